@@ -166,7 +166,7 @@ class Config:
         "duration from which a goal is logged as slow, in milliseconds; 0: never",
     )
     query_max_rows: int = _setting(
-        10_000_000, integer(1), "maximum number of rows that one request may derive"
+        10_000_000, integer(1), "maximum number of rows a request may derive"
     )
     query_max_steps: int = _setting(
         2_000_000_000, integer(1), "maximum number of engine steps of one request"
@@ -276,7 +276,7 @@ class Config:
         60_000, integer(1), "timeout of one prompt including all retries, in milliseconds"
     )
     llm_request_timeout_ms: int = _setting(
-        300_000, integer(1), "maximum time that one request spends with the model, in milliseconds"
+        300_000, integer(1), "maximum time that a request spends with the model, in milliseconds"
     )
     llm_max_concurrency: int = _setting(
         4, integer(1, 1000), "maximum number of simultaneous model calls"

@@ -43,15 +43,15 @@ def redacted(url: str) -> str:
 
 def secrets_of(url: str) -> list[str]:
     """Return the secrets in a URL, both percent-encoded and decoded, longest first."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     try:
         parts = urlsplit(url)
         if parts.password:
-            found |= {parts.password, unquote(parts.password)}
-        found |= {value for key, value in parse_qsl(parts.query) if key.lower() in _SECRETS}
+            secrets |= {parts.password, unquote(parts.password)}
+        secrets |= {value for key, value in parse_qsl(parts.query) if key.lower() in _SECRETS}
     except ValueError:
-        found.add(url)
-    return sorted((text for text in found if text), key=len, reverse=True)
+        secrets.add(url)
+    return sorted((text for text in secrets if text), key=len, reverse=True)
 
 
 def _without_secrets(parts: SplitResult) -> str:

@@ -19,8 +19,8 @@ from kbcore.state.tenant import Tenant
 SECONDS = 10.0
 """Time for which a cached window is reused."""
 
-MOST = 32
-"""Windows of a tenant that are kept for that."""
+MAX_WINDOWS = 32
+"""Maximum number of cached windows per tenant."""
 
 Key = tuple[WindowRequest, int, int, int]
 """A request, and the state: what holds and the access counts."""
@@ -71,9 +71,9 @@ class Recent:
             return None
         return known[1]
 
-    def keep(self, key: Key, made: Made) -> None:
+    def keep(self, key: Key, window: Made) -> None:
         """Add a window to the cache."""
         with self._lock:
-            self._known[key] = self._clock.monotonic(), made
-            while len(self._known) > MOST:
+            self._known[key] = self._clock.monotonic(), window
+            while len(self._known) > MAX_WINDOWS:
                 self._known.popitem(last=False)

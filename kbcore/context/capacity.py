@@ -27,8 +27,7 @@ FactKey = tuple[str | None, str, bool, tuple[str, ...]]
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A candidate for a window: a stored fact with its row id `place`, or a conclusion with
-    provenance.
+    """A candidate for a window: a stored fact, `ranked`, or a conclusion with provenance.
 
     `salience` is that of the stored fact, or of the least salient stored fact that a conclusion
     depends on. `lexical` is the match with the query. When the fact is accepted, `reason` records
@@ -39,7 +38,7 @@ class Candidate:
     row: Row
     salience: float
     created_at: int
-    place: Ranked | None = None
+    ranked: Ranked | None = None
     provenance: Provenance | None = None
     lexical: float = 0.0
     relevance: float = 0.0

@@ -76,7 +76,7 @@ def stored_clashes(
     Each fact of the smaller sign costs one lookup among the facts of the other sign; predicates
     stored with one sign only cost nothing. Raises BudgetExceeded.
     """
-    found = Clashes()
+    clashes = Clashes()
     for partition in supply.partitions:
         for positive, negative in _pairs(partition, predicates):
             places = _both(tenant, positive, negative, budget)
@@ -87,16 +87,16 @@ def stored_clashes(
             texts = tenant.engine.texts(rows)
             for part in budget.slices(len(places[0])):
                 for i in part:
-                    stays = found.add(
+                    stays = clashes.add(
                         positive.schema.predicate,
                         texts[i * arity : (i + 1) * arity],
                         sides[0][i],
                         sides[1][i],
                     )
                     pair = (positive, places[0][i]), (negative, places[1][i])
-                    found.contested.update(pair)
-                    found.losers.add(pair[1] if stays else pair[0])
-    return found
+                    clashes.contested.update(pair)
+                    clashes.losers.add(pair[1] if stays else pair[0])
+    return clashes
 
 
 def _pairs(
@@ -131,11 +131,11 @@ def _both(
     return (here, there) if fewer is positive else (there, here)
 
 
-def visible(stored: StoredRelation, place: int, at: int) -> bool:
+def visible(stored: StoredRelation, row_id: int, at: int) -> bool:
     """Return whether an existing row is valid at a point in time."""
     if not stored.limited:
         return True
-    start, end = next(stored.windows(array("I", [place])))
+    start, end = next(stored.windows(array("I", [row_id])))
     return start <= at < end
 
 
@@ -143,6 +143,10 @@ def _sides(supply: Supply, stored: StoredRelation, ids: array[int]) -> list[Side
     confidences = stored.relation.attributes(Attribute.CONFIDENCE, ids)
     placed = supply.placed(stored, ids)
     return [
-        Side(one.fact.score, None if math.isnan(confidence) else confidence, one.fact.created_at)
-        for one, confidence in zip(placed, confidences, strict=True)
+        Side(
+            supplied.fact.score,
+            None if math.isnan(confidence) else confidence,
+            supplied.fact.created_at,
+        )
+        for supplied, confidence in zip(placed, confidences, strict=True)
     ]

@@ -25,7 +25,7 @@ from kbcore.reason.budget import Budget
 from kbcore.state.partition import StoredRelation
 
 GOAL_RELEVANCE = 0.9
-"""What being an answer or a premise of one counts on top of the rank: such facts come before all others."""
+"""Relevance of answers and of facts that answers depend on, which puts them before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Made:
     """A window and its stored facts."""
 
     window: Window
-    shown: list[Ranked]
+    facts: list[Ranked]
 
 
 def make_window(
@@ -91,7 +91,7 @@ def make_window(
         text=text,
         tokens=counter.count(text),
     )
-    return Made(window, [fact.place for fact in chosen if fact.place is not None])
+    return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 
 
 def window_id(entries: Sequence[Entry]) -> str:
@@ -108,7 +108,7 @@ def window_id(entries: Sequence[Entry]) -> str:
 
 def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict[str, Any]:
     """Return the omitted facts by reason, with examples, and the outcome of each goal."""
-    stored = sum(fact.place is not None for fact in room.facts)
+    stored = sum(fact.ranked is not None for fact in room.facts)
     return {
         "reasons": dict(room.cut),
         "examples": [{"fact": text, "reason": reason} for text, reason in selection.left_out],
@@ -124,7 +124,7 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
     entries = [item for item in room.draft.items if isinstance(item, Entry)]
     parts = _salience_parts(list(room.facts), supply) if request.explain else {}
     for fact, entry in zip(room.facts, entries, strict=True):
-        shown = entry._replace(salience=round(fact.salience, DIGITS))
+        current = entry._replace(salience=round(fact.salience, DIGITS))
         if request.explain:
             more = max(fact.relevance, GOAL_RELEVANCE if fact.goal else 0.0)
             why = {
@@ -133,8 +133,8 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
                 "lexical": fact.lexical,
                 **parts.get(fact.key, {}),
             }
-            shown = shown._replace(why=why)
-        yield shown
+            current = current._replace(why=why)
+        yield current
 
 
 def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
@@ -142,29 +142,29 @@ def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
     if supply.present is None or supply.present.now == supply.scores.now:
         return
     bases = [base for fact in chosen for base in (fact, *fact.bases)]
-    now = supply.salience_now(base.place for base in bases if base.place is not None)
+    now = supply.salience_now(base.ranked for base in bases if base.ranked is not None)
     for fact in chosen:
-        if fact.place is not None:
-            fact.salience = now[fact.place.stored, fact.place.place]
+        if fact.ranked is not None:
+            fact.salience = now[fact.ranked.stored, fact.ranked.row_id]
         elif fact.bases:
-            places = [base.place for base in fact.bases if base.place is not None]
-            fact.salience = min(now[place.stored, place.place] for place in places)
+            places = [base.ranked for base in fact.bases if base.ranked is not None]
+            fact.salience = min(now[ranked.stored, ranked.row_id] for ranked in places)
 
 
 def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:
     """Return the components of the salience of each stored fact."""
     groups: dict[StoredRelation, list[Candidate]] = {}
     for fact in chosen:
-        if fact.place is not None:
-            groups.setdefault(fact.place.stored, []).append(fact)
-    found: dict[FactKey, dict[str, Any]] = {}
+        if fact.ranked is not None:
+            groups.setdefault(fact.ranked.stored, []).append(fact)
+    parts: dict[FactKey, dict[str, Any]] = {}
     for stored, facts in groups.items():
-        ids = array("I", [fact.place.place for fact in facts if fact.place is not None])
-        found.update(
+        ids = array("I", [fact.ranked.row_id for fact in facts if fact.ranked is not None])
+        parts.update(
             zip(
                 (fact.key for fact in facts),
                 (supply.present or supply.scores).parts(stored, ids),
                 strict=True,
             )
         )
-    return found
+    return parts

@@ -21,16 +21,16 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.engine.backend import Attribute
 
 QUERY_SALIENCE_WEIGHT = 0.1
-"""Default weight of salience beside the match of a query, which is 1 for the best match."""
+"""Default weight of salience relative to the match of a query, which is 1 for the best match."""
 
 AT_ONCE = 64
-"""Facts that are made ready together."""
+"""Number of candidates that are created together."""
 
-FEW = 16
-"""Facts of a predicate that are looked at first where their number is limited."""
+PREDICATE_BATCH = 16
+"""Facts per predicate that are ranked first if the number of facts per predicate is limited."""
 
 Lexical = Mapping[tuple[StoredRelation, int], float]
-"""How well stored facts, by relation and row id, match a query: above 0, at most 1; facts without any of it are missing."""
+"""Match of stored facts with a query, by relation and row id: above 0, at most 1; other facts are absent."""
 
 
 class Supplied(NamedTuple):
@@ -117,57 +117,57 @@ class Supply:
             for stored in relations:
                 alike.setdefault(stored.schema.predicate, []).append(stored)
             streams = [
-                self._stream(some, min(first, FEW), partial(full, name))
-                for name, some in alike.items()
+                self._stream(batch, min(first, PREDICATE_BATCH), partial(full, name))
+                for name, batch in alike.items()
             ]
-        found = heapq.merge(self._matched(relations), *streams, key=lambda one: one.order)
+        facts = heapq.merge(self._matched(relations), *streams, key=lambda supplied: supplied.order)
         seen: set[tuple[StoredRelation, int]] = set()
         at_once = first if full is None else AT_ONCE  # one more would cost another search
-        while some := list(islice(found, at_once)):
+        while batch := list(islice(facts, at_once)):
             at_once = AT_ONCE
             new = []
-            for one in some:
-                if (where := (one.fact.stored, one.fact.place)) not in seen:
+            for supplied in batch:
+                if (where := (supplied.fact.stored, supplied.fact.row_id)) not in seen:
                     seen.add(where)
-                    new.append(one)
+                    new.append(supplied)
             yield from self.candidates(new)
 
     def candidates(self, supplied: Sequence[Supplied]) -> list[Candidate]:
         """Return candidates for facts, in the same order."""
-        rows = self.scores.rows([one.fact for one in supplied])
+        rows = self.scores.rows([match.fact for match in supplied])
         return [
             Candidate(
                 row,
-                one.fact.score,
-                one.fact.created_at,
-                one.fact,
-                lexical=one.lexical,
-                relevance=one.relevance,
+                match.fact.score,
+                match.fact.created_at,
+                match.fact,
+                lexical=match.lexical,
+                relevance=match.relevance,
             )
-            for row, one in zip(rows, supplied, strict=True)
+            for row, match in zip(rows, supplied, strict=True)
         ]
 
     def placed(self, stored: StoredRelation, ids: array[int]) -> list[Supplied]:
         """Return rows of a relation with their salience, in the same order."""
         created = stored.relation.attributes(Attribute.CREATED_AT, ids)
-        found = zip(self.scores.of(stored, ids), created, ids, strict=True)
-        return [self.supplied(Ranked(score, int(at), place, stored)) for score, at, place in found]
+        rows = zip(self.scores.of(stored, ids), created, ids, strict=True)
+        return [self.supplied(Ranked(score, int(at), row_id, stored)) for score, at, row_id in rows]
 
     def salience_now(self, facts: Iterable[Ranked]) -> dict[tuple[StoredRelation, int], float]:
         """Return the current salience of facts, by relation and row id."""
         groups: dict[StoredRelation, array[int]] = {}
         for fact in facts:
-            groups.setdefault(fact.stored, array("I")).append(fact.place)
+            groups.setdefault(fact.stored, array("I")).append(fact.row_id)
         scores = self.present or self.scores
         return {
-            (stored, place): score
+            (stored, row_id): score
             for stored, ids in groups.items()
-            for place, score in zip(ids, scores.of(stored, ids), strict=True)
+            for row_id, score in zip(ids, scores.of(stored, ids), strict=True)
         }
 
     def supplied(self, fact: Ranked) -> Supplied:
         """Return a stored fact with its match."""
-        match = self.lexical.get((fact.stored, fact.place), 0.0)
+        match = self.lexical.get((fact.stored, fact.row_id), 0.0)
         return Supplied(
             fact, match, match / self._best_match if match else 0.0, self.salience_weight
         )
@@ -179,21 +179,23 @@ class Supply:
         """
         if not self.minimum or self.present is None or self.present.now == self.scores.now:
             return supplied
-        now = self.salience_now(one.fact for one in supplied)
-        return [one for one in supplied if now[one.fact.stored, one.fact.place] >= self.minimum]
+        now = self.salience_now(match.fact for match in supplied)
+        return [
+            match for match in supplied if now[match.fact.stored, match.fact.row_id] >= self.minimum
+        ]
 
     def _stream(
         self, relations: Sequence[StoredRelation], first: int, full: Callable[[], bool] | None
     ) -> Iterator[Supplied]:
-        done, wanted = 0, max(first, 1)
+        done, count = 0, max(first, 1)
         while full is None or not full():
-            found = self.scores.most_of(
-                ((stored, None) for stored in relations), wanted, self.minimum
+            best = self.scores.most_of(
+                ((stored, None) for stored in relations), count, self.minimum
             )
-            yield from self._shown([self.supplied(fact) for fact in found[done:]])
-            if len(found) < wanted:
+            yield from self._shown([self.supplied(fact) for fact in best[done:]])
+            if len(best) < count:
                 return
-            done, wanted = wanted, wanted * 4
+            done, count = count, count * 4
 
     def _matched(self, relations: Iterable[StoredRelation]) -> list[Supplied]:
         """Return the facts that match the query, best first."""
@@ -201,9 +203,9 @@ class Supply:
             return []
         known = set(relations)
         groups: dict[StoredRelation, array[int]] = {}
-        for stored, place in self.lexical:
+        for stored, row_id in self.lexical:
             if stored in known:
-                groups.setdefault(stored, array("I")).append(place)
-        found = [one for stored, ids in groups.items() for one in self.placed(stored, ids)]
-        found = [one for one in found if one.fact.score >= self.minimum]
-        return sorted(self._shown(found), key=lambda one: one.order)
+                groups.setdefault(stored, array("I")).append(row_id)
+        matches = [match for stored, ids in groups.items() for match in self.placed(stored, ids)]
+        matches = [match for match in matches if match.fact.score >= self.minimum]
+        return sorted(self._shown(matches), key=lambda match: match.order)

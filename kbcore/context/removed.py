@@ -78,7 +78,7 @@ class Reasons:
         self._budget = budget
         self._kept = {entry.key for entry in after.entries}
         self._before: Mapping[tuple[str | None, str], Entry] = {
-            (one.scope, one.text): one for one in before.entries
+            (entry.scope, entry.text): entry for entry in before.entries
         }
         scopes = dict.fromkeys(entry.scope for entry in before.entries)
         self._partitions: dict[str | None, Partition] = {
@@ -103,12 +103,12 @@ class Reasons:
         atom = Atom(entry.predicate, entry.args, not entry.negated)
         if entry.provenance is not None and entry.provenance.rule == ABSENCE:
             return self._reason_of_absence(partition, atom)
-        found = self._witness.first(partition, atom)
-        if found is None:
+        group = self._witness.first(partition, atom)
+        if group is None:
             return self._reason_of_untrue(entry, partition, atom)
-        if self._resolves and self._has_lost(found):
+        if self._resolves and self._has_lost(group):
             return CONTRADICTED
-        return SUPERSEDED if self._is_summarized(found, partition) else NOT_SELECTED
+        return SUPERSEDED if self._is_summarized(group, partition) else NOT_SELECTED
 
     def _reason_of_absence(self, partition: Partition, atom: Atom) -> str:
         """Return the reason for the removal of an entry that states an absence."""
@@ -125,7 +125,7 @@ class Reasons:
             return CONTRADICTED
         return EXPIRED if self._rests_on_expired(entry) else RETRACTED
 
-    def _has_lost(self, found: Group) -> bool:
+    def _has_lost(self, group: Group) -> bool:
         """Return whether a fact, or one that it depends on, is on the losing side of a
         contradiction.
         """
@@ -133,12 +133,12 @@ class Reasons:
             self._judge = Judge(
                 self._witness, stored_clashes(self._tenant, self._supply, None, self._budget)
             )
-        return any(self._judge.loses(fact) for fact in found.facts)
+        return any(self._judge.loses(fact) for fact in group.facts)
 
-    def _is_summarized(self, found: Group, partition: Partition) -> bool:
+    def _is_summarized(self, group: Group, partition: Partition) -> bool:
         """Return whether the new window has the summary of a stored fact."""
         self._summaries = self._summaries or Summaries(self._supply)
-        summary = self._summaries.of(found.answer)
+        summary = self._summaries.of(group.answer)
         if summary is None:
             return False
         row = summary.row
@@ -176,11 +176,11 @@ class Reasons:
         )
         if stored is not None:
             symbols = array("I", [self._tenant.find(str(arg)) for arg in atom.args])
-            (place,) = stored.relation.locate(symbols, 1)
-            if place != NO_ROW:
+            (row_id,) = stored.relation.locate(symbols, 1)
+            if row_id != NO_ROW:
                 return (
                     bool(stored.limited)
-                    and next(stored.windows(array("I", [place])))[1] <= self._now
+                    and next(stored.windows(array("I", [row_id])))[1] <= self._now
                 )
         return (
             known is not None and known.valid_until is not None and known.valid_until <= self._now

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kbplanner.ir.terms import Literal
 
 MAX_FACTS = 100
-"""Facts in a window where nobody says."""
+"""Default maximum number of facts in a window."""
 
 FILL_NONE = "none"
 FILL_SALIENCE = "salience"

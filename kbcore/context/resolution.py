@@ -19,7 +19,7 @@ class Judge:
         self._checked: dict[FactKey, bool] = {}
         self._contested: set[FactKey] = set()
         self._alone: dict[StoredRelation, bool] = {}
-        self._partitions = {one.name: one for one in witness.supply.partitions}
+        self._partitions = {partition.name: partition for partition in witness.supply.partitions}
 
     def loses(self, fact: Candidate) -> bool:
         """Return whether a fact is on the losing side of a contradiction.
@@ -27,18 +27,18 @@ class Judge:
         Sets `fact.contradicted` if the opposite is known too, on either side.
         """
         lost = self._decided(fact)
-        place = fact.place
+        ranked = fact.ranked
         fact.contradicted = fact.key in self._contested or (
-            place is not None and (place.stored, place.place) in self._clashes.contested
+            ranked is not None and (ranked.stored, ranked.row_id) in self._clashes.contested
         )
         return lost
 
     def _decided(self, fact: Candidate) -> bool:
-        place = fact.place
-        if place is not None and self._is_alone(place.stored):
+        ranked = fact.ranked
+        if ranked is not None and self._is_alone(ranked.stored):
             return (
-                place.stored,
-                place.place,
+                ranked.stored,
+                ranked.row_id,
             ) in self._clashes.losers  # stored facts of both signs have been compared
         if fact.key not in self._checked:
             self._checked[fact.key] = self._loses(fact)
@@ -46,15 +46,15 @@ class Judge:
 
     def _is_alone(self, stored: StoredRelation) -> bool:
         """Return whether no rule derives the opposite of the facts of a relation."""
-        found = self._alone.get(stored)
-        if found is None:
+        is_alone = self._alone.get(stored)
+        if is_alone is None:
             derived = self._witness.reasoner.tenant.rules.visible(stored.scope).derived
-            found = self._alone[stored] = stored.schema.opposite not in derived
-        return found
+            is_alone = self._alone[stored] = stored.schema.opposite not in derived
+        return is_alone
 
     def _loses(self, fact: Candidate) -> bool:
-        place = fact.place
-        if place is not None and (place.stored, place.place) in self._clashes.losers:
+        ranked = fact.ranked
+        if ranked is not None and (ranked.stored, ranked.row_id) in self._clashes.losers:
             return True
         row = fact.row
         partition = self._partitions[row["scope"]]
@@ -68,15 +68,15 @@ class Judge:
         other = self._witness.first(
             partition, Atom(row["predicate"], tuple(row["args"]), row["negated"])
         )
-        if other is None or (place is not None and other.answer.place is not None):
+        if other is None or (ranked is not None and other.answer.ranked is not None):
             return False
         sides = _side(fact), _side(other.answer)
         positive, negative = sides if not row["negated"] else sides[::-1]
         stays = self._clashes.add(row["predicate"], row["args"], positive, negative)
         lost = stays is row["negated"]
-        loser = other.answer.place if not lost else place
+        loser = other.answer.ranked if not lost else ranked
         if loser is not None:
-            self._clashes.losers.add((loser.stored, loser.place))
+            self._clashes.losers.add((loser.stored, loser.row_id))
         self._checked[other.answer.key] = not lost
         self._contested.update((fact.key, other.answer.key))
         return lost

@@ -41,7 +41,7 @@ class Ranked(NamedTuple):
 
     score: float
     created_at: int
-    place: int
+    row_id: int
     stored: StoredRelation
 
 
@@ -58,10 +58,10 @@ class Scores:
         self._budget = budget
         self.now = now
         self.how: Salience | None = None
-        found = scorer.weights
-        if found is not None:
+        weights = scorer.weights
+        if weights is not None:
             self.how = Salience(
-                found.recency, found.frequency, found.priority, found.half_life_ms, now
+                weights.recency, weights.frequency, weights.priority, weights.half_life_ms, now
             )
         tenant.accesses.settle()
 
@@ -83,7 +83,7 @@ class Scores:
             return stored.relation.least_salient(threshold, self.how)
         _, ids = stored.relation.match([0] * stored.schema.arity)
         return array(
-            "I", [place for score, _, place in self._each(stored, ids) if score < threshold]
+            "I", [row_id for score, _, row_id in self._each(stored, ids) if score < threshold]
         )
 
     def most(
@@ -113,7 +113,7 @@ class Scores:
         Once `k` facts are collected, facts with a score below the lowest of them are not requested.
         """
         relations: list[StoredRelation] = []
-        found: list[tuple[float, float, int, int]] = []
+        best: list[tuple[float, float, int, int]] = []
         for stored, pattern in asked:
             ids, scores = self._most(stored, pattern, k, minimum)
             if not len(ids):
@@ -121,30 +121,31 @@ class Scores:
             number = len(relations)
             relations.append(stored)
             created = stored.relation.attributes(Attribute.CREATED_AT, ids)
-            told = zip(scores, created, ids, strict=True)
-            found += [(-score, -at, number, place) for score, at, place in told]
-            if len(found) >= k:
-                found.sort()
-                del found[k:]
-                minimum = max(minimum, -found[-1][0]) if found else minimum
-        found.sort()
+            rows = zip(scores, created, ids, strict=True)
+            best += [(-score, -at, number, row_id) for score, at, row_id in rows]
+            if len(best) >= k:
+                best.sort()
+                del best[k:]
+                minimum = max(minimum, -best[-1][0]) if best else minimum
+        best.sort()
         return [
-            Ranked(-score, int(-at), place, relations[number]) for score, at, number, place in found
+            Ranked(-score, int(-at), row_id, relations[number])
+            for score, at, number, row_id in best
         ]
 
     def parts(self, stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
         """Yield the components of each row's salience: each weighted part, and the confidence."""
         for fact, score in zip(_uses(stored, ids), self.of(stored, ids), strict=True):
-            found: dict[str, Any] = {"salience": score}
+            components: dict[str, Any] = {"salience": score}
             if self.how is not None:
                 cells = fact.created_at, fact.last_access, fact.accesses, fact.priority, math.nan
                 for part in ("recency", "frequency", "priority"):
                     others: dict[str, Any] = {
                         name: 0.0 for name in ("recency", "frequency", "priority") if name != part
                     }
-                    found[part] = replace(self.how, **others).score(*cells)
+                    components[part] = replace(self.how, **others).score(*cells)
             yield {
-                **found,
+                **components,
                 "confidence": fact.confidence,
                 "lastAccess": fact.last_access,
                 "accesses": fact.accesses,
@@ -153,33 +154,33 @@ class Scores:
     def rows(self, ranked: Sequence[Ranked]) -> list[Row]:
         """Return the facts in output form with their salience, in the same order."""
         groups: dict[StoredRelation, list[int]] = {}
-        for place, one in enumerate(ranked):
-            groups.setdefault(one.stored, []).append(place)
-        shown: list[Row] = [{}] * len(ranked)
+        for index, fact in enumerate(ranked):
+            groups.setdefault(fact.stored, []).append(index)
+        result: list[Row] = [{}] * len(ranked)
         for stored, places in groups.items():
             for part in self._budget.slices(len(places)):
-                some = places[part.start : part.stop]
-                ids = array("I", [ranked[place].place for place in some])
+                chunk = places[part.start : part.stop]
+                ids = array("I", [ranked[index].row_id for index in chunk])
                 rows = stored.relation.rows(ids)
-                for place, row in zip(
-                    some, stored.rows(self._tenant.engine, rows, ids), strict=True
+                for index, row in zip(
+                    chunk, stored.rows(self._tenant.engine, rows, ids), strict=True
                 ):
-                    shown[place] = {**row, "salience": ranked[place].score}
-        return shown
+                    result[index] = {**row, "salience": ranked[index].score}
+        return result
 
     def touch(self, ranked: Sequence[Ranked]) -> None:
         """Count one access, now, for each fact."""
         groups: dict[StoredRelation, array[int]] = {}
-        for one in ranked:
-            groups.setdefault(one.stored, array("I")).append(one.place)
+        for fact in ranked:
+            groups.setdefault(fact.stored, array("I")).append(fact.row_id)
         for stored, ids in groups.items():
             self._tenant.accesses.count(stored, ids, self.now)
 
     def show(self, ranked: Sequence[Ranked]) -> None:
         """Count facts as included in a context window; this does not change their access time."""
         groups: dict[StoredRelation, array[int]] = {}
-        for one in ranked:
-            groups.setdefault(one.stored, array("I")).append(one.place)
+        for fact in ranked:
+            groups.setdefault(fact.stored, array("I")).append(fact.row_id)
         for stored, ids in groups.items():
             self._tenant.accesses.show(stored, ids)
 
@@ -188,14 +189,14 @@ class Scores:
     ) -> Iterator[tuple[StoredRelation, list[int] | None]]:
         arity = None if args is None else len(args)
         if predicate is None:
-            found = sorted(
+            relations = sorted(
                 partition.relations(),
                 key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive),
             )
         else:
-            found = partition.named(predicate, arity)
+            relations = partition.named(predicate, arity)
         pattern = None if args is None else goal_pattern(args, self._tenant.engine.find)
-        for stored in found:
+        for stored in relations:
             if arity in (None, stored.schema.arity) and (args is None or pattern is not None):
                 yield stored, pattern if pattern is not None and any(pattern) else None
 
@@ -206,10 +207,12 @@ class Scores:
             return stored.relation.most_salient(k, self.how, minimum, pattern)
         _, ids = stored.relation.match(pattern or [0] * stored.schema.arity)
         ranked = (
-            (-score, -at, place) for score, at, place in self._each(stored, ids) if score >= minimum
+            (-score, -at, row_id)
+            for score, at, row_id in self._each(stored, ids)
+            if score >= minimum
         )
         best = heapq.nsmallest(k, ranked)
-        return array("I", [place for _, _, place in best]), array(
+        return array("I", [row_id for _, _, row_id in best]), array(
             "d", [-score for score, _, _ in best]
         )
 
@@ -217,9 +220,9 @@ class Scores:
         """Yield score, creation time and id of each row by a custom formula; raises BudgetExceeded."""
         for part in self._budget.slices(len(ids)):
             self._budget.check_time()
-            some = ids[part.start : part.stop]
-            for fact, place in zip(_uses(stored, some), some, strict=True):
-                yield self._scorer.score(fact, self.now), fact.created_at, place
+            chunk = ids[part.start : part.stop]
+            for fact, row_id in zip(_uses(stored, chunk), chunk, strict=True):
+                yield self._scorer.score(fact, self.now), fact.created_at, row_id
 
 
 def _uses(stored: StoredRelation, ids: array[int]) -> Iterator[FactUse]:

@@ -51,8 +51,8 @@ class Share:
 
     def stats(self) -> BucketStats:
         """Return the outcome of the bucket."""
-        found = [fact.salience for fact in self.included] or [0.0]
-        return BucketStats(len(self.included), self.allocation, min(found), max(found))
+        saliences = [fact.salience for fact in self.included] or [0.0]
+        return BucketStats(len(self.included), self.allocation, min(saliences), max(saliences))
 
 
 def shares(request: WindowRequest) -> list[Share]:
@@ -61,13 +61,13 @@ def shares(request: WindowRequest) -> list[Share]:
     Each allocation is at least 1, and their sum is at most the capacity of the window.
     """
     weights = sum(bucket.weight for bucket in request.buckets)
-    left, found = request.max_facts, []
+    left, result = request.max_facts, []
     for bucket in request.buckets:
         part = bucket.weight / weights if weights else 1 / len(request.buckets)
         allocation = min(max(1, int(part * request.max_facts)), left)
         left -= allocation
-        found.append(Share(bucket, allocation))
-    return found
+        result.append(Share(bucket, allocation))
+    return result
 
 
 class Selection:
@@ -123,12 +123,14 @@ class Selection:
         """
         asked = self._request.predicates
         for share in self.shares:
-            wanted = share.bucket.predicates
+            predicates = share.bucket.predicates
             if asked is not None:
-                wanted = (
-                    asked if wanted is None else tuple(name for name in wanted if name in asked)
+                predicates = (
+                    asked
+                    if predicates is None
+                    else tuple(name for name in predicates if name in asked)
                 )
-            self._fill(wanted, share)
+            self._fill(predicates, share)
         self._fill(asked, None)
 
     def _fill(self, predicates: Sequence[str] | None, share: Share | None) -> None:
@@ -194,7 +196,7 @@ class Selection:
 
 def category(fact: Candidate, now: int) -> str:
     """Return the first category that applies to a fact at a time in epoch milliseconds."""
-    if fact.place is None:
+    if fact.ranked is None:
         return INFERRED
     if is_summary(fact.row["metadata"]):
         return CONSOLIDATED

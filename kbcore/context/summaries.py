@@ -25,7 +25,9 @@ class Summaries:
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
-        self._partitions: dict[str | None, Partition] = {one.name: one for one in supply.partitions}
+        self._partitions: dict[str | None, Partition] = {
+            partition.name: partition for partition in supply.partitions
+        }
         self._known: dict[tuple[StoredRelation, int], Candidate | None] = {}
         self._behind: dict[StoredRelation, StoredRelation | None] = {}
 
@@ -34,19 +36,20 @@ class Summaries:
 
         The result is None if the fact has no summary or the salience of the summary is too low.
         """
-        place = fact.place
-        stored = None if place is None else self._summarized(place.stored)
-        if stored is None or place is None or is_summary(fact.row["metadata"]):
+        ranked = fact.ranked
+        stored = None if ranked is None else self._summarized(ranked.stored)
+        if stored is None or ranked is None or is_summary(fact.row["metadata"]):
             return None
-        first = place.stored.relation.rows(array("I", [place.place]))[0]
+        first = ranked.stored.relation.rows(array("I", [ranked.row_id]))[0]
         key = stored, first
         if key not in self._known:
             _, ids = stored.relation.match([first, 0])
-            found = self._supply.candidates(self._supply.placed(stored, ids))
+            candidates = self._supply.candidates(self._supply.placed(stored, ids))
             seen = [
-                one
-                for one in found
-                if is_summary(one.row["metadata"]) and one.salience >= self._supply.minimum
+                candidate
+                for candidate in candidates
+                if is_summary(candidate.row["metadata"])
+                and candidate.salience >= self._supply.minimum
             ]
             self._known[key] = seen[0] if seen else None
         return self._known[key]
@@ -64,10 +67,10 @@ class Summaries:
 
     def covered(self, summary: Candidate) -> int:
         """Return the number of currently valid facts that a summary represents."""
-        place, row = summary.place, summary.row
-        if place is None or not row["predicate"].endswith(SUFFIX):
+        ranked, row = summary.ranked, summary.row
+        if ranked is None or not row["predicate"].endswith(SUFFIX):
             return 0
-        first = place.stored.relation.rows(array("I", [place.place]))[0]
+        first = ranked.stored.relation.rows(array("I", [ranked.row_id]))[0]
         return sum(
             stored.relation.total([first, *[0] * (stored.schema.arity - 1)], None).matched
             for stored in self._partitions[row["scope"]].named(

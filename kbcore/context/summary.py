@@ -78,7 +78,7 @@ def summarize(
             chars += _chars(tenant, stored, lengths, budget)
             if stored.schema.positive:
                 clashes += _clashes(partition, stored, at, budget)
-    most = sorted(counts.items(), key=lambda found: (-found[1], found[0]))[:TOP_PREDICATES]
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOP_PREDICATES]
     return Summary(
         sum(counts.values()),
         len(counts),
@@ -118,16 +118,16 @@ def _clashes(partition: Partition, stored: StoredRelation, now: int, budget: Bud
     opposite = partition.get(stored.schema.opposite)
     if opposite is None or not opposite.relation.counts().visible:
         return 0
-    few, many = sorted((stored, opposite), key=lambda one: one.relation.counts().visible)
-    found = 0
+    few, many = sorted((stored, opposite), key=lambda relation: relation.relation.counts().visible)
+    count = 0
     for rows, ids in few.relation.pieces([0] * few.schema.arity):
         budget.yield_now()
-        places = many.relation.locate(rows, len(ids))
-        found += len(places) - places.count(NO_ROW)
+        row_ids = many.relation.locate(rows, len(ids))
+        count += len(row_ids) - row_ids.count(NO_ROW)
         if many.limited:  # a row that is not valid now is located too
-            there = array("I", [place for place in places if place != NO_ROW])
-            found -= sum(not start <= now < end for start, end in many.windows(there))
-    return found
+            there = array("I", [row_id for row_id in row_ids if row_id != NO_ROW])
+            count -= sum(not start <= now < end for start, end in many.windows(there))
+    return count
 
 
 class Lengths:
@@ -159,8 +159,8 @@ class Lengths:
                 "I", {symbol for symbol, length in zip(rows, lengths, strict=True) if not length}
             )
             for part in budget.slices(len(new)):
-                some = new[part.start : part.stop]
-                for symbol, text in zip(some, tenant.engine.texts(some), strict=True):
+                chunk = new[part.start : part.stop]
+                for symbol, text in zip(chunk, tenant.engine.texts(chunk), strict=True):
                     known[symbol] = len(print_constant(text))
             lengths = list(map(known.__getitem__, rows))
         return sum(lengths)

@@ -21,7 +21,6 @@ from typing import TypeVar
 from kbcore.clock import LoggedClock
 from kbcore.config.settings import Config
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
-from kbcore.durable.write_set import BatchWrites
 from kbcore.errors import (
     BadShipment,
     EngineFault,
@@ -37,7 +36,7 @@ from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
 from kbcore.scheduling import Offload
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
-from kbcore.state.changes import ChangeSet, Delta
+from kbcore.state.changes import ChangeSet, Delta, WriteSet
 from kbcore.state.tenant import Tenant
 
 T = TypeVar("T")
@@ -69,6 +68,29 @@ class _Pending:
     def settled(self) -> bool:
         """True if the change set is durable or refused."""
         return self.tenant is not None or self.delta is not None or self.error is not None
+
+
+class _BatchWrites:
+    """The write sets of a growing batch by tenant, computed only when a check depends on them."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[tuple[str, str], WriteSet] = {}
+        self._seen = 0
+
+    def meets(self, changes: ChangeSet, batch: Sequence[_Pending]) -> bool:
+        """Return True if a change set has a check that depends on what a batch writes."""
+        if not batch or changes.check is None:
+            return False
+        if changes.of_catalog:
+            return True
+        for pending in batch[self._seen :]:
+            earlier = pending.changes
+            self._tenants.setdefault((earlier.database, earlier.tenant), WriteSet()).add(
+                earlier.changes
+            )
+        self._seen = len(batch)
+        write_set = self._tenants.get((changes.database, changes.tenant))
+        return write_set is not None and write_set.meets(changes.depends)
 
 
 class Committer:
@@ -139,7 +161,8 @@ class Committer:
 
     def exclusively(self, action: Callable[[int], T]) -> T:
         """Run `action(sequence number)` between two batches, with everything durable applied and no
-        other writer active."""
+        other writer active.
+        """
         gate = _Pending(ChangeSet("", "", ()), b"")
         with self._mutex:
             lead = not self._leading
@@ -238,7 +261,7 @@ class Committer:
         ends the batch.
         """
         batch: list[_Pending] = []
-        written = BatchWrites()
+        written = _BatchWrites()
         size = 0
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES:
@@ -287,7 +310,8 @@ class Committer:
 
     def _place(self, pending: _Pending) -> None:
         """Queue a durable change set for application to its tenant, or apply a change of the
-        catalog."""
+        catalog.
+        """
         if pending.changes.of_catalog:
             self._change_catalog(pending)
             return
@@ -370,7 +394,8 @@ class Committer:
 
     def _is_no_op(self, pending: _Pending, written: Sequence[_Pending]) -> bool:
         """Return True if a change set stores nothing and its tenant does not exist, not even after
-        `written`."""
+        `written`.
+        """
         changes = pending.changes
         if (
             changes.creates_tenant
@@ -384,7 +409,8 @@ class Committer:
 
     def give_up(self, error: BaseException) -> None:
         """Take no more writes after a call of the log that left the contents of the disk
-        unknown."""
+        unknown.
+        """
         self._refuse([], error)
 
     def _refuse(self, batch: list[_Pending], error: BaseException) -> None:

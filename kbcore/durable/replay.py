@@ -32,7 +32,8 @@ class _Batch:
 @dataclass(slots=True)
 class _Tenant:
     """The collected rows of one tenant, the number of their records, and time and sequence number
-    of the last."""
+    of the last.
+    """
 
     tenant: Tenant
     batches: dict[tuple[str | None, str, int, bool], _Batch] = field(default_factory=dict)

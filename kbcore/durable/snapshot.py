@@ -253,7 +253,8 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
 
 def _ends_with_ttl(chunk: Mapping[str, Any]) -> list[int]:
     """Return the VALID_UNTIL cells of an old chunk, in which they do not include the `ttl` counted
-    from creation."""
+    from creation.
+    """
     ends = chunk.get(Attribute.VALID_UNTIL.name) or [FOREVER] * chunk["count"]
     columns = zip(chunk[Attribute.CREATED_AT.name], chunk[Attribute.TTL.name], ends, strict=True)
     return [min(end, created + ttl) if ttl else end for created, ttl, end in columns]

@@ -47,7 +47,7 @@ class TransactionState(Enum):
 class Transaction:
     """One transaction of one tenant; a thread that works on it holds `operation`.
 
-    `kept` lists the facts that it asserts and that were stored at first use, `facts` those it
+    `needed` lists the facts that it asserts and that were stored at first use, `facts` those it
     retracts, as they were; `present` says of each fact it wrote if the transaction now sees it as
     stored. `base` is the tenant at first use, None if there was none. Times are seconds of the
     monotonic clock.
@@ -64,7 +64,7 @@ class Transaction:
     operations: int = 0
     bytes: int = 0
     reads: Reads = field(default_factory=Reads)
-    kept: set[FactName] = field(default_factory=set)
+    needed: set[FactName] = field(default_factory=set)
     facts: dict[FactName, Row | None] = field(default_factory=dict)
     present: dict[FactName, bool] = field(default_factory=dict)
     overlay: Overlay | None = None
@@ -92,7 +92,7 @@ class Transaction:
         read.update(_relation(name) for name in self.facts)
         return Depends(
             frozenset(read),
-            frozenset(_relation(name) for name in self.kept),
+            frozenset(_relation(name) for name in self.needed),
             self.reads.rules is not None,
         )
 
@@ -113,7 +113,7 @@ class Transaction:
         for name, known in reads.relations.items():
             if versions(tenant.partition(name[0]), name) != known:
                 changed.append({"predicate": name[1], "arity": name[2], "scope": name[0]})
-        removed = (name for name in self.kept if stored_row(tenant, name) is None)
+        removed = (name for name in self.needed if stored_row(tenant, name) is None)
         modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
         for scope, predicate, args, positive in (*removed, *modified):
             changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
@@ -143,7 +143,7 @@ class Transaction:
     def end(self, state: TransactionState) -> None:
         """End the transaction and release what it holds."""
         self.state = state
-        self.staged, self.reads, self.kept, self.facts, self.present = [], Reads(), set(), {}, {}
+        self.staged, self.reads, self.needed, self.facts, self.present = [], Reads(), set(), {}, {}
         overlay, self.overlay = self.overlay, None
         if overlay is not None:
             overlay.drop()
@@ -241,7 +241,8 @@ class Transactions:
 
     def fail(self, database: str, tenant: str | None) -> None:
         """End the open transactions of a tenant (None: of all tenants) that was deleted or
-        emptied."""
+        emptied.
+        """
         with self._mutex:
             affected = [
                 each

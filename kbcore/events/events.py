@@ -97,8 +97,8 @@ class Place:
     @classmethod
     def read(cls, text: str) -> Place | None:
         """Return the position that an event id names, or None for any other text."""
-        found = _ID.fullmatch(text)
-        return found and cls(found[1], int(found[2]), int(found[3]) if found[3] else _LAST)
+        match = _ID.fullmatch(text)
+        return match and cls(match[1], int(match[2]), int(match[3]) if match[3] else _LAST)
 
 
 def mark_of(log_id: str) -> str:
@@ -126,13 +126,13 @@ class Wanted:
         scope: str | None = None,
     ) -> Wanted:
         """Return a checked filter; raises InvalidInput."""
-        wanted = None if kinds is None else frozenset(kinds)
-        for kind in sorted(wanted or ()):
+        selected = None if kinds is None else frozenset(kinds)
+        for kind in sorted(selected or ()):
             if kind not in KINDS:
                 raise InvalidInput.at("events", f"{kind[:64]!r} is none of {', '.join(KINDS)}")
         if predicate is not None and not predicate:
             raise InvalidInput.at("predicate", "is empty")
-        return cls(predicate, wanted, scope)
+        return cls(predicate, selected, scope)
 
     def takes(self, event: Event) -> bool:
         """Return true if the filter selects an event."""
@@ -143,10 +143,10 @@ class Wanted:
         return self._names(event)
 
     def _names(self, event: Event) -> bool:
-        wanted, name = self.predicate, event.predicate
-        if wanted is None or name is None:
+        pattern, name = self.predicate, event.predicate
+        if pattern is None or name is None:
             return True
-        return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+        return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def listen(
@@ -154,7 +154,7 @@ def listen(
     log: str,
     database: str,
     tenant: str,
-    wanted: Wanted,
+    event_filter: Wanted,
     listener: Callable[[dict[str, Any]], None],
 ) -> Callable[[], None]:
     """Call `listener` with each selected event of a tenant; return a function that unsubscribes.
@@ -164,7 +164,7 @@ def listen(
 
     def hear(committed: Committed) -> None:
         for event in events_of(committed):
-            if wanted.takes(event):
+            if event_filter.takes(event):
                 listener(event.shape(log, committed))
 
     return feed.subscribe(hear, database, tenant)
@@ -202,8 +202,8 @@ def _found(committed: Committed) -> Iterator[_Found]:
                 yield _told(fact, at, delta.retold)
         elif isinstance(change, AssertRows):
             for rows in change.rows:
-                for place in range(len(rows)):
-                    yield _told(rows.fact(place), at, delta.retold)
+                for index in range(len(rows)):
+                    yield _told(rows.fact(index), at, delta.retold)
         elif isinstance(change, EvictFacts):
             for rows in change.rows:
                 yield from _evicted(rows, change.reason)
@@ -267,8 +267,8 @@ def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
 
 def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
     kind = "fact_expired" if reason is EvictReason.EXPIRED else "fact_retracted"
-    for place in range(len(rows)):
-        fact = rows.fact(place)
+    for index in range(len(rows)):
+        fact = rows.fact(index)
         yield (
             kind,
             fact.scope,

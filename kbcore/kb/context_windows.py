@@ -195,7 +195,7 @@ class ContextWindows(TenantHandle):
             selected = make_window(reasoner, supply, request, budget, counter)
             if not staged:
                 recent.keep(key, selected)
-            supply.scores.show(selected.shown)
+            supply.scores.show(selected.facts)
         return selected.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:

@@ -219,7 +219,7 @@ class TransactionKB(KnowledgeBase):
                     if is_stored is None:
                         is_stored = stored_row(base, name) is not None
                         if is_stored:
-                            transaction.kept.add(name)
+                            transaction.needed.add(name)
                     present[name] = True
                     delta.updated += is_stored
                     delta.asserted += not is_stored

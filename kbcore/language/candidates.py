@@ -26,7 +26,7 @@ MAX_REJECTED_CHARS = 200
 class Rejected:
     """An entry of a model's answer that cannot be used, shortened, with the reason."""
 
-    said: str
+    quote: str
     reason: str
 
 

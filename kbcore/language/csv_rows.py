@@ -71,7 +71,7 @@ class CsvBatch:
 
 
 def header_mode(text: str) -> HeaderMode:
-    """Return the header mode of this name. Raises InvalidInput if there is none."""
+    """Return the header mode of this name; raises InvalidInput for an unknown name."""
     if text not in HEADER_MODES:
         raise InvalidInput.at("header", f'must be one of {", ".join(HEADER_MODES)}, not "{text}"')
     return text

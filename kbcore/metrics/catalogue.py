@@ -280,7 +280,7 @@ PLUGIN_FAILURES = _count(
 )
 
 FAMILIES: tuple[MetricSpec, ...] = tuple(
-    found for found in list(globals().values()) if isinstance(found, MetricSpec)
+    value for value in list(globals().values()) if isinstance(value, MetricSpec)
 )
 """All metric families, in the order of the reference page."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_KEYS = 10_000
 MAX_NAMES = 1000
-"""Maximum number of databases, or tenants, that one key may name."""
+"""Maximum number of databases, or tenants, in a key."""
 
 LONGEST_NAME, LONGEST_DESCRIPTION = 128, 1024
 LONGEST_DAYS = 36_500
@@ -108,7 +108,8 @@ class Keys:
     @property
     def unused(self) -> bool:
         """True if there never was a key, so that the first may be created with the bootstrap
-        token."""
+        token.
+        """
         return not self._ring.used
 
     def all(self) -> list[StoredKey]:
@@ -138,11 +139,12 @@ class Keys:
         known = self._ring.get(id)
         return known is not None and known.holds(self._runtime.clock.now_ms())
 
-    def create(self, wanted: KeyWanted, *, first: bool = False) -> NewKey:
+    def create(self, request: KeyWanted, *, first: bool = False) -> NewKey:
         """Create a key; raise InvalidInput and TooLarge, and Forbidden for a `first` key if there
-        has been another."""
-        wanted.check()
-        new = self._new(wanted)
+        has been another.
+        """
+        request.check()
+        new = self._new(request)
 
         def check() -> None:
             if first and not self.unused:
@@ -184,17 +186,17 @@ class Keys:
         self._change(change, check)
         return new
 
-    def _new(self, wanted: KeyWanted) -> NewKey:
+    def _new(self, request: KeyWanted) -> NewKey:
         now = self._runtime.clock.now_ms()
-        days = wanted.expires_in_days
+        days = request.expires_in_days
         expires = None if days is None else now + max(1, int(days * _DAY_MS))
         return _fresh(
             StoredKey(
-                *("", wanted.name, wanted.role, "", now),
-                databases=tuple(dict.fromkeys(wanted.databases)),
-                tenants=tuple(dict.fromkeys(wanted.tenants)),
+                *("", request.name, request.role, "", now),
+                databases=tuple(dict.fromkeys(request.databases)),
+                tenants=tuple(dict.fromkeys(request.tenants)),
                 expires_at=expires,
-                description=wanted.description,
+                description=request.description,
             )
         )
 

@@ -88,7 +88,8 @@ class NewTenants:
 
     def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
         """Return one change set of the initial rules and `changes`, so that both are stored or
-        neither is."""
+        neither is.
+        """
         taught = [
             rule
             for change in changes.changes

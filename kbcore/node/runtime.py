@@ -34,8 +34,7 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogStatus, LogStore, WorksBeside
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
-from kbcore.replication.leader_mark import check_allegiance
-from kbcore.replication.role import Replication, check_settings
+from kbcore.replication.role import Replication, check_leader_mark, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
@@ -109,7 +108,7 @@ def _recovered(store: LogStore, config: Config, clock: LoggedClock) -> Storage:
     make_engine: Any = ReferenceEngine if config.engine == "python" else CEngine
     catalog = Catalog(make_engine)
     try:
-        check_allegiance(store, config)
+        check_leader_mark(store, config)
         recovered = recover(store, catalog)
     except BaseException:
         store.close(clean=False)
@@ -287,7 +286,8 @@ class Runtime:
 
     def _wrote(self, changes: ChangeSet, delta: Delta) -> None:
         """Update metrics and caches after a change set was applied, from here or from the
-        leader."""
+        leader.
+        """
         self.meters.committed(changes, delta)
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
@@ -356,7 +356,8 @@ class Runtime:
 
     def captured(self) -> tuple[LogStatus, Capture]:
         """Capture the current state between two batches, with the status of the log at that
-        point."""
+        point.
+        """
         return self._snapshots.captured()
 
     def tenants(self) -> tuple[int, list[Tenant]]:

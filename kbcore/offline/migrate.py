@@ -22,7 +22,7 @@ from kbcore.errors import (
 )
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
-from kbcore.replication.leader_mark import leader_of
+from kbcore.replication.role import leader_of
 from kbcore.state.catalog import Catalog
 from kbplanner.engine.engine import Engine as CEngine
 
@@ -92,20 +92,20 @@ def copy_storage(
             _copy(origin, copy)
         finally:
             copy.close()
-        wanted = _contents(origin)
+        expected = _contents(origin)
     finally:
         origin.close()
     copy = _open(target, config, plugins)
     try:
-        found = _contents(copy)
+        copied = _contents(copy)
     finally:
         copy.close()
-    if found != wanted:
+    if copied != expected:
         raise Conflict(
             f"{redacted(target)} does not come to the same as {redacted(source)}; do not use it",
-            {"source": wanted.digest, "target": found.digest},
+            {"source": expected.digest, "target": copied.digest},
         )
-    return found
+    return copied
 
 
 def _open(

@@ -59,8 +59,8 @@ def salvage_folder(
         .storage_tools()
         .salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
     )
-    kept = _recovered(_plugins(config, to), lambda _: _count)
-    return {**report, "to": to, "kept": asdict(kept)}
+    recovered = _recovered(_plugins(config, to), lambda _: _count)
+    return {**report, "to": to, "kept": asdict(recovered)}
 
 
 def backup_storage(to: Path, config: Config) -> BackupInfo:
@@ -144,7 +144,7 @@ def _recovered(plugins: Plugins, use: Callable[[BackupInfo], Callable[[Catalog],
         try:
             recover(store, catalog)
             status = store.status()
-            found = use(
+            result = use(
                 BackupInfo(status.log_id, status.epoch, status.head, SystemClock().now_ms())
             )(catalog)
             clean = True
@@ -152,7 +152,7 @@ def _recovered(plugins: Plugins, use: Callable[[BackupInfo], Callable[[Catalog],
             catalog.close()
     finally:
         store.close(clean=clean)
-    return found
+    return result
 
 
 def _count(catalog: Catalog) -> Kept:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         RunningNode,
         SalienceScorer,
         StorageTools,
+        Tokenizer,
         Usage,
     )
-    from kbcore.plug.tokenizer import Tokenizer
     from kbcore.state.changes import Delta
     from kbplanner.ir.terms import BodyItem
 
@@ -46,7 +46,8 @@ def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogSt
 @hookspec
 def kb_storage_tools(config: Config) -> Mapping[str, StorageTools]:  # type: ignore[empty-body]
     """Name the tools that check, repair and create the folders of a storage backend, by the
-    backend's name."""
+    backend's name.
+    """
 
 
 @hookspec

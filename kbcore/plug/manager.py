@@ -23,8 +23,8 @@ from kbcore.plug.ports import (
     MetricsSink,
     SalienceScorer,
     StorageTools,
+    Tokenizer,
 )
-from kbcore.plug.tokenizer import Tokenizer
 
 SERVER_HOOK_PREFIX = "kb_http_"
 """Prefix of hooks that a server specifies, if there is one."""
@@ -246,7 +246,7 @@ class Plugins:
                     self.on_failure(hook)
 
     def decide(self, hook: str, **arguments: Any) -> Any:
-        """Return the first answer to a deciding hook that is not None; None if there is none.
+        """Return the first result of a deciding hook that is not None, else None.
 
         A KBError raised by a plugin goes through; raises PluginFailed naming the plugin for any
         other exception.

@@ -38,7 +38,8 @@ class LogRecord:
 @dataclass(frozen=True, slots=True)
 class LogStatus:
     """Status of a log: highest sequence number written and synced, and the bytes of a torn tail
-    that the start dropped."""
+    that the start dropped.
+    """
 
     head: int
     durable: int
@@ -143,11 +144,12 @@ class LogStore(Protocol):
         """
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the newest valid snapshot with its sequence number, None if there is none."""
+        """Return the newest valid snapshot with its sequence number, None without a snapshot."""
 
     def drop_before(self, seq: int) -> None:
         """Delete log segments that hold only records up to `seq` and are covered by every stored
-        snapshot."""
+        snapshot.
+        """
 
     def status(self) -> LogStatus:
         """Return the status of the log."""
@@ -167,7 +169,8 @@ class KeepsReserve(Protocol):
 
     def append_for_room(self, records: Sequence[tuple[int, int, bytes]]) -> int:
         """Append records that remove data (retractions, deletions), from the reserve if
-        necessary."""
+        necessary.
+        """
 
     def look_for_room(self) -> bool:
         """Check for free space and accept writes again if there is enough.
@@ -320,7 +323,8 @@ class MetricsSink(Protocol):
     @property
     def pushes(self) -> bool:
         """True if the sink sends by itself, so that collected values are passed to it at least
-        every half minute."""
+        every half minute.
+        """
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
         """Return the function to call with each value of a family with these labels, one for each
@@ -469,3 +473,19 @@ class RunningNode(Protocol):
 
         Raise UnknownDatabase.
         """
+
+
+class Tokenizer(Protocol):
+    """A way to count the tokens of a text as one language model does.
+
+    Contract: `count` is a pure function of the text, returns 0 or more, may be called by several
+    threads at a time, and is fast: it is called for every entry that is about to enter a window
+    with `maxTokens`, while a read lock is held. An exception fails the request.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the tokenizer in error messages, as in TOKENIZER."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, which may be empty or long."""

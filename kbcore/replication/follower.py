@@ -234,7 +234,7 @@ class Follower:
         self._met(epoch, details.get("head", 0))
         if epoch > cursor.epoch:
             _log.warning(
-                "%s: its term is %d, the one here %d; fetching the state anew",
+                "%s: its term is %d, the one here %d; fetching the whole state again",
                 error,
                 epoch,
                 cursor.epoch,

@@ -145,8 +145,8 @@ class Leader:
     def snapshot(self, name: str) -> tuple[LogSeed, Iterator[bytes]]:
         """Return the newest snapshot in wire format and its log seed, or an empty one at 0."""
         status = self._store.status()
-        found = self._store.load_snapshot()
-        seq, chunks = (0, iter(())) if found is None else found
+        newest = self._store.load_snapshot()
+        seq, chunks = (0, iter(())) if newest is None else newest
         self._note(name, seq)
         seed = LogSeed(status.log_id, status.epoch, seq)
         return seed, packed(seed, chunks)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kbcore.config.lint import MIN_SECRET_CHARS
 from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.errors import ConfigError, Conflict, LogTruncated, NotReady, StorageFailed
 from kbcore.metrics import catalogue as m
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LogRecord, LogSeed, TakesOver
+from kbcore.plug.ports import LogRecord, LogSeed, LogStore, RemembersLeader, TakesOver
 from kbcore.replication.follower import Follower, LogSource
 from kbcore.replication.leader import Cursor, Leader, Progress
-from kbcore.replication.leader_mark import leader_of, pledge
 from kbcore.replication.wire_format import record_crc
 from kbcore.scheduling import Scheduling
 from kbcore.state.access import Accesses, Uncounted
@@ -31,14 +31,8 @@ MIN_SEQ_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """Seconds without an answer after which a leader counts as lost."""
 
-SHORTEST_TOKEN = 16
-"""Minimum length of a REPLICATION_TOKEN.
-
-The token may be empty, for networks in which every client may read everything.
-"""
-
 POLL_BYTES = 1 << 20
-MOST_SNAPSHOT_BYTES = 8 << 30
+MAX_SNAPSHOT_BYTES = 8 << 30
 """Maximum size of a snapshot that a follower fetches, in bytes."""
 
 _log = logging.getLogger("kbcore.replication")
@@ -49,21 +43,52 @@ def check_settings(config: Config) -> None:
     mode = config.replication_mode
     if mode == NONE:
         return
-    if config.replication_token and len(config.replication_token) < SHORTEST_TOKEN:
+    # An empty token is for networks in which every client may read everything.
+    if 0 < len(config.replication_token) < MIN_SECRET_CHARS:
         raise ConfigError(
-            f"REPLICATION_MODE={mode}: REPLICATION_TOKEN has to be a secret of {SHORTEST_TOKEN} characters or more, or none"
+            f"REPLICATION_MODE={mode}: REPLICATION_TOKEN must be empty or have at least {MIN_SECRET_CHARS} characters"
         )
     if config.storage_backend == "memory":
         raise ConfigError(
             f"REPLICATION_MODE={mode}: STORAGE_BACKEND=memory keeps no log to replicate"
         )
     if mode == FOLLOWER and not config.leader_url:
-        raise ConfigError("REPLICATION_MODE=FOLLOWER: LEADER_URL has to say whom to follow")
+        raise ConfigError("REPLICATION_MODE=FOLLOWER: set LEADER_URL to the address of the leader")
     if mode == LEADER and config.fsync_policy != "always":
         raise ConfigError(
-            f"REPLICATION_MODE=LEADER: FSYNC_POLICY has to be always, not {config.fsync_policy}: only what is synced is"
-            " sent, or a crash of the leader would leave its followers ahead of it"
+            f"REPLICATION_MODE=LEADER: FSYNC_POLICY must be always, not {config.fsync_policy}; otherwise a crash of the"
+            " leader would leave its followers ahead of it"
         )
+
+
+# -- leader mark: stores in the log which leader the log follows -------------------------------
+# While the mark is set, only records from that leader may be appended. The settings name the leader
+# too, but a command on the folder of a stopped follower does not see the settings of its server.
+
+
+def leader_of(store: LogStore) -> str:
+    """Return the leader's address, or "" if the storage has or supports no leader mark."""
+    return store.leader() if isinstance(store, RemembersLeader) else ""
+
+
+def set_leader_mark(store: LogStore, leader: str) -> None:
+    """Set the leader mark durably, "" to clear it; raises StorageFull, StorageFailed."""
+    if isinstance(store, RemembersLeader) and store.leader() != leader:
+        store.remember(leader)
+
+
+def check_leader_mark(store: LogStore, config: Config) -> None:
+    """Raise ConfigError if a node would lead with the storage of an unpromoted follower."""
+    if config.replication_mode == "LEADER" and (leader := leader_of(store)):
+        raise follower_storage_error(leader, "REPLICATION_MODE=LEADER")
+
+
+def follower_storage_error(leader: str, setting: str) -> ConfigError:
+    """Return the error for serving the storage of a follower as a standalone node."""
+    return ConfigError(
+        f"{setting}: this storage follows {leader}; start it with REPLICATION_MODE=FOLLOWER, or make it a leader first"
+        " with `kbcore promote`"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +111,7 @@ def raise_term(config: Config) -> Promoted:
         if not isinstance(store, TakesOver) or not status.head:
             raise ConfigError("there is no knowledge base, or its storage cannot be promoted")
         store.raise_epoch(status.epoch + 1)
-        pledge(store, "")
+        set_leader_mark(store, "")
         return Promoted(status.log_id, status.epoch + 1, status.head)
     finally:
         store.close()
@@ -289,7 +314,7 @@ class Replication:
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
         """Follow a leader and set the leader mark; with `start`, run in a separate thread."""
         config = self._config
-        self._scheduling.offload_disk(lambda: pledge(self._store, config.leader_url))
+        self._scheduling.offload_disk(lambda: set_leader_mark(self._store, config.leader_url))
         self.follower = Follower(
             source,
             self,
@@ -297,7 +322,7 @@ class Replication:
             yield_now=self._scheduling.yield_now,
             poll_ms=config.replication_poll_ms,
             max_bytes=POLL_BYTES,
-            snapshot_bytes=MOST_SNAPSHOT_BYTES,
+            snapshot_bytes=MAX_SNAPSHOT_BYTES,
         )
         if start:
             self.follower.start()
@@ -319,12 +344,12 @@ class Replication:
     def _last_crc(self, log_id: str, head: int) -> int | None:
         if self._last is None or self._last[0] != head:
             try:
-                found = next(self._store.read(head - 1), None) if head else None
+                record = next(self._store.read(head - 1), None) if head else None
             except LogTruncated:  # the log has only a snapshot
-                found = None
-            if found is None:
+                record = None
+            if record is None:
                 return None
-            self._last = head, record_crc(log_id, found)
+            self._last = head, record_crc(log_id, record)
         return self._last[1]
 
     def take(self, records: list[LogRecord]) -> None:
@@ -399,7 +424,7 @@ class Replication:
             def lead(head: int) -> Promoted:
                 epoch = max(self._store.status().epoch, standing.epoch) + 1
                 self._raise(epoch)
-                self._on_disk(lambda log: pledge(self._store, ""))
+                self._on_disk(lambda log: set_leader_mark(self._store, ""))
                 self._committer.leader = None
                 self.role = LEADER
                 self._count_accesses(self._catalog, True)

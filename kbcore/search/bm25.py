@@ -225,12 +225,12 @@ class _Query:
         matching = self._matching(shelf, self._weights, predicates)
         if not matching.words:
             return []
-        places, scores = self._engine.best_matches(matching, k)
+        indices, scores = self._engine.best_matches(matching, k)
         parts, hits = shelf.postings.parts, []
-        for place, score in zip(places, scores, strict=True):
-            owner = matching.owners[place]
+        for index, score in zip(indices, scores, strict=True):
+            owner = matching.owners[index]
             hits.append(
-                (-score, matching.ranks[owner], bisect_left(parts[owner].places, place), shelf)
+                (-score, matching.ranks[owner], bisect_left(parts[owner].places, index), shelf)
             )
         return hits
 
@@ -251,17 +251,17 @@ class _Query:
     ) -> Matching:
         postings = shelf.postings
         lists = [
-            (places, weight)
+            (indices, weight)
             for word, weight in weights
-            if (places := postings.lists.get(word)) is not None
+            if (indices := postings.lists.get(word)) is not None
         ]
-        lengths, shown, owners = postings.lengths, postings.shown, postings.owners
+        lengths, visible, owners = postings.lengths, postings.shown, postings.owners
         parameters = K1 + 1, self._flat, self._slope
         return Matching(
             lists,
             *parameters,
             lengths,
-            shown,
+            visible,
             owners,
             shelf.ranks_of(predicates),
             postings.shortest,

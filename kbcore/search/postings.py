@@ -151,7 +151,7 @@ class Postings:
         else:
             part.cells.extend(stored.relation.rows(array("I", rows)))
         words, at = self._words_of(part.cells[rows.start * arity : rows.stop * arity]), 0
-        for place, row in enumerate(rows, first_place):
+        for index, row in enumerate(rows, first_place):
             row_words = [word for cell_words in words[at : at + arity] for word in cell_words]
             at += arity
             alive = row not in gone
@@ -160,9 +160,9 @@ class Postings:
                 for word in row_words:
                     known = lists.get(word)
                     if known is None:
-                        lists[word] = array("I", (place,))
+                        lists[word] = array("I", (index,))
                     else:
-                        known.append(place)
+                        known.append(index)
                 if len(set(row_words)) < len(row_words):
                     self._repeated(row_words)
                 part.count += 1
@@ -179,14 +179,14 @@ class Postings:
                 self.spare[word] = self.spare.get(word, 0) + times - 1
                 self.most = max(self.most, times)
 
-    def _flip(self, part: Part, row: int, shown: bool) -> None:
-        place = part.places[row]
-        if self.shown[place] == shown:
+    def _flip(self, part: Part, row: int, visible: bool) -> None:
+        index = part.places[row]
+        if self.shown[index] == visible:
             return
-        step = 1 if shown else -1
-        self.shown[place] = shown
+        step = 1 if visible else -1
+        self.shown[index] = visible
         part.count += step
-        part.words += step * self.lengths[place]
+        part.words += step * self.lengths[index]
         symbols = part.cells[row * part.arity : (row + 1) * part.arity]
         for word in {word for cell_words in self._words_of(symbols) for word in cell_words}.union(
             part.own

@@ -106,8 +106,8 @@ class Accesses:
         if not self._shown:
             return
         with self._mutex:
-            shown, self._shown = self._shown, {}
-            for stored, rows in shown.items():
+            accessed, self._shown = self._shown, {}
+            for stored, rows in accessed.items():
                 if not stored.gone:
                     symbols = array("I", [symbol for row in sorted(rows) for symbol in row])
                     stored.raise_accesses(

@@ -181,7 +181,8 @@ def _describe_new(
     at: int,
 ) -> None:
     """Write metadata, confidence and validity of facts that were just inserted, at `at` (epoch
-    milliseconds)."""
+    milliseconds).
+    """
     indices = [index for index, fact in enumerate(facts) if not _plain(fact)]
     if not indices:
         return

@@ -19,7 +19,8 @@ DEFAULT = "default"
 @dataclass(slots=True)
 class Database:
     """A database: its creation time (epoch milliseconds, 0 for the built-in one) and its tenants by
-    id."""
+    id.
+    """
 
     name: str
     created_at: int = 0
@@ -135,7 +136,8 @@ class Catalog:
 
     def become(self, other: Catalog) -> None:
         """Replace the contents with those of another catalog at once, and release the old
-        tenants."""
+        tenants.
+        """
         with self._mutex:
             self._release(list(self.tenants()))
             vars(self).update(

@@ -222,11 +222,11 @@ RelationName = tuple[str | None, str, int]
 class Depends:
     """The inputs of a check.
 
-    The relations it reads, those that must lose no fact (`kept`), and perhaps rules.
+    The relations it reads, those that must lose no fact (`needed`), and perhaps rules.
     """
 
     read: frozenset[RelationName]
-    kept: frozenset[RelationName]
+    needed: frozenset[RelationName]
     rules: bool
 
 
@@ -272,12 +272,13 @@ class WriteSet:
 
     def meets(self, depends: Depends | None) -> bool:
         """Return True if these writes could change the outcome of a check with these inputs (None:
-        of any check)."""
+        of any check).
+        """
         if self.anything or depends is None:
             return True
         if self.rules and depends.rules:
             return True
-        touched = depends.read | depends.kept
+        touched = depends.read | depends.needed
         return not (self.removed.isdisjoint(touched) and self.asserted.isdisjoint(depends.read))
 
 

@@ -14,7 +14,8 @@ KEPT_IDS = 10_000
 
 class CommittedTransactions:
     """Ids of the transactions that a tenant committed in the last ten minutes of logged time, at
-    most 10,000."""
+    most 10,000.
+    """
 
     def __init__(self) -> None:
         self._at: OrderedDict[str, int] = OrderedDict()

@@ -57,7 +57,8 @@ class Answered:
 
 class AnsweredRequests:
     """The requests with a key that a tenant executed in the last day of logged time, at most 10,000
-    and about 4 MiB."""
+    and about 4 MiB.
+    """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Answered] = OrderedDict()

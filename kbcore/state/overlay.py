@@ -53,7 +53,8 @@ class Reads:
 
 def versions(partition: Partition | None, name: ReadName) -> Versions:
     """Return the versions of the relations that a name covers in its partition (None: never
-    written)."""
+    written).
+    """
     _, predicate, arity = name
     if partition is None:
         return ()
@@ -164,7 +165,8 @@ class Overlay(Tenant):
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
         """Record a change as a tenant does, but keep the version of a copy equal to that of its
-        original."""
+        original.
+        """
         version = relation.version
         super().changed(rows, relation)
         relation.version = version
@@ -252,7 +254,8 @@ class _Layer(Partition):
 
     def need(self, schema: RelationSchema) -> StoredRelation:
         """Return the relation of a stored schema, created empty in the base if it does not
-        exist."""
+        exist.
+        """
         return self.get(schema) or self._below.need(schema)
 
     def writable(self, schema: RelationSchema) -> StoredRelation:

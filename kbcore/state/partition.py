@@ -181,12 +181,12 @@ class StoredRelation:
         ttls = read(Attribute.TTL, ids)
         confidences = read(Attribute.CONFIDENCE, ids)
         predicate, negated, scope = self.schema.predicate, not self.schema.positive, self.scope
-        shown: list[Row] = []
+        result: list[Row] = []
         at = 0
         for created_at, start, end, ttl, confidence in zip(
             created, starts, ends, ttls, confidences, strict=True
         ):
-            shown.append(
+            result.append(
                 {
                     "predicate": predicate,
                     "args": texts[at : at + arity],
@@ -203,7 +203,7 @@ class StoredRelation:
                 }
             )
             at += arity
-        return shown
+        return result
 
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """Yield the validity window [from, until) of each fact, in epoch milliseconds."""
@@ -258,7 +258,8 @@ class Partition:
 
     def adopt(self, other: StoredRelation) -> StoredRelation:
         """Copy a relation of another partition of the tenant to this partition, which has none of
-        its schema yet."""
+        its schema yet.
+        """
         copy = self._relations[other.schema] = other.copy()
         copy.scope = self.name
         return copy
@@ -275,7 +276,8 @@ class Partition:
         self, predicate: str, arity: int | None = None, positive: bool | None = None
     ) -> list[StoredRelation]:
         """Return the relations of a predicate, of one arity and sign or of all, in order of arity
-        and sign."""
+        and sign.
+        """
         relations = [
             relation
             for relation in self._known()

@@ -30,7 +30,8 @@ from kbplanner.syntax.printer import print_rule
 @dataclass(frozen=True, slots=True)
 class StoredRule:
     """A rule with its id, its canonical text, and the scope it is valid in (None: every
-    partition)."""
+    partition).
+    """
 
     id: str
     rule: Rule
@@ -65,7 +66,8 @@ def stored_rule(rule: Rule) -> StoredRule:
 
 class RuleBook:
     """All rules of a tenant, in the order they were stored, and a compiled set for each
-    partition."""
+    partition.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
@@ -154,7 +156,8 @@ class RuleBook:
 
     def scopes(self) -> set[str | None]:
         """Return the scopes that have their own rules, with None if there are rules without
-        scope."""
+        scope.
+        """
         return set(self._scopes)
 
     def of(self, scope: str | None) -> list[StoredRule]:

@@ -197,7 +197,8 @@ class Tenant:
 
     def due(self, now: int) -> bool:
         """Return True if the visibility of a fact changes at or before `now` and has not been
-        updated."""
+        updated.
+        """
         return bool(self._moments) and self._moments[0][0] <= max(now, self._now)
 
     def advance(self, now: int) -> None:
@@ -216,7 +217,8 @@ class Tenant:
 
     def limit(self, relation: StoredRelation, row: RowKey) -> None:
         """Show or hide a fact with a validity window as of the current time, and schedule its next
-        change."""
+        change.
+        """
         if relation.gone:
             return
         symbols = array("I", row)
@@ -238,7 +240,8 @@ class Tenant:
 
     def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
         """Do what `limit` does for facts that were just inserted, all of which are visible and have
-        a window."""
+        a window.
+        """
         now = self._now
         expired_rows, hidden = list[RowKey](), list[int]()
         scheduled = list[tuple[int, int, StoredRelation, RowKey]]()

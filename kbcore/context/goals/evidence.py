@@ -1,4 +1,4 @@
-"""Answers of goals, each with the stored facts that one of its proofs depends on."""
+"""Answers of goals, each with the stored facts that its first proof depends on."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.passes.check import counterpart
 from kbplanner.syntax.printer import print_item, print_row
 
-TOGETHER = 32
-"""Conclusions that are proved at a time, as long as there is room."""
+PROOF_BATCH = 32
+"""Number of conclusions that are proved together."""
 
 ABSENCE = "negation as failure"
-"""In place of a rule: what is so because nothing gives the opposite."""
+"""Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
 
 UNCOUNTED = GoalOptions(counts_accesses=False)
 """Options of goals inside a context window, which do not count as accesses of their answers."""
@@ -37,7 +37,7 @@ UNCOUNTED = GoalOptions(counts_accesses=False)
 ONE_ANSWER = GoalOptions(first=1, counts_accesses=False)
 
 STEPS_A_FACT = 50
-"""Steps of a proof that are followed for each fact there is room for."""
+"""Maximum number of proof steps that are followed per fact that the window can hold."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,20 +106,20 @@ class Witness:
         """Yield the answers of a signed atom, in batches."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
-        told = self._told(goal, stored, atom)
-        if told:
-            yield told
+        groups = self._told(goal, stored, atom)
+        if groups:
+            yield groups
         if schema not in self.reasoner.tenant.rules.visible(partition.name).derived:
             return
         rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
         concluded = self._concluded(stored, rows, count, atom.arity)
-        for start in range(0, len(concluded), TOGETHER):
-            places = concluded[start : start + TOGETHER]
-            some = array("I")
-            for place in places:
-                some.extend(rows[place * atom.arity : (place + 1) * atom.arity])
-            shown = self.reasoner.described(partition, atom, (some, len(places)), self.budget)
-            yield self._proved(goal, partition, schema, shown)
+        for start in range(0, len(concluded), PROOF_BATCH):
+            indices = concluded[start : start + PROOF_BATCH]
+            cells = array("I")
+            for index in indices:
+                cells.extend(rows[index * atom.arity : (index + 1) * atom.arity])
+            answers = self.reasoner.described(partition, atom, (cells, len(indices)), self.budget)
+            yield self._proved(goal, partition, schema, answers)
 
     def _told(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
         """Return the most salient stored answers."""
@@ -127,8 +127,11 @@ class Witness:
         if stored is None or pattern is None:
             return []
         best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
-        found = self.supply.candidates([self.supply.supplied(fact) for fact in best])
-        return [Group(goal, self._stored.setdefault(one.key, one)) for one in found]
+        candidates = self.supply.candidates([self.supply.supplied(fact) for fact in best])
+        return [
+            Group(goal, self._stored.setdefault(candidate.key, candidate))
+            for candidate in candidates
+        ]
 
     def _concluded(
         self, stored: StoredRelation | None, rows: array[int], count: int, arity: int
@@ -136,38 +139,38 @@ class Witness:
         """Return the indexes of the first answers that are not stored."""
         if stored is None or not stored.relation.counts().live:
             return list(range(min(count, self.most)))
-        ids, at, found = (
+        ids, at, indices = (
             stored.relation.locate(rows, count),
             self.reasoner.tenant.at(0),
             list[int](),
         )
-        for place in self.budget.paced(range(count)):
-            if ids[place] == NO_ROW or not visible(stored, ids[place], at):
-                found.append(place)
-                if len(found) >= self.most:
+        for index in self.budget.paced(range(count)):
+            if ids[index] == NO_ROW or not visible(stored, ids[index], at):
+                indices.append(index)
+                if len(indices) >= self.most:
                     break
-        return found
+        return indices
 
     def _proved(
-        self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]
+        self, goal: int, partition: Partition, schema: RelationSchema, answers: Sequence[Row]
     ) -> list[Group]:
         """Return conclusions with the base facts of their proofs, best first."""
         prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
-        found: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
-        with closing(prover.proofs(schema, [row["args"] for row in shown])) as proofs:
-            for row, (top, proof) in zip(shown, proofs, strict=True):
+        conclusions: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
+        with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
+            for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._walked(top, proof)
                 rule = top.rule.text if top.rule is not None else ""
-                found.append(
+                conclusions.append(
                     (row, Provenance(rule, tuple(map(_said, top.premises))), bases, rules, whole)
                 )
-        self._place(partition, [node for _, _, bases, _, _ in found for node in bases])
+        self._place(partition, [node for _, _, bases, _, _ in conclusions for node in bases])
         groups = []
-        for row, provenance, bases, rules, whole in found:
+        for row, provenance, bases, rules, whole in conclusions:
             facts = [self._stored[_key(partition, node)] for node in bases]
             salience = min((fact.salience for fact in facts), default=0.0)
-            told = max((fact.created_at for fact in facts), default=self.supply.scores.now)
-            answer = Candidate(row, salience, told, None, provenance, bases=facts)
+            newest = max((fact.created_at for fact in facts), default=self.supply.scores.now)
+            answer = Candidate(row, salience, newest, None, provenance, bases=facts)
             groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 

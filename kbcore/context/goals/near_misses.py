@@ -92,17 +92,17 @@ class Partial:
             )
             if best:
                 for fact in witness.supply.candidates(
-                    [witness.supply.supplied(one) for one in best]
+                    [witness.supply.supplied(ranked) for ranked in best]
                 ):
                     yield fact, fact.row["args"]
                 return
         if schema in tenant.rules.visible(self._partition.name).derived:
             rows, count = witness.reasoner.solve(self._partition, atom, witness.budget, UNCOUNTED)
-            for place in range(min(count, BRANCHES)):
+            for index in range(min(count, BRANCHES)):
                 yield (
                     None,
                     tenant.engine.texts(
-                        array("I", rows[place * atom.arity : (place + 1) * atom.arity])
+                        array("I", rows[index * atom.arity : (index + 1) * atom.arity])
                     ),
                 )
 

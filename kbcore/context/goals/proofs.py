@@ -55,9 +55,9 @@ class Goals:
         lots = [self._witness.answers(number, goal) for number, goal in enumerate(self._goals)]
         alone: list[Group] = []
         while lots and self._room.left > 0:
-            some = [(lot, next(lot, None)) for lot in lots]
-            lots = [lot for lot, groups in some if groups is not None]
-            for group in _in_turns([groups for _, groups in some if groups is not None]):
+            heads = [(lot, next(lot, None)) for lot in lots]
+            lots = [lot for lot, groups in heads if groups is not None]
+            for group in _in_turns([groups for _, groups in heads if groups is not None]):
                 self.found[group.goal] += 1
                 reason = self._refusal(group)
                 if reason is None:
@@ -87,7 +87,7 @@ class Goals:
                 "answers": self.found[number],
                 "whole": self.whole[number],
                 "cut": dict(self.reasons.get(number, {})),
-                "partial": [one for one in self.partial if one["goal"] == print_item(goal)],
+                "partial": [miss for miss in self.partial if miss["goal"] == print_item(goal)],
             }
             for number, goal in enumerate(self._goals)
         ]
@@ -112,7 +112,7 @@ class Goals:
         if self._admits(group.answer):
             self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
-            self._selection.take_relevant(fact, f"{group.answer.text} rests on it", goal)
+            self._selection.take_relevant(fact, f"{group.answer.text} depends on it", goal)
 
     def _rules(self, group: Group) -> None:
         for rule in group.rules:

@@ -9,8 +9,8 @@ from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import Literal
 
-MOST = 100
-"""Rules that a window shows."""
+MAX_RULES = 100
+"""Maximum number of rules in a window."""
 
 
 def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[str]:
@@ -30,16 +30,16 @@ def relevant_rules(
 
     Without goals, return the rules about `predicates`.
     """
-    found = dict.fromkeys(rule.text for rule in used)
+    texts = dict.fromkeys(rule.text for rule in used)
     asked = {goal.atom.predicate for goal in goals}
     about = set() if goals else set(predicates)
-    names = {one.name for one in partitions}
+    names = {partition.name for partition in partitions}
     for rule in tenant.rules.all():
         if rule.scope is not None and rule.scope not in names:
             continue
         body = {item.atom.predicate for item in rule.rule.body if isinstance(item, Literal)}
         if rule.rule.head.predicate in asked or rule.rule.head.predicate in about or body & about:
-            found.setdefault(rule.text)
-        if len(found) >= MOST:
+            texts.setdefault(rule.text)
+        if len(texts) >= MAX_RULES:
             break
-    return tuple(found)[:MOST]
+    return tuple(texts)[:MAX_RULES]

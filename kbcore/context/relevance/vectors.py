@@ -42,9 +42,9 @@ def text_of(row: Row) -> str:
     """Return the text of a fact for an embedder: first argument, predicate as words, other
     arguments.
     """
-    said = " ".join(words(row["predicate"])) or row["predicate"]
+    phrase = " ".join(words(row["predicate"])) or row["predicate"]
     args = row["args"]
-    return " ".join([*args[:1], *(["not"] if row["negated"] else []), said, *args[1:]])
+    return " ".join([*args[:1], *(["not"] if row["negated"] else []), phrase, *args[1:]])
 
 
 def pool(supply: Supply, predicates: Sequence[str] | None) -> list[Candidate]:
@@ -54,12 +54,12 @@ def pool(supply: Supply, predicates: Sequence[str] | None) -> list[Candidate]:
 
 def blended(lexical: Lexical, facts: Iterable[Candidate], near: Near) -> Lexical:
     """Return the blended match of facts by words and vectors, without facts that match by neither."""
-    found = {where: (1 - VECTOR_WEIGHT) * share for where, share in lexical.items()}
+    matches = {where: (1 - VECTOR_WEIGHT) * share for where, share in lexical.items()}
     for fact in facts:
-        if fact.place is not None and (cosine := near.get(text_of(fact.row), 0.0)) >= NEAR:
-            where = fact.place.stored, fact.place.place
-            found[where] = found.get(where, 0.0) + VECTOR_WEIGHT * min(cosine, 1.0)
-    return found
+        if fact.ranked is not None and (cosine := near.get(text_of(fact.row), 0.0)) >= NEAR:
+            where = fact.ranked.stored, fact.ranked.row_id
+            matches[where] = matches.get(where, 0.0) + VECTOR_WEIGHT * min(cosine, 1.0)
+    return matches
 
 
 class Vectors:
@@ -74,9 +74,10 @@ class Vectors:
     def of(cls, tenant: Tenant, dimension: int) -> Vectors:
         """Return the cache of a tenant; a transaction uses the cache of its underlying tenant."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        found = home.attached.get("vectors")
+        vectors = home.attached.get("vectors")
         return cast(
-            Vectors, home.attached.setdefault("vectors", cls(dimension)) if found is None else found
+            Vectors,
+            home.attached.setdefault("vectors", cls(dimension)) if vectors is None else vectors,
         )
 
     def __len__(self) -> int:
@@ -92,12 +93,12 @@ class Vectors:
         The result is None if the query has no vector; texts without a vector are left out. The
         caller must not hold a lock of the tenant.
         """
-        wanted = dict.fromkeys([query, *texts])
+        needed = dict.fromkeys([query, *texts])
         with self._lock:
             known = {
-                text: vector for text in wanted if (vector := self._known.get(text)) is not None
+                text: vector for text in needed if (vector := self._known.get(text)) is not None
             }
-        new = [text for text in wanted if text not in known]
+        new = [text for text in needed if text not in known]
         known.update(zip(new, embedding.vectors(new), strict=False))
         with self._lock:
             for text, vector in known.items():

@@ -66,7 +66,7 @@ class _Added(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The changes that one call of `add` made."""
+    """The changes of a single call of `add`."""
 
     item: Entry | str
     units: int

@@ -53,24 +53,24 @@ def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = Tru
 
     The result is None if the phrase could mislead, or if negating it would need an inflected verb.
     """
-    found = words(predicate)
-    if not found or not 1 <= len(args) <= 2:
+    phrase = words(predicate)
+    if not phrase or not 1 <= len(args) <= 2:
         return None
-    auxiliary, verb = found[0] in _AUXILIARY, _is_verb(found[0])
+    auxiliary, verb = phrase[0] in _AUXILIARY, _is_verb(phrase[0])
     if (
         len(args) == 2
-        and found[-1] not in _PREPOSITIONS
+        and phrase[-1] not in _PREPOSITIONS
         and not verb
-        and not (auxiliary and len(found) > 1)
+        and not (auxiliary and len(phrase) > 1)
     ):
         return None
-    if not auxiliary and not verb and not (len(args) == 2 and found[0].endswith("ed")):
-        found, auxiliary = ("is", *found), True
+    if not auxiliary and not verb and not (len(args) == 2 and phrase[0].endswith("ed")):
+        phrase, auxiliary = ("is", *phrase), True
     if not positive:
         if not auxiliary:
             return None
-        found = (found[0], "not", *found[1:])
-    return " ".join([*found, *map(print_term, args[1:])])
+        phrase = (phrase[0], "not", *phrase[1:])
+    return " ".join([*phrase, *map(print_term, args[1:])])
 
 
 def sentence(atom: Atom) -> str:
@@ -98,12 +98,12 @@ def premise_atom(text: str) -> Atom | None:
     positive = not text.startswith(("not ", "~"))
     bare = text if positive else text.removeprefix("not ").removeprefix("~").lstrip()
     try:
-        found = parse_program(bare + ".")
+        statements = parse_program(bare + ".")
     except KBError:
         return None
-    if len(found) != 1 or not isinstance(found[0], FactStatement):
+    if len(statements) != 1 or not isinstance(statements[0], FactStatement):
         return None
-    return Atom(found[0].atom.predicate, found[0].atom.args, positive)
+    return Atom(statements[0].atom.predicate, statements[0].atom.args, positive)
 
 
 @lru_cache(maxsize=1024)

@@ -41,16 +41,16 @@ def render_changes(changes: WindowDiff, text_format: str = NATURAL) -> str:
     true, then entries replaced by a summary. Entries that left the window but are still true are
     not mentioned. In the rule language, everything except currently true facts is in comments.
     """
-    replaced = {one.key for one in changes.removed if one.reason == SUPERSEDED}
+    replaced = {removal.key for removal in changes.removed if removal.reason == SUPERSEDED}
     in_place = replaced & {entry.key for entry in changes.added}
     groups: dict[str, list[Entry]] = {NEW: [], CHANGED: [], UNTRUE: [], SUMMARIZED: []}
     for entry in changes.added:
         groups[CHANGED if entry.key in in_place else NEW].append(entry)
-    for one in changes.removed:
-        bare = one.entry._replace(provenance=None, contradicted=False)
-        if one.reason in NO_LONGER_TRUE:
+    for removal in changes.removed:
+        bare = removal.entry._replace(provenance=None, contradicted=False)
+        if removal.reason in NO_LONGER_TRUE:
             groups[UNTRUE].append(bare)
-        elif one.key in replaced - in_place:
+        elif removal.key in replaced - in_place:
             groups[SUMMARIZED].append(bare)
     scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
     lines: list[str] = []

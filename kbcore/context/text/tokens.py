@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbcore.errors import PluginFailed
-from kbcore.plug.tokenizer import Tokenizer
+from kbcore.plug.ports import Tokenizer
 
 CHARS_A_TOKEN = 4
 """Characters that are taken for one token when no tokenizer is set."""

@@ -42,7 +42,8 @@ class Conformance(ABC):  # noqa: B024 - the abstract method is that of each prot
 
 def _misnamed(cls: type[Conformance]) -> str | None:
     """Return the method that was probably meant as the factory, None where nothing looks like
-    it."""
+    it.
+    """
     own = [
         name
         for name, value in vars(cls).items()

@@ -68,7 +68,8 @@ class LLMProviderConformance(Conformance, abstract=True):
 
     def test_it_answers_with_json_where_a_schema_asks_for_it(self, provider: LLMProvider) -> None:
         """Check that the provider answers with JSON, or refuses the schema and answers without
-        it."""
+        it.
+        """
         try:
             answer = provider.complete(REQUEST)
         except ProviderFailed as error:

@@ -83,7 +83,8 @@ class LogStoreConformance(Conformance, abstract=True):
 
     def test_sync_makes_the_head_durable(self, config: Config) -> None:
         """Check that everything appended before a sync is durable after it, under
-        FSYNC_POLICY=always."""
+        FSYNC_POLICY=always.
+        """
         store = self.make_store(config)
         store.append(SMALL)
         store.sync()
@@ -164,7 +165,8 @@ class LogStoreConformance(Conformance, abstract=True):
 
     def test_reading_yields_what_was_appended(self, config: Config) -> None:
         """Check that records are read in order, once and whole, from any position, also before a
-        sync."""
+        sync.
+        """
         store = self.keeping(config)
         store.append(SMALL)
         assert [(r.seq, r.type, r.version, r.payload) for r in store.read(0)] == [
@@ -250,7 +252,8 @@ class LogStoreConformance(Conformance, abstract=True):
 
     def test_a_snapshot_comes_back_with_its_chunks(self, config: Config) -> None:
         """Check that chunk boundaries are kept, also of empty chunks, and that the newest snapshot
-        is loaded."""
+        is loaded.
+        """
         store = self.keeping(config)
         store.append(SMALL)
         self._snapshot_is(store, 2, [b"a", b"", b"b" * 100_000])
@@ -384,7 +387,8 @@ class LogStoreConformance(Conformance, abstract=True):
 
     def test_what_no_snapshot_covers_is_never_dropped(self, config: Config) -> None:
         """Check that `drop_before` keeps all records that a start from any stored snapshot
-        needs."""
+        needs.
+        """
         store = self.keeping(config)
         for _ in range(8):
             store.append([(1, 1, bytes(1 << 19) + b"x")])
@@ -401,7 +405,8 @@ class LogStoreConformance(Conformance, abstract=True):
 
     def test_dropped_records_are_reported_as_gone(self, config: Config) -> None:
         """Check that LogTruncated names the first stored record, raised by the call, not by the
-        iteration."""
+        iteration.
+        """
         store = self.keeping(config)
         for _ in range(8):
             store.append([(1, 1, bytes(1 << 19) + b"x")])

@@ -214,7 +214,8 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         self, fault_config: Config
     ) -> None:
         """Check that another process finds every synced record, and a prefix of the others, in
-        order and whole."""
+        order and whole.
+        """
         books, copies = Books(), list[tuple[Path, Books]]()
         folder = Path(fault_config.storage_dir)
 
@@ -342,7 +343,8 @@ class LogStoreFaultConformance(Conformance, abstract=True):
 
     def _check(self, config: Config, books: Books) -> None:
         """Check that every acknowledged record is stored, no unknown record is, and the log
-        continues."""
+        continues.
+        """
         store = self.make_store(config)
         head = store.status().head
         assert books.durable <= head <= len(books.sent), (

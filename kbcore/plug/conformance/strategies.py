@@ -50,7 +50,8 @@ class MergeStrategyConformance(Conformance, abstract=True):
     )
     def test_it_decides_every_conflict(self, conflict: MergeConflict) -> None:
         """Check that the result is a Resolution, with facts of different signs only for
-        `Keep.FACTS`."""
+        `Keep.FACTS`.
+        """
         resolution = self.make_strategy().resolve(conflict)
         assert isinstance(resolution, Resolution)
         assert isinstance(resolution.keep, Keep)
@@ -63,7 +64,8 @@ class MergeStrategyConformance(Conformance, abstract=True):
     )
     def test_it_is_pure(self, conflict: MergeConflict) -> None:
         """Check that repeated calls and another instance return the same, and leave the conflict
-        unchanged."""
+        unchanged.
+        """
         before = repr(conflict)
         strategy = self.make_strategy()
         assert (
@@ -104,7 +106,8 @@ class SalienceScorerConformance(Conformance, abstract=True):
 
     def facts(self) -> Iterable[FactUse]:
         """Yield facts of every age, use, priority and confidence, also from the future and with
-        huge access counts."""
+        huge access counts.
+        """
         for age in (-60_000, 0, 1, 3_600_000, 86_400_000, 10**12):
             for accesses in (1, 2, 98, 99, 2**63 - 1):
                 for priority, confidence in ((0.5, None), (0.0, 0.0), (1.0, 1.0), (0.25, 0.5)):

@@ -19,7 +19,7 @@ from abc import abstractmethod
 import pytest
 
 from kbcore.plug.conformance.base import Conformance
-from kbcore.plug.tokenizer import Tokenizer
+from kbcore.plug.ports import Tokenizer
 
 TEXTS = (
     "ann works at acme.",

@@ -78,7 +78,8 @@ class Difference:
 
     def drawn(self, sign: bool, *, source: bool) -> list[RowKey]:
         """Return the facts of one sign that only one scope has, and whose opposite differs between
-        the scopes."""
+        the scopes.
+        """
         other = self.signs[not sign].modified
         only = self.signs[sign].only_source if source else self.signs[sign].only_target
         if not other or not only:
@@ -88,25 +89,26 @@ class Difference:
 
     def conflict_count(self) -> int:
         """Count the conflicting atoms; an atom modified in both signs counts once."""
-        counts = [self.count(one.modified) + self.count(one.crossed) for one in self.signs.values()]
-        both = [one.modified for one in self.signs.values() if one.modified]
+        counts = [
+            self.count(pair.modified) + self.count(pair.crossed) for pair in self.signs.values()
+        ]
+        both = [pair.modified for pair in self.signs.values() if pair.modified]
         twice = set(self.keys(both[0])).intersection(self.keys(both[1])) if len(both) == 2 else ()
         return sum(counts) - len(twice)
 
     def conflicts(self) -> list[RowKey]:
         """Return the arguments of the conflicts, each once."""
         conflicts: dict[RowKey, None] = {}
-        for one in self.signs.values():
-            conflicts.update(dict.fromkeys(self.keys(one.modified)))
-            conflicts.update(dict.fromkeys(self.keys(one.crossed)))
+        for pair in self.signs.values():
+            conflicts.update(dict.fromkeys(self.keys(pair.modified)))
+            conflicts.update(dict.fromkeys(self.keys(pair.crossed)))
         return list(conflicts)
 
 
 def differences(
     source: Partition | None, target: Partition | None, validity: Validity
 ) -> Iterator[Difference]:
-    """The differences of two partitions (None: an empty one), by predicate and arity, in this
-    order."""
+    """Yield the differences of two partitions (None: empty), sorted by predicate and arity."""
     names = {
         (stored.schema.predicate, stored.schema.arity)
         for partition in (source, target)
@@ -159,28 +161,28 @@ def _all(stored: StoredRelation) -> tuple[array[int], array[int]]:
     return (rows if stored.schema.arity else array("I", bytes(4 * len(ids)))), ids
 
 
-def _compare(one: OneSign, arity: int, validity: Validity) -> None:
+def _compare(pair: OneSign, arity: int, validity: Validity) -> None:
     """Pair the facts of one sign."""
-    source, target = one.source, one.target
+    source, target = pair.source, pair.target
     if source is not None and target is not None:
-        _compare_cells(one, source, target)
-        _compare_metadata(one, source, target, arity)
+        _compare_cells(pair, source, target)
+        _compare_metadata(pair, source, target, arity)
     elif source is not None:
-        one.only_source = _all(source)[0]
+        pair.only_source = _all(source)[0]
     elif target is not None:
-        one.only_target = _all(target)[0]
+        pair.only_target = _all(target)[0]
     limited = set().union(*(stored.limited for stored in (source, target) if stored is not None))
     if limited:
-        _judge(one, arity, limited, validity)
+        _judge(pair, arity, limited, validity)
 
 
-def _compare_cells(one: OneSign, source: StoredRelation, target: StoredRelation) -> None:
+def _compare_cells(pair: OneSign, source: StoredRelation, target: StoredRelation) -> None:
     comparison = source.relation.compare(target.relation)
-    one.only_source, one.only_target = (
+    pair.only_source, pair.only_target = (
         _rows_at(source, comparison.only_here),
         _rows_at(target, comparison.only_there),
     )
-    one.modified, one.equal = _rows_at(source, comparison.modified_here), comparison.equal
+    pair.modified, pair.equal = _rows_at(source, comparison.modified_here), comparison.equal
 
 
 def _rows_at(stored: StoredRelation, ids: array[int]) -> array[int]:
@@ -202,7 +204,7 @@ def _rows_at(stored: StoredRelation, ids: array[int]) -> array[int]:
 
 
 def _compare_metadata(
-    one: OneSign, source: StoredRelation, target: StoredRelation, arity: int
+    pair: OneSign, source: StoredRelation, target: StoredRelation, arity: int
 ) -> None:
     """Move pairs that differ only in metadata from equal to modified."""
     mine, other = source.metadata, target.metadata
@@ -211,14 +213,14 @@ def _compare_metadata(
     differ = {key for key in mine.keys() | other.keys() if mine.get(key, {}) != other.get(key, {})}
     symbols = array("I", [symbol for key in differ for symbol in key])
     here, there = (stored.relation.locate(symbols, len(differ)) for stored in (source, target))
-    known = set(_keys(one.modified, arity))
+    known = set(_keys(pair.modified, arity))
     for key, a, b in zip(differ, here, there, strict=True):
         if NO_ROW not in (a, b) and key not in known:
-            one.modified.extend(key or (0,))
-            one.equal -= 1
+            pair.modified.extend(key or (0,))
+            pair.equal -= 1
 
 
-def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -> None:
+def _judge(pair: OneSign, arity: int, limited: set[RowKey], validity: Validity) -> None:
     """Pair the facts that have a validity window one by one.
 
     A fact may not count, and a `ttl` starts at assertion.
@@ -227,27 +229,27 @@ def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -
     symbols = array("I", [symbol for key in keys for symbol in key])
     sides = [
         None if s is None else s.relation.locate(symbols, len(keys))
-        for s in (one.source, one.target)
+        for s in (pair.source, pair.target)
     ]
-    modified = set(_keys(one.modified, arity))
+    modified = set(_keys(pair.modified, arity))
     here, there = (array("I", [NO_ROW]) * len(keys) if ids is None else ids for ids in sides)
     both = sum(1 for a, b in zip(here, there, strict=True) if NO_ROW not in (a, b))
-    one.equal -= both - len(modified & limited)
+    pair.equal -= both - len(modified & limited)
     for name in ("only_source", "only_target", "modified"):
-        rows = getattr(one, name)
-        setattr(one, name, flat([key for key in _keys(rows, arity) if key not in limited]))
+        rows = getattr(pair, name)
+        setattr(pair, name, flat([key for key in _keys(rows, arity) if key not in limited]))
     for index, key in enumerate(keys):
-        mine = _counted(one.source, here[index : index + 1], key, validity)
-        other = _counted(one.target, there[index : index + 1], key, validity)
+        mine = _counted(pair.source, here[index : index + 1], key, validity)
+        other = _counted(pair.target, there[index : index + 1], key, validity)
         if mine is not None and other is not None:
             if mine == other:
-                one.equal += 1
+                pair.equal += 1
             else:
-                one.modified.extend(key or (0,))
+                pair.modified.extend(key or (0,))
         elif mine is not None:
-            one.only_source.extend(key or (0,))
+            pair.only_source.extend(key or (0,))
         elif other is not None:
-            one.only_target.extend(key or (0,))
+            pair.only_target.extend(key or (0,))
 
 
 def _counted(
@@ -278,7 +280,8 @@ def _counted(
 
 def _cross(difference: Difference, sign: bool) -> None:
     """Move facts of one sign that only the source has, and whose opposite only the target has, to
-    `crossed`."""
+    `crossed`.
+    """
     mine, other = difference.signs[sign], difference.signs[not sign]
     if not mine.only_source or not other.only_target:
         return
@@ -302,14 +305,14 @@ def _cross(difference: Difference, sign: bool) -> None:
 def _in_one(
     difference: Difference,
     rows: array[int],
-    there: StoredRelation | None,
+    present: StoredRelation | None,
     absent: StoredRelation | None,
 ) -> list[bool]:
     """Return for each row True if the first relation has it and the second has not."""
     engine_rows, count = cells(rows, difference.arity), difference.count(rows)
-    if there is None:
+    if present is None:
         return [False] * count
-    yes = [id != NO_ROW for id in there.relation.locate(engine_rows, count)]
+    yes = [id != NO_ROW for id in present.relation.locate(engine_rows, count)]
     if absent is None:
         return yes
     return [

@@ -109,17 +109,19 @@ class _Merge:
         if keep is Keep.TARGET:
             return
         for sign in SIGNS:
-            one, other = difference.signs[sign], difference.signs[not sign]
+            pair, other = difference.signs[sign], difference.signs[not sign]
             drawn = flat(difference.drawn(sign, source=True))
             if keep is Keep.SOURCE:
                 lost = other.crossed + flat(difference.drawn(sign, source=False))
-                self._erase(one.target, difference, _within(difference, lost, group))
+                self._erase(pair.target, difference, _within(difference, lost, group))
                 self._copy(
-                    difference, sign, _within(difference, one.modified + one.crossed + drawn, group)
+                    difference,
+                    sign,
+                    _within(difference, pair.modified + pair.crossed + drawn, group),
                 )
             else:
-                self._combine(difference, sign, _within(difference, one.modified, group))
-                self._copy(difference, sign, _within(difference, one.crossed + drawn, group))
+                self._combine(difference, sign, _within(difference, pair.modified, group))
+                self._copy(difference, sign, _within(difference, pair.crossed + drawn, group))
 
     def _copy(self, difference: Difference, sign: bool, rows: array[int]) -> None:
         """Copy facts of the source with their attributes.

@@ -11,8 +11,7 @@ from flask import Flask, Response, current_app, request
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
-from kbcore.replication.leader_mark import stray
-from kbcore.replication.role import FOLLOWER, LEADER, NONE
+from kbcore.replication.role import FOLLOWER, LEADER, NONE, follower_storage_error
 from kbserver.operations import operation_of
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def install(app: Flask, runtime: Runtime) -> None:
     """
     replication = runtime.replication
     if replication.role == NONE and replication.leader_url is not None:
-        raise stray(replication.leader_url, f"REPLICATION_MODE={NONE}")
+        raise follower_storage_error(replication.leader_url, f"REPLICATION_MODE={NONE}")
 
     @app.before_request
     def arrive() -> None:

@@ -98,7 +98,7 @@ def shown_troubles(found: Extracted) -> dict[str, Any]:
     """Return the rejected statements and the passages that could not be read."""
     return {
         "rejected": [
-            {"said": one.said, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]
+            {"said": one.quote, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]
         ],
         "failures": [
             {"start": one.start, "end": one.end, "code": one.code, "reason": one.reason}

@@ -125,7 +125,7 @@ def test_explanations(kb):
     found = window(kb, max_facts=3, goals=[goal("grandparent", "ann", "cy")], explain=True)
     answer, premise, _ = found.entries
     assert answer.why["reason"] == "answer of grandparent(ann, cy)"
-    assert premise.why["reason"] == "grandparent(ann, cy) rests on it"
+    assert premise.why["reason"] == "grandparent(ann, cy) depends on it"
     assert premise.why["relevance"] == 0.9
     parts = [premise.why[name] for name in ("recency", "frequency", "priority")]
     assert sum(parts) == pytest.approx(premise.why["salience"])
