@@ -20,7 +20,7 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
     if "lookUp" in data:
         if data["answers"] is not None:
             yield f"{data['answers']} answers in {data['ms']:.3f} ms"
-        yield f"look up {data['lookUp']['relation']}: {data['lookUp']['relationRows']} rows; no rule concludes it"
+        yield f"look up {data['lookUp']['relation']}: {data['lookUp']['relationRows']} rows; no rule derives it"
         return
     if data["ms"] is not None:
         yield (
@@ -28,11 +28,11 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
             f"look-ups {data['lookUps']}, rounds {data['rounds']}"
         )
     elif not data["constantsKnown"]:
-        yield "not run: nothing has the constants of this goal"
+        yield "not run: no fact and no conclusion has the constants of this goal"
     counts = data["table"]["counts"]
     yield (
-        f"goal table: {data['table']['state']}; of this tenant's goals {counts['current']} found one current, "
-        f"{counts['continued']} went on with one, {counts['stale']} found it stale, {counts['missed']} found none"
+        f"goal table: {data['table']['state']}; look-ups by this tenant: {counts['current']} current, "
+        f"{counts['continued']} continued, {counts['stale']} stale, {counts['missed']} missing"
     )
     yield f"answer {data['answer']}, seeded by {data['seed'] or 'nothing'}"
     for number, stratum in enumerate(data["strata"], 1):
@@ -56,10 +56,10 @@ def _stratum(number: int, stratum: Mapping[str, Any]) -> Iterator[str]:
         else:
             yield f"  {name}  [had nothing to do]"
             continue
-        yield from (f"    {step['text']}{_known(step)}" for step in rule["steps"])
+        yield from (f"    {step['text']}{_figures(step)}" for step in rule["steps"])
 
 
-def _known(step: Mapping[str, Any]) -> str:
+def _figures(step: Mapping[str, Any]) -> str:
     """Return the figures of a step, in brackets."""
     reads = [read for read in (step, step.get("with")) if read and "mask" in read]
     masks = [read["mask"] for read in reads if read["mask"]]
@@ -68,9 +68,12 @@ def _known(step: Mapping[str, Any]) -> str:
         parts += [] if step["rows"] is None else [f"made {step['rows']}"]
     else:
         if step.get("estimatedPerLookUp") is not None:
-            per_lookup, in_all = _number(step["estimatedPerLookUp"]), _number(step["estimatedRows"])
+            per_lookup, in_total = (
+                _number(step["estimatedPerLookUp"]),
+                _number(step["estimatedRows"]),
+            )
             parts.append(
-                f"about {per_lookup} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}"
+                f"about {per_lookup} per look-up, {in_total} in total{', assumed' if step['assumed'] else ''}"
             )
         parts += [] if step["rows"] is None else [f"found {step['rows']}"]
     sizes = [_size(read) for read in reads if read["relationRows"] is not None]

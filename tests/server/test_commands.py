@@ -55,12 +55,13 @@ def test_explain(where):
     assert kbcore("explain", *where, "anc(zoe, ?x)").stdout.startswith("No answer")
     plan = kbcore("explain", *where, "--plan", "anc(ann, ?who)").stdout
     assert (
-        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 per look-up, 1.0 in total; size 2]"
+        in plan
     )
     analysis = kbcore("explain", *where, "--analyze", "anc(ann, ?who)").stdout
     assert "2 answers in " in analysis
     assert (
-        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; found 1; size 2]"
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 per look-up, 1.0 in total; found 1; size 2]"
         in analysis
     )
     found = json.loads(kbcore("explain", *where, "--analyze", "--json", "anc(ann, ?who)").stdout)

@@ -177,11 +177,12 @@ def test_explanations(family: Client) -> None:
     ).data.decode()
     assert "rule 2: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)." in plan
     assert (
-        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 per look-up, 1.0 in total; size 2]"
+        in plan
     )
     assert "answers" not in plan
     assert family.post("/explain", {"text": "parent(?x, ?y)", "plan": True}).data.endswith(
-        b"2 rows; no rule concludes it\n"
+        b"2 rows; no rule derives it\n"
     )
     assert b"not run" in family.post("/explain", {"text": "anc(zoe, ?y)", "plan": True}).data
 
