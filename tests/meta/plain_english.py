@@ -76,7 +76,6 @@ PENDING: frozenset[str] = frozenset(
         "docs/generate.py",
         "docs/reference/configuration.md",
         "docs/reference/hooks.md",
-        "docs/reference/http.md",
         "docs/reference/metrics.md",
         "docs/reference/performance.md",
         "docs/reference/rule-language.md",
