@@ -299,7 +299,7 @@ int kb_step_is_absent(const kb_run *run, const kb_step *step, const kb_cursor *c
 /* in the view of the step */
 int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row);
 
-/* meet.c */
+/* intersect.c */
 /* iterate the first list and test the bitmap; iterate it and look up; iterate the second and look
  * up */
 enum { KB_INTERSECT_MARKS, KB_INTERSECT_LOOKUP, KB_INTERSECT_SWAP };
@@ -311,13 +311,13 @@ void kb_intersect_enter(kb_run *run, const kb_step *step, kb_cursor *cursor);
 /* as next_row in run.c */
 int kb_intersect_next(kb_run *run, const kb_step *step, kb_cursor *cursor);
 
-/* sift.c */
+/* filter.c */
 /* 1 if it can run this loop */
 int kb_filter_applies(const kb_run *run, const kb_step *step);
 /* all rows of the loop, or until `left` is used up */
 kb_status kb_filter_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);
 
-/* linear.c, group.c, walk.c */
+/* linear.c, group.c, frontier.c */
 typedef struct kb_frontier {          /* what the frontier loop needs for each row of the queue,
                                        * computed once */
     uint32_t key, value;              /* columns: of the target, to look up; of the inner rows, to
