@@ -35,7 +35,7 @@ from kbplanner.syntax.printer import print_rule
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 NAMES = "after the question mark: a letter A to Z or _, then letters, digits and _"
-NO_AGGREGATE = 'the aggregate "max" can only stand in a rule head'
+NO_AGGREGATE = 'the aggregate "max" is only allowed in a rule head'
 P = {"predicate": "p", "args": ["?x"]}
 
 
@@ -220,7 +220,7 @@ def test_a_rule_with_everything() -> None:
         ),
         (
             {"head": {"predicate": "p", "args": ["sum(*)"]}, "body": [P]},
-            'head.args[0]: "*" stands only in count(*), not in sum(*)',
+            'head.args[0]: "*" is only allowed in count(*), not in sum(*)',
         ),
         (
             {"head": {"predicate": "p", "args": ["sum(?_)"]}, "body": [P]},

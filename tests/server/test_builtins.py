@@ -240,7 +240,7 @@ def test_a_pattern_that_is_none_is_refused(client: Client, pattern: str) -> None
         400,
         "VALIDATION_ERROR",
     )
-    assert "is no regular expression here" in details["message"]
+    assert "is not a valid regular expression" in details["message"]
 
 
 def test_a_pattern_is_a_constant(client: Client) -> None:

@@ -1,4 +1,6 @@
-"""Aggregates of a group and the total of a column: the twins of csrc/aggregate.c and csrc/total.c."""
+"""Aggregates of a group and the total of a column, computed as in csrc/aggregate.c and
+csrc/total.c.
+"""
 
 from __future__ import annotations
 

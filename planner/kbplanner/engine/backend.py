@@ -100,8 +100,8 @@ class RunStats:
     work then.
 
     `warnings` counts the literals that failed because a function had no value: a division by zero,
-    a text that is no number, a result too large. `component` is the stratum a run is at, counted
-    from 0; after DONE, how many there are.
+    a text that is not a number, a result too large. `component` is the number of the current
+    stratum, from 0; after DONE, the number of strata.
     """
 
     rows_made: int = 0

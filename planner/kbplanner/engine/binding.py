@@ -35,8 +35,8 @@ check_abi(lib.KB_ABI)
 
 
 def check(status: int, memory: int = 0) -> int:
-    """Raise the error of a status, or return a status that is no error; `memory` is the byte limit
-    in force.
+    """Return a status that is not an error; raise the exception of one that is, with `memory` as
+    the limit in bytes.
     """
     if status >= 0:
         return status

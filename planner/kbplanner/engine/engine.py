@@ -1,7 +1,7 @@
 """The C engine behind the protocols of `backend`.
 
-One mutex admits one call at a time; long work runs in slices. `close()` frees a handle; a lost
-handle is freed later.
+One mutex admits one call at a time; long work runs in slices. `close()` frees a handle; a handle
+that is garbage-collected without it is freed before the next call.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class Engine:
             lib.kb_engine_fail_after(self._locked_handle(), allocations)
 
     def close(self) -> None:
-        """Free everything; what is still open of this engine can only be closed afterwards."""
+        """Free everything; runs and models that are still open can only be closed afterwards."""
         with self._lock:
             if self._handle is not None:
                 self._close_pending()
@@ -417,7 +417,7 @@ class Run:
         """Add demand: rows of the plan's seed slot."""
         view = ffi.from_buffer("kb_sym[]", rows)
         if count < 0 or len(view) < count * self._seed_arity:
-            raise EngineFault("engine: fewer rows than announced")
+            raise EngineFault("engine: the array has fewer rows than its count")
         self._call(lib.kb_run_seed, view, count)
 
     def ask(

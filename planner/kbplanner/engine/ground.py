@@ -34,8 +34,8 @@ class Ground:
     the first); all three are `array('I')`. Only conclusions are nodes: stored facts and tests that
     an instance depends on hold, and are left out. Where absences matter, a premise can also be
     `NEGATED | node`, which holds where the node does not, or NONE, which always holds. The first
-    `free` instances count nothing: they copy stored facts, or collect the input of an aggregate,
-    and are never circular. Every other one is a step of a proof.
+    `free` instances are not counted as steps of a proof: they copy stored facts or collect the
+    input of an aggregate, and are never circular.
     """
 
     nodes: int

@@ -28,7 +28,7 @@ class Model:
         self._close_mutex = threading.Lock()  # cancel and close may run at the same time
         self._ground = GroundStruct(ground)  # borrowed by the engine
         if len(ground.ends) != len(ground.heads):
-            raise EngineFault("engine: a ground program with fewer instances than announced")
+            raise EngineFault("engine: a ground program needs one end for each instance")
         out = ffi.new("kb_model **")
         budget = limits_struct(limits)
         with engine._lock:

@@ -55,7 +55,7 @@ class Relation:
     def _rows(self, rows: array[int], count: int) -> Any:
         view = ffi.from_buffer("kb_sym[]", rows)
         if count < 0 or len(view) < count * self._arity:
-            raise EngineFault("engine: fewer rows than announced")
+            raise EngineFault("engine: the array has fewer rows than its count")
         return view
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
@@ -186,7 +186,7 @@ class Relation:
     ) -> None:
         """Write one cell for each id."""
         if len(ids) != len(values):
-            raise EngineFault("engine: not one value for each id")
+            raise EngineFault("engine: as many values as ids are required")
         cells: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", values)
         cells_view, ids_view = (
             ffi.from_buffer("int64_t[]", cells),
@@ -279,7 +279,7 @@ class Relation:
         """
         if k < 0 or (pattern is not None and len(pattern) != self._arity):
             raise EngineFault(
-                "engine: fewer rows than none, or a pattern of another arity than the relation"
+                "engine: k is negative, or the pattern has another arity than the relation"
             )
         values = ffi.NULL if pattern is None else ffi.new("kb_sym[]", list(pattern))
         filled = ffi.new("size_t *")

@@ -22,7 +22,7 @@ class Salience:
     now_ms: int
 
     def is_valid(self) -> bool:
-        """Return True if an engine accepts it."""
+        """Return True if the weights are finite and not negative, and the half-life is positive."""
         weights = self.recency, self.frequency, self.priority, self.half_life_ms
         return all(0 <= weight <= 1e300 for weight in weights) and self.half_life_ms > 0
 

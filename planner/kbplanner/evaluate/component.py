@@ -4,10 +4,10 @@ A node is a row of a relation of the component: its number is an offset for the 
 row's id. One more node is never true nor false; it is a premise of every instance that depends on
 something undefined below the component.
 
-`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied. It
-grows with `~p`, so that it must not be read as the absence of something that shrinks with `~p`. The
-nodes of such a relation (`inverted`) stand for the opposite: a row of an UNDENIED relation for
-being absent or denied, a row of its projection for all its rows being so.
+`not p(_)`, where `~p` belongs to the component as well, holds if every `p` is absent or denied.
+More rows of `~p` make it hold more often, so that it cannot be the absence of a relation that
+shrinks with `~p`. The nodes of such relations (`inverted`) represent the opposite: for a row of an
+UNDENIED relation, that it is absent or denied; for a row of its projection, that all its rows are.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class GoalRun:
     `warnings` counts the literals that failed in the whole run because a function had no value;
     `rows_made` the rows that rules derived in it, including demand.
 
-    A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its
-    first `ask`.
+    A plan that serves one binding only (`plan.one_seed`) may only be asked with the constants of
+    its first `ask`.
 
     Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both
     ways; see `race.py`. If the full evaluation ends first, this object becomes the run of

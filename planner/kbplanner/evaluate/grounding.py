@@ -279,8 +279,6 @@ def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]
 
 
 def _is_free(source: InstanceRelation) -> bool:
-    """True if the clause only copies stored facts or collects the input of an aggregate; a part is
-    not such a clause.
-    """
+    """Return True if the clause only copies stored facts or collects the input of an aggregate."""
     gathers = source.clause.head.schema.role is Role.BINDINGS
     return not source.is_part and (gathers or not (source.clause.rule or source.premises))

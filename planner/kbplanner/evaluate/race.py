@@ -1,9 +1,9 @@
 """Demand and full evaluation of one goal, stepped alternately until the first is done.
 
 Magic sets usually save work, but where demand depends on the answers of a non-linear recursion they
-can cost several times the evaluation without demand. No estimate made at planning time tells these
-cases apart, so both plans run: the goal costs at most a constant factor more than the cheaper of
-the two. Most goals end before the full evaluation is opened.
+can cost several times the evaluation without demand. No estimate made at planning time
+distinguishes these cases, so both plans run: the goal takes at most a constant factor longer than
+with the cheaper of the two. Most goals end before the full evaluation is opened.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Values that the instance of a clause leaves out: of its parts and of unseen items.
 
 The rows of instances have columns only for what distinguishes them (`passes/instances.py`). A proof
-shows the values of all variables. Those of a part are in the instance that provides it; those of
-`Unseen` items are searched for in stored facts, by a run that stops as soon as it has found some.
+shows the values of all variables. Those of a part are in the instance that derives it. Those of
+`Unseen` items are searched for in stored facts, by a run that stops at the first values.
 """
 
 from __future__ import annotations

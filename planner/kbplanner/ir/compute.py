@@ -1,7 +1,7 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
-The engine computes the same (csrc/compute.c); this twin also serves explanations of literals for
-people.
+csrc/compute.c computes the same values in the engine. This module serves the reference engine and
+proofs.
 """
 
 from __future__ import annotations

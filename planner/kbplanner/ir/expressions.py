@@ -2,8 +2,8 @@
 
 `?z = expression` computes `?z` where no positive atom binds it; the first such equation of the body
 does, any other is a test. `?z = value` only names a value and is substituted away. Every operator
-and function becomes a computation of its own, into a variable no author can write, once for each
-distinct spelling:
+and function becomes one computation, into a variable that text cannot name; equal expressions are
+computed once:
 
     ?x * 2 + 1 < ?y    is    value#1 := ?x * 2, value#2 := value#1 + 1, value#2 < ?y
 """

@@ -1,10 +1,10 @@
-"""Regular expressions in linear time: compilation to engine programs, and matching.
+r"""Regular expressions in linear time: compilation to engine programs, and matching.
 
 The syntax is the common one without features that need backtracking: characters, `.` (anything but
-a line feed), `[a-z]`, `[^a-z]`, `\\d \\w \\s` (ASCII) and their capitals, `^` and `$` (of the whole
-text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text. The
-engine runs the programs (csrc/pattern.c) and this is its twin. No library is used, so that a rule
-matches the same everywhere and a run can be stopped. Thompson, "Regular expression search
+a line feed), `[a-z]`, `[^a-z]`, `\d \w \s` (ASCII) and their capitals, `^` and `$` (of the whole
+text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text.
+csrc/pattern.c runs the programs in the engine, `matches` in Python. No library is used, so that a
+rule matches the same everywhere and a run can be stopped. Thompson, "Regular expression search
 algorithm" (1968).
 """
 
@@ -128,7 +128,8 @@ class _Compiler:
     def error(self, problem: str) -> InvalidInput:
         """Return the error: the problem and its position."""
         return InvalidInput(
-            f'the pattern "{shortened(self.pattern)}" is no regular expression here: {problem} at character {self.at + 1}'
+            f'the pattern "{shortened(self.pattern)}" is not a valid regular expression: '
+            f"{problem} at character {self.at + 1}"
         )
 
     def alternatives(self, depth: int) -> _Words:

@@ -1,7 +1,8 @@
 """A program while it is compiled: clauses over relation schemas, and its dependency graph.
 
 Rules of the language have been lowered to clauses by the `lower` pass: signs and roles are part of
-the relation's name, `not` is plain absence, and equalities that only name a value are gone.
+the relation's name, `not` is plain absence, and equalities that only name a value are substituted
+away.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term]
     """Return the variable that an equation binds, and the term it is equal to: all texts of the
     same number.
 
-    None if the item is no equation, tests what is already `known`, or neither side is known.
+    None if the item is not an equation, if both sides are `known`, or if neither side is.
     """
     if not isinstance(item, Comparison) or item.op != "=" or item.negated:
         return None

@@ -159,7 +159,7 @@ def _check_safety(rule: Rule) -> None:
         if not isinstance(variable, Variable):
             continue
         if variable.anonymous:
-            message = 'a rule head cannot say "any value": "_" stands in the head'
+            message = 'a rule head cannot say "any value": the head has "_"'
             raise UnsafeRule(message, "_", "name the variable and use it in the body")
         if variable.name not in bound:
             message = f"the variable {variable} of the head is not bound by a positive atom"
@@ -196,9 +196,7 @@ def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> No
 
 
 def _check_builtins(rule: Rule) -> None:
-    """Refuse errors that would only show during evaluation: an invalid pattern, an aggregate of
-    nothing.
-    """
+    """Refuse an invalid pattern, and `*` in an aggregate other than `count`."""
     for item in rule.body:
         if isinstance(item, Comparison) and item.op == "matches":
             if not isinstance(item.right, str):
@@ -217,7 +215,7 @@ def _names(variables: Iterator[Variable]) -> Iterator[str]:
 
 
 def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
-    """Warn about a rule without any variable that repeats an upper-case word: `p(X) :- q(X).`"""
+    """Warn about a rule without variables that repeats an upper-case word, as `p(X) :- q(X)`."""
     head = [arg for arg in rule.head.args if isinstance(arg, str) and _UPPER_WORD.fullmatch(arg)]
     body = set(_body_constants(rule))
     if any(True for _ in rule.head.variables()) or any(
@@ -232,7 +230,9 @@ def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
 
 
 def _lookalike_hint(rule: Rule) -> str | None:
-    """Return, for an unsafe rule, the upper-case words that may have been meant as variables."""
+    """Return a hint for an unsafe rule with an upper-case word that may have been meant as a
+    variable.
+    """
     words = [arg for arg in rule.head.args if isinstance(arg, str)]
     words += _body_constants(rule)
     lookalikes = [word for word in dict.fromkeys(words) if _UPPER_WORD.fullmatch(word)]
@@ -270,7 +270,7 @@ def _check_body_atom(atom: Atom, limits: Limits) -> None:
     if problem := limits.args_problem(len(atom.args)):
         raise InvalidInput.at("args", problem)
     if any(isinstance(arg, Aggregate) for arg in atom.args):
-        raise InvalidInput("an aggregate can only stand in a rule head")
+        raise InvalidInput("an aggregate is only allowed in a rule head")
 
 
 def _placed(

@@ -232,7 +232,7 @@ class ReferenceRelation:
         """Return the score of each row."""
         self._open()
         if not scoring.is_valid() or any(index >= len(self.order) for index in ids):
-            raise EngineFault("weights that are no weights, or a row that never existed")
+            raise EngineFault("the weights are invalid, or a row does not exist")
         return array(
             "d",
             [
@@ -246,7 +246,7 @@ class ReferenceRelation:
     ) -> tuple[array[int], array[float]]:
         """Return the ids and scores of the matching rows with the highest scores, best first."""
         if k < 0 or minimum != minimum:
-            raise EngineFault("fewer rows than none, or a minimum that is no number")
+            raise EngineFault("k is negative, or the minimum is NaN")
         _, ids = self.match([0] * self.arity if pattern is None else pattern)
         created = self.attributes(Attribute.CREATED_AT, ids)
         ranked = zip(
@@ -261,7 +261,7 @@ class ReferenceRelation:
     def least_salient(self, threshold: float, scoring: Salience) -> array[int]:
         """Return the ids of the visible rows that score below a threshold."""
         if threshold != threshold:
-            raise EngineFault("a threshold that is no number")
+            raise EngineFault("the threshold is NaN")
         _, ids = self.match([0] * self.arity)
         return array(
             "I",
@@ -276,7 +276,7 @@ class ReferenceRelation:
         """Record an access of each row."""
         self._open()
         if any(index >= len(self.order) for index in ids):
-            raise EngineFault("a row that never existed")
+            raise EngineFault("a row does not exist")
         for index in ids:
             for attribute, value in (
                 (Attribute.LAST_ACCESS, max(self._cell(Attribute.LAST_ACCESS, index), now)),

@@ -247,7 +247,9 @@ def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
         function, inside = match.groups()
         if inside == "*":
             if function != "count":
-                raise InvalidInput.at(path, f'"*" stands only in count(*), not in {function}(*)')
+                raise InvalidInput.at(
+                    path, f'"*" is only allowed in count(*), not in {function}(*)'
+                )
             return Aggregate(function, None)
         if inside == "?_":
             raise InvalidInput.at(path, "an aggregate needs a named variable")

@@ -1,6 +1,6 @@
 """Translation of the parse tree to terms, with checks and messages for the author.
 
-Every problem of a statement is collected, so that one report shows them all.
+All problems of a statement are collected, so that one error lists them.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Lowering:
             self._add("expression-in-atom", message, hint, node.start, node.end)
         else:
             self._at(
-                "stray-star", '"*" stands only in count(*)', 'write "_" for "any value"', token
+                "stray-star", '"*" is only allowed in count(*)', 'write "_" for "any value"', token
             )
         return ""
 
@@ -236,7 +236,7 @@ class Lowering:
                 hint = f"write {node.token.value}(?x)"
                 self._at(
                     "stray-star",
-                    f'"*" stands only in count(*), not in {node.token.value}(*)',
+                    f'"*" is only allowed in count(*), not in {node.token.value}(*)',
                     hint,
                     arg.token,
                 )
@@ -257,7 +257,7 @@ class Lowering:
         )
         self._at(
             "aggregate-in-body",
-            f'the aggregate "{name}" can only stand in a rule head',
+            f'the aggregate "{name}" is only allowed in a rule head',
             hint,
             node.token,
         )
@@ -302,7 +302,9 @@ class Lowering:
             self._at("wrong-arrow", message, hint, operator)
             return
         hint = "move it into the body" if where == "head" else 'to ask it, put "?-" before it'
-        self._at("comparison-as-head", "a comparison cannot be stated or concluded", hint, operator)
+        self._at(
+            "comparison-as-head", "a comparison cannot be asserted or concluded", hint, operator
+        )
 
     def _string_test(self, node: Node, negated: bool) -> BodyItem:
         name = node.token.value
@@ -466,7 +468,7 @@ class Lowering:
 
     def _refuse_reserved(self, token: Token) -> None:
         if token.type == "IDENT" and token.value in RESERVED:
-            message = f'"{token.value}" is a builtin and cannot be stated or concluded'
+            message = f'"{token.value}" is a builtin and cannot be asserted or concluded'
             self._at(
                 "reserved-name",
                 message,

@@ -1,8 +1,8 @@
 """Text in the rule language to statements, rules, goals and atoms.
 
-The parser is lark's LALR(1), fed one statement at a time by our own scanner: a mistake costs its
-own statement only, all mistakes of a text are reported together, and no text is too long. Lark is
-loaded with the first text that needs it.
+The parser is lark's LALR(1). The scanner of this package feeds it one statement at a time, so that
+an error affects one statement only, all errors of a text are reported together, and texts may be of
+any length. Lark is loaded with the first text that needs it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iter
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
     time.
 
-    Raises RuleSyntaxError at the end of the text, with every independent error; from the first
-    error on no statement is given. A caller that must not act on a faulty text waits for the end of
-    the iterator.
+    Raises RuleSyntaxError at the end of the text, with every independent error; no statement is
+    yielded after the first error. A caller that must not act on a text with errors reads the
+    iterator to its end first.
     """
     return read_chunks(chunks, parse_clause, limits)
 

@@ -1,7 +1,7 @@
 """Printer of terms as canonical text, which parses back to the same term.
 
-`parse(print(x)) == x` for all rules and atoms, also those that came from JSON with names and
-constants no author would write: what is not a plain word or number is quoted.
+`parse(print(x)) == x` for all rules and atoms, including those read from JSON: names and constants
+that are not plain words or numbers are quoted.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def print_item(item: BodyItem) -> str:
 
 
 def print_rule(rule: Rule, *, bare: bool = False) -> str:
-    """Return a rule as text: `head(?x) :- b1(?x, ?y), not b2(?y).`
+    """Return a rule as text, as in `head(?x) :- b1(?x, ?y), not b2(?y)`, with a final dot.
 
     Its name, confidence and scope are written around it; `bare` leaves them out.
     """
