@@ -96,7 +96,7 @@ class EmbeddedKB:
         confidence: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AssertOutcome:
-        """Store one fact: a predicate with its arguments, or a fact as text, `tell("parent(ann, bob)")`.
+        """Store one fact: a predicate with arguments, or a text, `tell("parent(ann, bob)")`.
 
         `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
         time are epoch milliseconds, ISO 8601 texts or aware datetimes.
@@ -249,7 +249,8 @@ class EmbeddedKB:
     ) -> AnswerSet:
         """Return the stored facts that match a pattern, without applying rules.
 
-        The pattern is `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` matches explicit negatives.
+        The pattern is `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` matches explicit
+        negatives.
         """
         predicate, terms, positive = python_values.atom(predicate, args)
         rows = self.kb.query_rows(predicate, terms, positive=positive is not False, scope=scope)
@@ -270,7 +271,7 @@ class EmbeddedKB:
         return self.kb.retract_pattern(predicate, terms, positive=positive, scope=scope)
 
     def count(self, predicate: str, *, scope: str | None = None) -> int:
-        """Return the number of stored, currently valid, positive facts of a predicate, of every arity."""
+        """Return the number of currently valid, positive, stored facts of a predicate."""
         return self.kb.aggregate(AggregateQuery(predicate, "COUNT"), scope=scope).matched
 
     def rules(self, scope: str | None = "*") -> list[StoredRule]:
@@ -288,13 +289,16 @@ class EmbeddedKB:
         return self.kb.fork_scope(source, target, overwrite=overwrite)
 
     def diff(self, source: str | None, target: str | None) -> ScopeDiff:
-        """Return the facts added, removed and modified from one scope to another (None: the base)."""
+        """Return the differences from one scope to another (None: the base)."""
         return self.kb.diff_scopes(source, target)
 
     def merge(
         self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS"
     ) -> MergeOutcome:
-        """Merge the facts of a scope into another (None: the base); `strategy` decides conflicts."""
+        """Merge the facts of a scope into another (None: the base).
+
+        `strategy` decides conflicts.
+        """
         return self.kb.merge_scope(source, target, strategy=strategy)
 
     def drop_scope(self, scope: str) -> int:
@@ -330,7 +334,10 @@ class EmbeddedKB:
     def prioritize(
         self, predicate: str, args: Sequence[Arg], priority: float, *, scope: str | None = None
     ) -> None:
-        """Set the priority of a stored fact of both signs, 0 to 1 (initially 0.5); raises NotFound."""
+        """Set the priority of a stored fact of both signs, 0 to 1 (initially 0.5).
+
+        Raises NotFound.
+        """
         self.kb.prioritize(
             predicate, python_values.constants(predicate, args), priority, scope=scope
         )
@@ -420,7 +427,7 @@ class EmbeddedKB:
 
     @contextmanager
     def transaction(self) -> Iterator[EmbeddedKB]:
-        """Yield a knowledge base whose writes are committed together when the block ends, or not at all.
+        """Yield a knowledge base whose writes are committed together at the end, or not at all.
 
         Inside the block only its own reads see its writes. An error that leaves the block, and a
         write that fails, discard the writes. Raises Conflict at the end if another writer has

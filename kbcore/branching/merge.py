@@ -118,8 +118,8 @@ def decide(
     others = tuple(decision for decision in decided.decisions if decision[2].keep is not usual)
     if len(others) > MAX_DECISIONS:
         message = (
-            f"a merge may decide at most {MAX_DECISIONS} conflicts differently from the most frequent"
-            f" decision; this merge decides {len(others)}"
+            f"a merge may decide at most {MAX_DECISIONS} conflicts differently from the most"
+            f" frequent decision; this merge decides {len(others)}"
         )
         raise BudgetExceeded(message, "mergeDecisions", MAX_DECISIONS)
     return MergeScope(source, target, at, usual, others)
@@ -242,7 +242,8 @@ def _raise_refused(decided: _Decided, source: str | None, target: str | None) ->
     if not decided.conflicts:
         return
     names = ("the base" if scope is None else f"scope '{scope}'" for scope in (source, target))
+    conflicts = "1 conflict" if decided.conflicts == 1 else f"{decided.conflicts} conflicts"
     raise Conflict(
-        f"{' and '.join(names)} have {decided.conflicts} conflict{'s' * (decided.conflicts != 1)}; nothing was merged",
+        f"{' and '.join(names)} have {conflicts}; nothing was merged",
         {"count": decided.conflicts, "conflicts": [asdict(pair) for pair in decided.refused]},
     )

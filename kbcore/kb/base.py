@@ -47,7 +47,7 @@ class TenantHandle:
         options: AnswerOptions,
         budget: Budget,
     ) -> list[tuple[Partition, list[Row]]]:
-        """Return the rows of each partition, with `limit` and `offset` applied across partitions."""
+        """Return the rows of each partition; `limit` and `offset` apply across partitions."""
         limit, offset, min_confidence = options.limit, options.offset, options.min_confidence
         first = None if limit is None or min_confidence is not None else limit + offset
         goal = GoalOptions(options.as_of, first, options.include_undefined, first is None)

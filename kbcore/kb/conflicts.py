@@ -88,7 +88,8 @@ class ConflictResolver:
             raise _contradiction(row)
         if decision is Keep.FACTS:
             raise PluginFailed(
-                f"strategy {self._name} returned facts for a new fact; it must choose one of the two"
+                f"strategy {self._name} returned facts for a new fact; it must choose one of the"
+                " two facts"
             )
         return decision
 

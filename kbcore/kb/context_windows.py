@@ -1,4 +1,4 @@
-"""Context windows: the facts for a prompt, within a budget, and the changes since the last window."""
+"""Context windows: facts for a prompt within a budget, and changes since the last window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ContextWindows(TenantHandle):
         Raises InvalidInput and BudgetExceeded.
         """
         check_request(request)
-        near = self._near(request, wanted)
+        near = self._similarity(request, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
             return self._window(tenant, request, budget, near)[0]
 
@@ -50,7 +50,7 @@ class ContextWindows(TenantHandle):
         BudgetExceeded.
         """
         check_request(request)
-        near = self._near(request, wanted)
+        near = self._similarity(request, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
             return self._window(tenant, request, budget, near, compare=True)
 
@@ -65,7 +65,7 @@ class ContextWindows(TenantHandle):
 
         Raises InvalidInput and BudgetExceeded.
         """
-        near = self._near_again(session, changes, wanted)
+        near = self._similarity_again(session, changes, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
             last = self._sessions(tenant).get(session)
             if last is None:
@@ -102,7 +102,7 @@ class ContextWindows(TenantHandle):
             )
             return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
 
-    def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
+    def _similarity(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
         """Return the semantic similarity of facts to the query, or None if there is no embedder.
 
         The embedder is called without holding a lock.
@@ -116,10 +116,10 @@ class ContextWindows(TenantHandle):
             vectors = Vectors.of(tenant, embedding.dimension)
         return vectors.near(embedding, request.query, texts)
 
-    def _near_again(
+    def _similarity_again(
         self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None
     ) -> Near | None:
-        """Return `_near` for a session's last request with `changes`."""
+        """Return the similarity for a session's last request with `changes`."""
         if self._services.embedding is None:
             return None
         with self._reads(None) as (tenant, _):
@@ -128,7 +128,7 @@ class ContextWindows(TenantHandle):
             return None
         request = replace(last.request, **changes)
         check_request(request)
-        return self._near(request, wanted)
+        return self._similarity(request, wanted)
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
         """Return candidate facts, ranked as of the first window on the current state."""

@@ -143,7 +143,7 @@ class Memory(TenantHandle):
         scope: str | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        """Return matching facts valid at a point in time (epoch ms), with their current metadata."""
+        """Return matching facts valid at a point in time (epoch ms), with current metadata."""
         pattern = StoredPattern(predicate, args, positive)
         with self._reads(None, kind="recall") as (tenant, budget):
             return self._stored_rows(tenant, pattern, scope, limit, at, budget)

@@ -169,44 +169,45 @@ class NaturalLanguage(TenantHandle, ABC):
         self._check_writable(request.scope)
         check_request(request)
         with self._budget(wanted) as budget:
-            taken = read_statements_of(text, request.scope, budget.yield_now)
+            statements = read_statements_of(text, request.scope, budget.yield_now)
         extracted: Extracted | None = None
         new: list[Fact] = []
-        if taken.unread and self._services.model is not None:
+        if statements.unread and self._services.model is not None:
             lines = text.split("\n")
-            prose = "\n".join(lines[number - 1] for number in taken.unread)
+            prose = "\n".join(lines[number - 1] for number in statements.unread)
             extracted, new = self._extracted(
                 self._model(), prose, request.scope, False, hint, wanted
             )
-        elif not taken:
+        elif not statements:
             raise ModelNotConfigured(
-                "nothing of the text is in predicate syntax, such as likes(ann, tea), and no language model is configured"
+                "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
+                " model is configured; LLM_PROVIDER names one"
             )
-        return self._ingested(taken, extracted, new, request, wanted)
+        return self._ingested(statements, extracted, new, request, wanted)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _ingested(
         self,
-        taken: Taken,
+        statements: Taken,
         extracted: Extracted | None,
         new: list[Fact],
         request: WindowRequest,
         wanted: BudgetWanted | None,
     ) -> Ingested:
-        parsed = set(map(_signed_atom, taken.facts))
+        parsed = set(map(_signed_atom, statements.facts))
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
         rules: tuple[StoredRule, ...] = ()
         asserted = 0
-        if taken.rules or taken.facts or new_facts:
-            stored = self.assert_rules(taken.rules, [*taken.facts, *new_facts])
+        if statements.rules or statements.facts or new_facts:
+            stored = self.assert_rules(statements.rules, [*statements.facts, *new_facts])
             rules, asserted = stored.rules, stored.asserted
         window, changes = self.context_with_changes(request, wanted=wanted)
-        unread = () if extracted is not None else tuple(taken.unread)
+        unread = () if extracted is not None else tuple(statements.unread)
         return Ingested(
-            (*taken.facts, *listed), rules, asserted, unread, window, changes, extracted
+            (*statements.facts, *listed), rules, asserted, unread, window, changes, extracted
         )
 
     def _model(self) -> Model:

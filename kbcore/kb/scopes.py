@@ -34,7 +34,7 @@ class Scopes(TenantHandle):
 
         A scope exists if it was written to or forked, or has rules of its own.
         """
-        tenant = self._whole()
+        tenant = self._whole_tenant()
         with tenant.lock.read():
             return tenant.scopes()
 
@@ -50,7 +50,9 @@ class Scopes(TenantHandle):
         if one_scope("targetScope", target) is None or target == source:
             raise InvalidInput.at("targetScope", "must name another scope than the source")
         fork = ForkScope(source, target, overwrite)
-        delta = self._commit((fork,), lambda: check_fork(self._whole(), source, target, overwrite))
+        delta = self._commit(
+            (fork,), lambda: check_fork(self._whole_tenant(), source, target, overwrite)
+        )
         return ForkOutcome(delta.details["copied"], delta.at)
 
     def drop_scope(self, scope: str) -> int:
@@ -60,7 +62,7 @@ class Scopes(TenantHandle):
         """
         if one_scope("scope", scope) is None:
             raise InvalidInput.at("scope", "the base cannot be deleted")
-        delta = self._commit((DropScope(scope),), lambda: check_known(self._whole(), scope))
+        delta = self._commit((DropScope(scope),), lambda: check_known(self._whole_tenant(), scope))
         return int(delta.details["deleted"])
 
     def diff_scopes(self, source: str | None, target: str | None) -> ScopeDiff:
@@ -68,7 +70,7 @@ class Scopes(TenantHandle):
 
         Raises NotFound and BudgetExceeded.
         """
-        tenant = self._whole()
+        tenant = self._whole_tenant()
         with self._budget() as budget, tenant.lock.read():
             self._check_both(source, target)
             return compare(tenant, source, target, budget)
@@ -106,7 +108,7 @@ class Scopes(TenantHandle):
             self._check_both(source, target)
             if keep is Keep.REFUSE:
                 with self._budget() as budget:
-                    refuse_conflicts(self._whole(), source, target, at, budget)
+                    refuse_conflicts(self._whole_tenant(), source, target, at, budget)
 
         decision = Keep.SOURCE if keep is Keep.REFUSE else keep
         return self._commit((MergeScope(source, target, at, decision),), check)
@@ -114,9 +116,9 @@ class Scopes(TenantHandle):
     def _merge_by_conflict(
         self, source: str | None, target: str | None, name: str, strategy: MergeStrategy
     ) -> Delta:
-        """Merge with a strategy that decides each conflict on the scopes as they are at the write."""
+        """Merge with a strategy that decides each conflict on the state at the write."""
         for _ in range(MAX_ATTEMPTS):
-            tenant = self._whole()
+            tenant = self._whole_tenant()
             with self._budget() as budget, tenant.lock.read():
                 self._check_both(source, target)
                 seen = stamp(tenant, source, target)
@@ -133,19 +135,19 @@ class Scopes(TenantHandle):
         self, seen: Stamp, source: str | None, target: str | None
     ) -> Callable[[], None]:
         def check() -> None:
-            if stamp(self._whole(), source, target) != seen:
+            if stamp(self._whole_tenant(), source, target) != seen:
                 raise Outdated("the scopes have changed")
 
         return check
 
     def _check_both(self, source: str | None, target: str | None) -> None:
-        tenant = self._whole()
+        tenant = self._whole_tenant()
         check_known(tenant, one_scope("sourceScope", source))
         check_known(tenant, one_scope("targetScope", target))
 
-    def _whole(self) -> Tenant:
+    def _whole_tenant(self) -> Tenant:
         """Return the tenant with all its scopes."""
         return self._read_tenant()
 
     def _now(self) -> int:
-        return self._whole().at(self._services.clock.now_ms())
+        return self._whole_tenant().at(self._services.clock.now_ms())

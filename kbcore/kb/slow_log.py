@@ -88,7 +88,8 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"look up {data['lookUp']['relation']}"
         return
     for number, stratum in enumerate(data["strata"], 1):
-        yield f"stratum {number}{' recursive' if stratum['recursive'] else ''}: {', '.join(stratum['relations'])}"
+        kind = " recursive" if stratum["recursive"] else ""
+        yield f"stratum {number}{kind}: {', '.join(stratum['relations'])}"
         for rule in stratum["rules"]:
             steps = " > ".join(_step(step) for step in rule["steps"])
             yield f"rule {rule['id'] or '-'}: {steps}"

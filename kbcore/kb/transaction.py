@@ -83,7 +83,7 @@ class TransactionKB(KnowledgeBase):
     def _transaction(self) -> Iterator[KnowledgeBase]:
         yield self
 
-    def _whole(self) -> Tenant:
+    def _whole_tenant(self) -> Tenant:
         raise InvalidInput("operations on whole scopes cannot be part of a transaction")
 
     def _model(self) -> Model:
@@ -120,7 +120,7 @@ class TransactionKB(KnowledgeBase):
     # -- inside ------------------------------------------------------------------------------------
 
     def _read_tenant(self) -> Tenant:
-        """Return the transaction's overlay, advanced to the current time and the committed state."""
+        """Return the transaction's overlay, advanced to the current time and committed state."""
         transaction = self.transaction
         transaction.see(self._services.find_tenant(self.database, self.tenant))
         overlay = transaction.overlay

@@ -110,9 +110,9 @@ class ProofNode:
 
     `row` is the stored fact of an asserted node, if rows are requested. After `expand`, a derived
     node has its rule, the values of the rule's variables, and a premise for each body item in
-    order; `depth` counts the rule steps below. If the rule aggregates, `aggregated` holds the inputs,
-    and each input has such premises. `alternatives` is the number of other rule instances with the
-    same conclusion; instances that depend on the same conclusions count once.
+    order; `depth` counts the rule steps below. If the rule aggregates, `aggregated` holds the
+    inputs, and each input has such premises. `alternatives` is the number of other rule instances
+    with the same conclusion; instances that depend on the same conclusions count once.
     """
 
     kind: str
@@ -352,7 +352,7 @@ class Proof:
         folds = (
             f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate)
         )
-        # Some aggregates cover bindings of fewer variables; the largest group has the bindings of all variables.
+        # Some aggregates cover fewer variables; the largest group has the bindings of all of them.
         groups = (solved.chosen(instance, atom) for atom in instance.source.premises)
         members = max((solved.ground.of(group) for group in groups), key=len)
         inputs: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run."""
+"""The evaluation of a goal as data: its plan, estimates of each step, and figures of a run."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Annotations:
         )
         if schema not in rules.derived:
             return Marks(version, None, Absence.NONE, opposite)
-        # Explicit negatives count even if none is valid now: a goal may ask for another point in time.
+        # Explicit negatives count even if none is valid now: a goal may ask for another time.
         denied = frozenset(
             s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live
         )

@@ -424,7 +424,7 @@ class Reasoner:
         args = terms_of(atom)
         shape = goal_shape(args, self.tenant.find)
         if shape is None and schema in rules.derived:
-            # No fact has the constant; a conclusion can still have it from a rule's text or a computation.
+            # No fact has the constant, but a rule's text or a computation may produce it.
             intern, find, constants = self.tenant.engine.intern, self.tenant.find, rules.constants
             shape = goal_shape(
                 args, lambda t: (intern if rules.computes_values or t in constants else find)(t)

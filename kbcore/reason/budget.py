@@ -1,8 +1,8 @@
 """The resource limits of one request, and the loop that steps a run within them.
 
 All long work of a request checks its budget regularly: the engine between slices of fuel, Python
-code about once a millisecond (`yield_now`, `slices`, `paced`). A check ends the request if its deadline
-has passed or its client has disconnected, and lets other requests run.
+code about once a millisecond (`yield_now`, `slices`, `paced`). A check ends the request if its
+deadline has passed or its client has disconnected, and lets other requests run.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ class Budget:
         self.proof_nodes += count
         if self.proof_nodes > self.max_proof_nodes:
             raise BudgetExceeded(
-                f"the proofs have more than {self.max_proof_nodes} nodes; ask with 'limit', 'proofNodes' or 'proofDepth'",
+                f"the proofs have more than {self.max_proof_nodes} nodes; ask with 'limit',"
+                " 'proofNodes' or 'proofDepth'",
                 "proofNodes",
                 self.max_proof_nodes,
             )

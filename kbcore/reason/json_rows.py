@@ -37,8 +37,8 @@ class RowWriter:
         truth: bool = False,
         absence: bool = False,
     ) -> Iterator[bytes]:
-        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `yield_now`
-        between slices.
+        """Yield the JSON of answer rows in slices, each row with a leading comma; yield to other
+        requests between slices.
 
         With `truth` each row has a truth value, with `absence` the metadata `nonMonotonic`.
         """

@@ -20,19 +20,21 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
     if "lookUp" in data:
         if data["answers"] is not None:
             yield f"{data['answers']} answers in {data['ms']:.3f} ms"
-        yield f"look up {data['lookUp']['relation']}: {data['lookUp']['relationRows']} rows; no rule derives it"
+        look_up = data["lookUp"]
+        yield f"look up {look_up['relation']}: {look_up['relationRows']} rows; no rule derives it"
         return
     if data["ms"] is not None:
         yield (
-            f"{data['answers']} answers in {data['ms']:.3f} ms; rows made {data['rowsMade']}, rows read {data['rowsRead']}, "
-            f"look-ups {data['lookUps']}, rounds {data['rounds']}"
+            f"{data['answers']} answers in {data['ms']:.3f} ms; rows made {data['rowsMade']},"
+            f" rows read {data['rowsRead']}, look-ups {data['lookUps']}, rounds {data['rounds']}"
         )
     elif not data["constantsKnown"]:
         yield "not run: no fact and no conclusion has the constants of this goal"
     counts = data["table"]["counts"]
     yield (
-        f"goal table: {data['table']['state']}; look-ups by this tenant: {counts['current']} current, "
-        f"{counts['continued']} continued, {counts['stale']} stale, {counts['missed']} missing"
+        f"goal table: {data['table']['state']}; look-ups by this tenant:"
+        f" {counts['current']} current, {counts['continued']} continued,"
+        f" {counts['stale']} stale, {counts['missed']} missing"
     )
     yield f"answer {data['answer']}, seeded by {data['seed'] or 'nothing'}"
     for number, stratum in enumerate(data["strata"], 1):
@@ -40,19 +42,20 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stratum(number: int, stratum: Mapping[str, Any]) -> Iterator[str]:
-    took = ""
+    figures = ""
     if stratum["rounds"] is not None:
-        took = (
+        figures = (
             f"  [{stratum['ms']:.3f} ms, rounds {stratum['rounds']}, rows made {stratum['rows']}]"
         )
     kind = " (recursive)" if stratum["recursive"] else ""
-    yield f"stratum {number}{kind}: {', '.join(stratum['relations'])}{took}"
+    yield f"stratum {number}{kind}: {', '.join(stratum['relations'])}{figures}"
     for rule in stratum["rules"]:
         name = f"rule {rule['id']}: {rule['text']}" if rule["id"] else rule["text"]
         if rule["rows"] is None:
             yield f"  {name}"
         elif rule["rows"] or rule["rowsRead"] or rule["lookUps"]:
-            yield f"  {name}  [rows made {rule['rows']}, read {rule['rowsRead']}, look-ups {rule['lookUps']}]"
+            figures = f"read {rule['rowsRead']}, look-ups {rule['lookUps']}"
+            yield f"  {name}  [rows made {rule['rows']}, {figures}]"
         else:
             yield f"  {name}  [had nothing to do]"
             continue
@@ -72,9 +75,8 @@ def _figures(step: Mapping[str, Any]) -> str:
                 _number(step["estimatedPerLookUp"]),
                 _number(step["estimatedRows"]),
             )
-            parts.append(
-                f"about {per_lookup} per look-up, {in_total} in total{', assumed' if step['assumed'] else ''}"
-            )
+            assumed = ", assumed" if step["assumed"] else ""
+            parts.append(f"about {per_lookup} per look-up, {in_total} in total{assumed}")
         parts += [] if step["rows"] is None else [f"found {step['rows']}"]
     sizes = [_size(read) for read in reads if read["relationRows"] is not None]
     parts += [f"size {', '.join(sizes)}"] if sizes else []

@@ -136,11 +136,11 @@ class Cascades:
         key = (view.rules, removed, view.denied)
         compiled = self._programs.get(key)
         if compiled is None:
-            # Recursion through negation that the removal touches is excluded, with all that depends on it.
+            # Excludes recursion through negation that the removal touches, and its dependents.
             touched = rules.components_reading(view.denied, removed)
             clauses = clauses_independent_of(view.rules.clauses(view.denied), touched)
             affected = Affected(clauses, removed)
-            # Usually few conclusions are affected, so joins should start from the affected relations.
+            # Few conclusions are usually affected: joins should start from the affected relations.
             expecting = SmallDerived(
                 view.statistics, lambda schema: affected_of(schema) is not None
             )
@@ -316,7 +316,7 @@ class _Cascade:
         candidates: Sequence[RowKey],
         result: Consequences,
     ) -> None:
-        """Count the candidates that held before and do not hold now, and those that hold only now."""
+        """Count the candidates that held only before, and those that hold only now."""
         if not candidates:
             return
         held = [True] * len(candidates)

@@ -75,7 +75,7 @@ class ConsolidateOutcome:
 
 
 class ConsolidationLock:
-    """A lock per tenant: two consolidations at once would each write a summary of the same group."""
+    """Lock of a tenant: concurrent consolidations would each write a summary of the same group."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -95,8 +95,8 @@ def consolidate(
 ) -> ConsolidateOutcome:
     """Update the summaries of one partition, for the given predicates or (None) all.
 
-    A group has at least `min_group_size` facts. Sources stay, and summaries are not consolidated again.
-    Raises BudgetExceeded before any change.
+    A group has at least `min_group_size` facts. Sources stay, and summaries are not consolidated
+    again. Raises BudgetExceeded before any change.
     """
     while True:
         tenant = target.find()
