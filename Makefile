@@ -10,7 +10,8 @@ ENVS   ?= lint,typing,imports,bandit,generated,docs,verify,faults,py310,py311,py
 .PHONY: serve test test-all lint clean
 
 serve: $(VENV)/.installed
-	$(BIN)/kbcore serve $(ARGS)
+	@echo "Starting the server; press Ctrl+C to stop it."
+	@$(BIN)/kbcore serve $(ARGS)
 
 test: $(VENV)/.test-tools
 	@echo "Running a representative part of the tests with $$($(BIN)/python -V), a few examples for each property."
@@ -26,13 +27,19 @@ lint: $(VENV)/.tox
 	$(BIN)/tox run -e lint,typing,imports
 
 $(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { echo "kbcore needs Python 3.10 or newer: apt-get install python3 python3-venv python3-dev"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { echo "kbcore needs the venv module: apt-get install python3-venv"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "$(PYTHON) is not installed; on Debian or Ubuntu run: apt-get install python3 python3-venv python3-dev"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "kbcore needs Python 3.10 or newer, and $(PYTHON) is older; name another one: make PYTHON=python3.12"; exit 1; }
+	@echo "Creating the virtual environment $(VENV)."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "The Python module venv is missing; on Debian or Ubuntu run: apt-get install python3-venv"; exit 1; }
 
 $(VENV)/.installed: $(BIN)/python $(BUILT)
 	@$(BIN)/python setup.py --check-tools
-	@echo "Installing kbcore and what it needs into $(VENV), and building its C engine: about a minute, once."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "Installing kbcore into $(VENV): downloads Python packages and builds the C engine, about a minute."
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable . || { \
+	    echo "The installation failed; the lines above say why."; exit 1; }
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.installed

@@ -11,10 +11,12 @@ from pathlib import Path
 compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
 has_compiler = any(shutil.which(name) for name in (compiler, "cc", "gcc", "clang"))
 has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-if not (has_compiler and has_headers):
+tools = {"a C compiler": has_compiler, "the Python headers (Python.h)": has_headers}
+missing = [name for name, is_installed in tools.items() if not is_installed]
+if missing:
     sys.exit(
-        "kbcore builds its engine with a C compiler and the Python headers: on Debian or Ubuntu run "
-        "'apt-get install gcc libc6-dev python3-dev', then try again."
+        f"kbcore needs {' and '.join(missing)} to build its engine. "
+        "On Debian or Ubuntu run: apt-get install gcc libc6-dev python3-dev"
     )
 
 if sys.argv[1:] != ["--check-tools"]:

@@ -57,6 +57,6 @@ def promote(
     click.echo(f"leader from record {seq + 1} on, in term {epoch}. {_NEXT_STEP}")
 
 
-def _raise_term(setting: str, place: str) -> tuple[int, int]:
-    term = raise_term(Config.from_env().updated({setting: place}))
+def _raise_term(setting: str, value: str) -> tuple[int, int]:
+    term = raise_term(Config.from_env().updated({setting: value}))
     return term.epoch, term.seq
