@@ -26,7 +26,7 @@ def make_host(runtime: Runtime) -> Flask:
     @host.get("/visit/<name>")
     def visit(name: str) -> dict[str, Any]:
         """Store a visitor and list all visitors."""
-        knowledge = runtime.knowledge_base(tenant="guests")
+        knowledge = runtime.knowledge_base(tenant="visitors")
         knowledge.assert_facts([Fact("visited", (name,))])
         return {
             "visitors": [

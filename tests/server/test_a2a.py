@@ -1,4 +1,4 @@
-"""The agent card, and messages from other agents, without the SDK."""
+"""The A2A agent card and messages, without the SDK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(client: Client, method: str, params: Any, **headers: str) -> dict[str, A
 
 
 def send(client: Client, *parts: Any, **more: Any) -> dict[str, Any]:
-    """What the parts of a message are answered with."""
+    """Send a message with these parts and return the answer."""
     found = ask(
         client,
         "SendMessage",
@@ -35,7 +35,7 @@ def send(client: Client, *parts: Any, **more: Any) -> dict[str, Any]:
     return data
 
 
-def test_the_card_is_the_same_at_both_paths_and_kept(client: Client) -> None:
+def test_the_card_is_the_same_at_both_paths_and_cacheable(client: Client) -> None:
     first, second = (
         client.flask.get(f"/.well-known/{name}") for name in ("agent.json", "agent-card.json")
     )
@@ -60,7 +60,7 @@ def test_the_card_names_the_public_address() -> None:
         assert card["url"] == "https://kb.example/base/a2a"
 
 
-def test_what_skills_show_as_examples_works(client: Client) -> None:
+def test_examples_of_skills_work(client: Client) -> None:
     skills = client.flask.get("/.well-known/agent.json").get_json()["skills"]
     for skill in skills:
         found = send(client, {"data": json.loads(skill["examples"][0])})
@@ -103,7 +103,7 @@ def test_tenants(client: Client) -> None:
     )
 
 
-def test_clients_of_the_version_before(client: Client) -> None:
+def test_clients_of_version_0_3(client: Client) -> None:
     parts = [{"kind": "data", "data": {"op": "tell", "predicate": "p", "args": ["a"]}}]
     params = {
         "message": {
@@ -130,7 +130,7 @@ def test_clients_of_the_version_before(client: Client) -> None:
         ("nothing", -32601, "METHOD_NOT_FOUND"),
     ],
 )
-def test_what_is_not_done(client: Client, method: str, code: int, reason: str) -> None:
+def test_unsupported_methods(client: Client, method: str, code: int, reason: str) -> None:
     error = ask(client, method, {"id": "t"})["error"]
     assert error["code"] == code
     assert error["data"][0]["reason"] == reason
@@ -153,11 +153,11 @@ def test_versions(client: Client) -> None:
         *({"parts": [{"text": "?- p(?x"}]}, {"parts": [{"text": "who is ann?"}]}),
     ],
 )
-def test_messages_that_ask_for_nothing(client: Client, message: Any) -> None:
+def test_messages_without_an_operation(client: Client, message: Any) -> None:
     assert ask(client, "SendMessage", {"message": message})["error"]["code"] == -32602
 
 
-def test_what_is_no_message(client: Client) -> None:
+def test_malformed_messages(client: Client) -> None:
     for body, code in (
         (b"{", -32700),
         (b"[]", -32600),

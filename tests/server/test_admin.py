@@ -1,4 +1,4 @@
-"""Databases and tenants over HTTP: every sentence of the interface about them."""
+"""Databases and tenants over HTTP."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_tenant_needs_an_id_and_a_database(flask: FlaskClient) -> None:
         flask.delete(f"{BASE}/none/tenants/t"),
         flask.post(f"{BASE}/none/nuke"),
         flask.post(f"{BASE}/none/tenants/t/nuke"),
-        flask.post(f"{BASE}/default/tenants/nobody/nuke"),
+        flask.post(f"{BASE}/default/tenants/missing/nuke"),
     ):
         error_of(response, 404, "NOT_FOUND")
 
@@ -115,7 +115,7 @@ def test_nuke(flask: FlaskClient, client: Client) -> None:
         assert client.ask("p", "?x") == []
 
 
-def test_transactions_cannot_hold_them(flask: FlaskClient) -> None:
+def test_admin_routes_refuse_transactions(flask: FlaskClient) -> None:
     header = {"X-Transaction-ID": "x"}
     for response in (
         flask.get(BASE, headers=header),
@@ -127,7 +127,7 @@ def test_transactions_cannot_hold_them(flask: FlaskClient) -> None:
     assert len(flask.get(BASE).get_json()) == 1
 
 
-def test_what_a_path_cannot_name(flask: FlaskClient) -> None:
+def test_invalid_names_in_paths(flask: FlaskClient) -> None:
     error_of(flask.delete(f"{BASE}/a b"), 400, "VALIDATION_ERROR")
     error_of(flask.delete(f"{BASE}/default/tenants/a%20b"), 400, "VALIDATION_ERROR")
     error_of(

@@ -134,7 +134,7 @@ def test_a_syntax_error_has_its_line_and_column(client: Client, path: str, fast:
         ({"text": "p(a)", "args": ["a"]}, "args"),
     ],
 )
-def test_what_is_neither_text_nor_atom(
+def test_values_that_are_neither_text_nor_atom(
     client: Client, path: str, body: dict[str, Any], field: str
 ) -> None:
     error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")

@@ -113,7 +113,7 @@ def test_the_shorter_of_wait_and_timeout_counts(served: Served, taught: Client) 
     assert found["details"]["limit"] == "derivedRows"
 
 
-def test_with_a_wait_of_nothing_what_is_at_hand_is_answered(taught: Client) -> None:
+def test_a_wait_of_zero_returns_available_answers(taught: Client) -> None:
     response = taught.post("/ask", {"predicate": "edge", "args": ["1", "?x"]}, {"Prefer": "wait=0"})
     assert response.status_code == 200
     assert len(response.get_json()) == 1
@@ -126,7 +126,7 @@ def test_several_preferences_are_honoured_at_once(taught: Client) -> None:
     assert response.get_json()["retracted"] == 1
 
 
-def test_a_retraction_stands_where_the_count_of_what_fell_is_cut_short(taught: Client) -> None:
+def test_a_retraction_succeeds_when_its_cascade_count_is_cut_short(taught: Client) -> None:
     cut = {"predicate": "edge", "args": ["1", "x"], "maxRows": 5}
     response = taught.post("/retract", cut, {"Prefer": "return=representation"})
     assert response.status_code == 200
@@ -138,7 +138,7 @@ def test_a_retraction_stands_where_the_count_of_what_fell_is_cut_short(taught: C
     assert taught.ask("edge", "1", "?x") == []
 
 
-def test_a_tenant_without_a_free_slot_is_asked_to_retry() -> None:
+def test_without_a_free_slot_the_client_must_retry() -> None:
     with serve_in_memory(tenant_max_inferences=1, query_timeout_ms=1) as served:
         client = served.client
         client.post(

@@ -53,7 +53,7 @@ def test_arithmetic(client: Client, expression: str, value: str) -> None:
         "1e308 * ?x * 10",
     ],
 )
-def test_what_has_no_value_fails_its_literal(client: Client, expression: str) -> None:
+def test_a_literal_without_a_value_fails(client: Client, expression: str) -> None:
     rules = f"p(7). p(word). z(?z) :- p(?x), ?z = {expression}. z(ok) :- p(?x)."
     assert ask(client, rules, "z", "?z") == [["ok"]]
 
@@ -83,7 +83,7 @@ def test_the_json_form(client: Client) -> None:
     assert client.ask("next", "?x", "?z") == [["18", "19"]]
 
 
-def test_counting_up_meets_a_bound_or_the_budget(client: Client) -> None:
+def test_counting_up_ends_at_a_bound_or_the_budget(client: Client) -> None:
     text = "n(0). n(?y) :- n(?x), ?x < 5, ?y = ?x + 1. m(0). m(?y) :- m(?x), ?y = ?x + 1."
     assert ask(client, text, "n", "?x") == [[str(i)] for i in range(6)]
     error = client.post("/ask", {"predicate": "m", "args": ["?x"], "maxRows": 100_000})
@@ -101,7 +101,7 @@ def test_a_sum_counts_each_binding(client: Client) -> None:
     assert ask(client, rules, "total", "?c", "?s") == [["c", "10"]]
     assert client.ask("total", "c", "10") == [["c", "10"]]
     assert client.ask("total", "c", "10.0") == []
-    assert client.ask("total", "nobody", "?s") == []
+    assert client.ask("total", "missing", "?s") == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_aggregates(client: Client, head: str, rows: list[list[str]]) -> None:
     assert ask(client, f"{ORDERS} {head} :- order(?c, ?o, ?v).", "t", *variables) == rows
 
 
-def test_aggregates_over_what_rules_conclude(client: Client) -> None:
+def test_aggregates_over_derived_facts(client: Client) -> None:
     rules = """
         reach(?x, ?y) :- edge(?x, ?y).   reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z).
         edge(a, b). edge(b, c). edge(c, b). edge(d, a).
@@ -234,7 +234,7 @@ def test_strings_in_json(client: Client) -> None:
 @pytest.mark.parametrize(
     "pattern", ["(", "a{2", "*a", "[b-a]", "[a", "\\\\1", "(?=a)", "a)", "(a{999}){999}", "(" * 70]
 )
-def test_a_pattern_that_is_none_is_refused(client: Client, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(client: Client, pattern: str) -> None:
     details = error_of(
         client.post("/teach", {"text": f'p(?x) :- q(?x), matches(?x, "{pattern}").'}),
         400,
@@ -254,20 +254,20 @@ def test_a_pattern_is_a_constant(client: Client) -> None:
 @pytest.mark.parametrize(
     "name", ["=", "<", "+", "div", "matches", "concat", "lower", "upper", "length", "contains"]
 )
-def test_unquoted_names_of_builtins_are_no_predicates_in_text(client: Client, name: str) -> None:
+def test_unquoted_builtin_names_are_not_predicates_in_text(client: Client, name: str) -> None:
     for text in (f"{name}(a, b).", f"{name}(?x, ?y) :- p(?x, ?y)."):
         error_of(client.post("/teach", {"text": text}), 400, "VALIDATION_ERROR")
     error_of(client.post("/tell", {"text": f"{name}(a, b)"}), 400, "VALIDATION_ERROR")
 
 
-def test_a_text_beyond_its_bound_is_no_value(client: Client) -> None:
+def test_a_text_over_the_length_limit_is_no_value(client: Client) -> None:
     text = "x" * 40_000
     client.tell("p", text)
     client.tell("p", "ab")
     assert ask(client, "z(?n) :- p(?x), length(concat(?x, ?x), ?n).", "z", "?n") == [["4"]]
 
 
-# ---- what the caller is told ----
+# ---- what the answer reports ----
 
 
 @pytest.mark.parametrize("path", ["/ask", "/infer"])
@@ -287,7 +287,7 @@ def test_literals_without_a_value_are_counted(client: Client, path: str) -> None
     assert "X-Answer-Warnings" not in client.post(path, {"predicate": "q", "args": ["?x"]}).headers
 
 
-def test_recursion_through_a_computed_value_is_taken_with_a_warning(client: Client) -> None:
+def test_recursion_through_a_computed_value_is_accepted_with_a_warning(client: Client) -> None:
     response = client.post("/teach", {"text": "n(?x) :- start(?x). n(?y) :- n(?x), ?y = ?x + 1."})
     assert response.status_code == 200
     assert response.headers["X-Rule-Warnings"].startswith(
@@ -309,7 +309,7 @@ def test_recursion_through_a_computed_value_is_taken_with_a_warning(client: Clie
     assert client.ask("l", "?x") == [["1"]]
 
 
-def test_a_value_nobody_has_written_down_can_be_asked_for(client: Client) -> None:
+def test_a_goal_can_ask_for_a_value_that_is_not_stored(client: Client) -> None:
     text = "p(7). next(?z) :- p(?x), ?z = ?x + 1. total(sum(?x)) :- p(?x). p(4)."
     client.post("/teach", {"text": text})
     assert client.ask("next", "8") == [["8"]]
@@ -360,7 +360,7 @@ def test_proofs_of_computed_values(client: Client) -> None:
     assert told[1:] == ["  p(7)  stored"]
 
 
-def test_what_is_aggregated_may_change_with_more_facts(client: Client) -> None:
+def test_an_aggregate_changes_with_more_facts(client: Client) -> None:
     client.post(
         "/teach", {"text": "p(7). total(sum(?x)) :- p(?x). next(?z) :- p(?x), ?z = ?x + 1."}
     )

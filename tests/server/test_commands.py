@@ -1,4 +1,4 @@
-"""`kbcore tell, teach, ask, load`: against a running server and on a folder."""
+"""Commands against a running server and on a storage folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_tell_teach_ask_load(where, tmp_path):
     ).stdout
     assert taught == "anc(?x, ?y) :- parent(?x, ?y).\nanc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
     assert kbcore("ask", *where, "anc(ann, ?who)").stdout == 'anc(ann, "C D")\nanc(ann, bob)\n'
-    assert kbcore("ask", *where, "anc(nobody, ?who)", expect=1).stdout == ""
+    assert kbcore("ask", *where, "anc(zoe, ?who)", expect=1).stdout == ""
     assert kbcore("ask", *where, "not anc(bob, ann)").stdout == "not anc(bob, ann)\n"
     file = tmp_path / "more.kb"
     file.write_text(
@@ -91,7 +91,7 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
     assert "must end in" in kbcore("load", *where, str(odd), expect=1).stderr
 
 
-def test_no_server_is_said_plainly():
+def test_an_unreachable_server_is_reported():
     said = kbcore("ask", "--url", "http://127.0.0.1:1", "p(?x)", expect=1).stderr
     assert said.startswith("kbcore: no answer from http://127.0.0.1:1")
 
@@ -200,7 +200,7 @@ def test_memory(where):
     )
 
 
-def test_a_goal_about_an_unknown_predicate_says_so(where):
+def test_an_unknown_predicate_is_reported(where):
     kbcore("tell", *where, "likes(ann, tea)")
     sentence = "kbcore: no fact or rule for lykes/2 (did you mean likes/2?)\n"
     asked = kbcore("ask", *where, "lykes(?x, ?y)", expect=1)
@@ -213,7 +213,7 @@ def test_a_goal_about_an_unknown_predicate_says_so(where):
     assert kbcore("ask", *where, "likes(zoe, ?y)", expect=1).stderr == ""
 
 
-def test_warnings_about_rules_are_printed_and_with_strict_are_errors(where, tmp_path):
+def test_rule_warnings_are_errors_with_strict(where, tmp_path):
     file = tmp_path / "rules.kb"
     file.write_text("q(a, b).\np(?x) :- q(?x, ?y).\n", encoding="utf-8")
     warning = (
@@ -232,7 +232,7 @@ def test_warnings_about_rules_are_printed_and_with_strict_are_errors(where, tmp_
     assert kbcore("teach", *where, rule).stderr == f"rules:1:{warning.partition(':')[2]}\n"
 
 
-def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path):
+def test_load_reports_if_the_first_csv_row_is_a_header(where, tmp_path):
     file = tmp_path / "people.csv"
     file.write_text("name,age\nann,41\n", encoding="utf-8")
     loaded = kbcore("load", *where, "--predicate", "age", str(file))

@@ -20,7 +20,7 @@ def check(*args: str, **settings: str) -> Result:
     return CliRunner().invoke(cli, ["config", "check", *args], env=settings)
 
 
-def test_settings_that_are_set_are_shown_as_they_could_be_set_again() -> None:
+def test_settings_are_printed_in_the_form_they_are_set() -> None:
     done = check(
         PORT="1234", RATE_LIMIT="600/60", CORS_ORIGINS="https://a, https://b", ENGINE_VERIFY="yes"
     )
@@ -109,9 +109,7 @@ def test_every_problem_is_reported_at_once() -> None:
     ],
     ids=str,
 )
-def test_what_a_start_refuses_the_check_refuses_with_the_same_words(
-    settings: dict[str, str], tmp_path: Path
-) -> None:
+def test_check_and_start_report_the_same_errors(settings: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         open_runtime(
             Config.from_env({"STORAGE_DIR": str(tmp_path), "MIN_FREE_MB": "0"} | settings)
@@ -140,7 +138,7 @@ def test_no_secret_is_shown() -> None:
         ({"API_KEY_FILE": "/nowhere/at/all"}, "API_KEY_FILE"),
     ],
 )
-def test_settings_that_cannot_be_used(settings: dict[str, str], said: str) -> None:
+def test_invalid_settings(settings: dict[str, str], said: str) -> None:
     done = check(**settings)
     assert done.exit_code == 78
     assert said in done.stderr
@@ -188,7 +186,7 @@ def test_files_of_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["PUBLIC_URL", "LEADER_URL", "LLM_BASE_URL"])
-def test_addresses_are_read_alike(name: str) -> None:
+def test_addresses_are_parsed_alike(name: str) -> None:
     for text in ("http://localhost", "https://kb.example:8443/base", "http://[::1]:9300"):
         assert getattr(Config.from_env({name: text + "/"}), name.lower()) == text
     for text in (

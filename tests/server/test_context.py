@@ -180,7 +180,7 @@ def test_changes_as_text(client: Client) -> None:
     assert client.post("/context/diff", {"sessionId": "s", "format": "poem"}).status_code == 400
 
 
-def test_before_its_sunset_the_old_route_serves(family: Client) -> None:
+def test_the_old_route_works_before_its_sunset(family: Client) -> None:
     response = family.post("/context/optimize", {"maxFacts": 1})
     assert set(OPTIMIZED) <= set(response.get_json())
     deprecated(response)
@@ -189,7 +189,7 @@ def test_before_its_sunset_the_old_route_serves(family: Client) -> None:
     deprecated(bad)
 
 
-def test_after_its_sunset_the_old_route_is_gone(served: Served) -> None:
+def test_the_old_route_is_gone_after_its_sunset(served: Served) -> None:
     served.clock.advance(SUNSET - NOW - 1)
     assert served.client.post("/context/optimize", {}).status_code == 200
     served.clock.advance(1)
@@ -242,13 +242,13 @@ def test_requests_are_checked(client: Client, body: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/context/diff", "/context/session/clear"])
-def test_a_session_is_needed(client: Client, path: str) -> None:
+def test_a_session_is_required(client: Client, path: str) -> None:
     error = error_of(client.post(path, {}), 400, "VALIDATION_ERROR")
     assert list((error["details"] or {})["fields"]) == ["sessionId"]
 
 
 @pytest.mark.parametrize("path", CONTEXT)
-def test_never_inside_a_transaction(client: Client, path: str) -> None:
+def test_transactions_are_refused(client: Client, path: str) -> None:
     id = client.post("/tx/begin").text
     error_of(
         client.post(path, {"sessionId": "s"}, {"X-Transaction-ID": id}), 400, "VALIDATION_ERROR"

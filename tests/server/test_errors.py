@@ -1,4 +1,4 @@
-"""Any exception to the one shape of errors."""
+"""Mapping of exceptions to HTTP error responses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_error_has_a_status(kind: type[KBError]) -> None:
     assert kbplanner.errors
 
 
-def test_a_core_error_keeps_its_words() -> None:
+def test_a_core_error_keeps_its_message() -> None:
     answer = answer_of(UnknownDatabase("x"))
     assert answer.status == 404
     assert json.loads(answer.body()) == {
@@ -60,7 +60,7 @@ def test_a_core_error_keeps_its_words() -> None:
     }
 
 
-def test_headers_that_belong_to_an_error() -> None:
+def test_headers_of_errors() -> None:
     most = RateLimited("slow down", 2.1, {"limit": "TX_MAX_OPEN", "value": 100})
     limit = {"RateLimit-Policy": '"TX_MAX_OPEN";q=100', "RateLimit": '"TX_MAX_OPEN";r=0;t=3'}
     assert answer_of(most).headers == {"Retry-After": "3", **limit}
@@ -78,7 +78,7 @@ def test_headers_that_belong_to_an_error() -> None:
         (BadRequest(), 400, "VALIDATION_ERROR"),
     ],
 )
-def test_errors_of_http(error: Exception, status: int, code: str) -> None:
+def test_http_errors(error: Exception, status: int, code: str) -> None:
     answer = answer_of(error)
     assert (answer.status, answer.code) == (status, code)
     assert answer.message
@@ -106,7 +106,7 @@ class Envelope(Schema):
     facts = fields.List(fields.Nested(Element), required=True)
 
 
-def test_marshmallow_findings_name_the_paths() -> None:
+def test_marshmallow_errors_name_the_fields() -> None:
     with pytest.raises(ValidationError) as found:
         Envelope().load({"facts": [{"predicate": "p"}, {}], "more": 1})
     error = invalid(found.value)

@@ -1,4 +1,4 @@
-"""The event stream: what it says, how it is resumed, who is dropped, and that it slows nobody."""
+"""Event streams: content, resuming, slow readers, load."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def last_id(text: bytes) -> str:
     return [line[4:] for line in text.decode().splitlines() if line.startswith("id: ")][-1]
 
 
-def test_a_stream_begins_with_where_it_is_and_goes_on_with_events(served: Served) -> None:
+def test_a_stream_starts_with_its_position(served: Served) -> None:
     tell(served, "before")
     with opened(served) as response:
         stream = parts(response)
@@ -99,7 +99,7 @@ def test_a_stream_is_resumed_in_the_middle_of_a_change_set(served: Served) -> No
                 assert names(events(next(stream)))[: 4 - place] == list("abcde")[place + 1 :]
 
 
-def test_a_time_is_a_place_too_and_what_is_not_kept_is_said(served: Served) -> None:
+def test_a_stream_can_start_at_a_time_and_reports_lost_events(served: Served) -> None:
     with opened(served) as response:
         stream = parts(response)
         next(stream)
@@ -120,16 +120,14 @@ def test_a_time_is_a_place_too_and_what_is_not_kept_is_said(served: Served) -> N
 
 
 @pytest.mark.parametrize("since", ["00000000.3.0", "{log}.999999"])
-def test_an_id_of_another_log_or_of_the_future_is_said_to_be_unknown(
-    served: Served, since: str
-) -> None:
+def test_an_id_of_another_log_or_of_the_future_is_unknown(served: Served, since: str) -> None:
     with opened(served) as response:
         log = last_id(next(parts(response))).split(".")[0]
     with opened(served, "?since=" + since.replace("{log}", log)) as response:
         assert [event["reason"] for event in events(next(parts(response)))] == ["unknown_id"]
 
 
-def test_a_reader_that_does_not_keep_up_is_told_and_dropped(served: Served) -> None:
+def test_a_slow_reader_is_dropped(served: Served) -> None:
     with opened(served) as response, opened(served) as other:
         slow, quick = parts(response), parts(other)
         place = last_id(next(slow))
@@ -150,7 +148,7 @@ def test_a_reader_that_does_not_keep_up_is_told_and_dropped(served: Served) -> N
         assert events(next(parts(response))) == []
 
 
-def test_one_change_set_larger_than_the_buffer_is_kept_whole(served: Served) -> None:
+def test_a_change_set_larger_than_the_buffer_is_stored(served: Served) -> None:
     with opened(served) as response:
         stream = parts(response)
         next(stream)
@@ -162,7 +160,7 @@ def test_one_change_set_larger_than_the_buffer_is_kept_whole(served: Served) -> 
         assert found == [str(n) for n in range(500)]
 
 
-def test_streams_of_a_tenant_are_counted_and_let_go(served: Served) -> None:
+def test_streams_per_tenant_are_limited(served: Served) -> None:
     hub = served.app.extensions["kbcore.events"]
     with ExitStack() as stack:
         for _ in range(3):
@@ -186,7 +184,7 @@ def test_streams_end_when_the_server_stops(served: Served) -> None:
     assert served.client.get("/memory/events").status_code == 503
 
 
-def test_tenants_do_not_hear_each_other(served: Served) -> None:
+def test_tenants_get_their_own_events_only(served: Served) -> None:
     with opened(served, X_Tenant_ID="u") as response:
         stream = parts(response)
         next(stream)
@@ -209,9 +207,7 @@ def test_tenants_do_not_hear_each_other(served: Served) -> None:
         ("?since=99999999999999999999", "since"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_its_name(
-    served: Served, query: str, field: str
-) -> None:
+def test_invalid_parameters_are_named(served: Served, query: str, field: str) -> None:
     answer = served.client.get("/memory/events" + query)
     assert answer.status_code == 400
     assert list(answer.get_json()["details"]["fields"]) == [field]
@@ -226,7 +222,7 @@ def test_no_tenant_no_transaction_and_no_unknown_database(served: Served) -> Non
     )
 
 
-def test_a_ring_forgets_the_oldest_and_readers_notice() -> None:
+def test_a_ring_drops_the_oldest_change_sets() -> None:
     ring = Ring("0" * 8, 10, 1 << 20)
     reader = ring.newest()
     assert ring.read(reader, Wanted()) == b""
@@ -311,7 +307,7 @@ def test_a_stream_goes_on_after_kill_and_restart(tmp_path: Any) -> None:
     with Server(tmp_path) as server:
         listener = Listener(server, f"?since={place}")
         assert b"events_lost" not in listener.until(b"kbcore events"), (
-            "nothing was committed meanwhile"
+            "nothing was committed in between"
         )
         server.post("/tell", {"predicate": "p", "args": ["b"]})
         assert b'"args":["b"]' in listener.until(b'"atom"')

@@ -1,4 +1,4 @@
-"""Texts carried out: over HTTP, embedded and from the command line, in order, whole or not at all."""
+"""`POST /execute`, `execute()` and `kbcore run`: statements in order, all or nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def execute(client: Client, text: str, headers=None, **more):
     return client.post("/execute", {"command": text, **more}, headers)
 
 
-def test_clauses_are_told_and_questions_asked_in_order(client: Client):
+def test_statements_are_executed_in_order(client: Client):
     found = execute(client, TEXT).get_json()
     assert found["result"] == TOLD
     assert [(one["question"], one["bindings"]) for one in found["answers"]] == [
@@ -54,21 +54,21 @@ def test_clauses_are_told_and_questions_asked_in_order(client: Client):
     assert client.ask("older", "ann", "?x") == [["ann", "bob"], ["ann", "cid"]]
 
 
-def test_all_of_it_is_one_record(served: Served):
+def test_a_text_is_one_log_record(served: Served):
     before = len(served.store.records)
     execute(served.client, TEXT)
     assert len(served.store.records) == before + 1
 
 
 @pytest.mark.parametrize("wrong", ["q(a", "q(?x).", "q(?x) :- r(?y).", 'q(a) [scope="a b"].'])
-def test_one_mistake_and_nothing_is_changed(served: Served, wrong: str):
+def test_an_error_changes_nothing(served: Served, wrong: str):
     before = len(served.store.records)
     error_of(execute(served.client, f"p(a).\n?- p(a).\n{wrong}"), 400, "VALIDATION_ERROR")
     assert served.client.ask("p", "?x") == []
     assert len(served.store.records) == before
 
 
-def test_a_mistake_has_line_and_column(client: Client):
+def test_an_error_has_line_and_column(client: Client):
     found = error_of(execute(client, "p(a).\n  q(b"), 400, "VALIDATION_ERROR")
     assert (found["details"]["errors"][0]["line"], found["details"]["errors"][0]["column"] > 1) == (
         2,
@@ -84,7 +84,7 @@ def test_bad_bodies(client: Client, body):
     error_of(client.post("/execute", body), 400, "VALIDATION_ERROR")
 
 
-def test_a_question_over_its_budget_changes_nothing(served: Served):
+def test_a_query_over_its_budget_changes_nothing(served: Served):
     text = "n(0).\nn(?y) :- n(?x), ?y = ?x + 1.\n?- n(?x).\nn(1)."
     error_of(execute(served.client, text, maxRows=1000), 422, "BUDGET_EXCEEDED")
     assert served.client.get("/rules").get_json() == {"rules": []}
@@ -92,14 +92,14 @@ def test_a_question_over_its_budget_changes_nothing(served: Served):
     assert served.client.post("/tx/begin", {}).status_code == 200
 
 
-def test_a_scope_is_for_what_names_none(client: Client):
+def test_the_scope_applies_to_statements_without_one(client: Client):
     execute(client, "p(a). p(b) [scope=other]. ?- p(?x).", scope="draft")
     assert client.ask("p", "?x", scope="draft") == [["a"]]
     assert client.ask("p", "?x", scope="other") == [["b"]]
     assert client.ask("p", "?x") == []
 
 
-def test_inside_a_transaction_it_waits_for_the_commit(client: Client):
+def test_a_transaction_stages_the_text(client: Client):
     inside = {"X-Transaction-ID": client.post("/tx/begin", {}).text}
     assert execute(client, "p(a). ?- p(?x).", inside).get_json()["answers"][0]["args"] == ["a"]
     assert client.ask("p", "?x") == []
@@ -129,7 +129,7 @@ def test_embedded():
         assert list(kb.ask("q(?x)")) == [("a",)]
 
 
-def test_what_others_keep_changing_is_begun_anew_a_few_times_only(served: Served, monkeypatch):
+def test_retries_after_concurrent_changes_are_limited(served: Served, monkeypatch):
     kb = served.runtime.knowledge_base("default", "t")
     kb.execute("p(a).")
     real, tries = type(kb).infer, []

@@ -1,4 +1,4 @@
-"""Proofs and explanations over HTTP: shapes, limits, scopes, moments."""
+"""Proofs and explanations over HTTP: shapes, limits, scopes, points in time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_asserted_and_derived_is_shown_as_asserted(family: Client) -> None:
     assert one["proof"]["nodes"] == {"n1": asserted}
 
 
-def test_what_is_cut_can_be_asked_for(family: Client) -> None:
+def test_a_cut_node_can_be_requested(family: Client) -> None:
     (one,) = proofs(family, "anc", "ann", "cy", proofNodes=3)
     lemma = one["proof"]["step"]["bodyProofs"][1]
     assert lemma["step"] == {"type": "elided", "fact": None, "rule": None, "bodyProofs": None}
@@ -117,7 +117,7 @@ def test_ground_negated_goals(client: Client) -> None:
     assert proofs(client, "p", "b") == []
 
 
-def test_each_scope_and_moment_by_itself(client: Client, served: Served) -> None:
+def test_scopes_and_points_in_time_are_separate(client: Client, served: Served) -> None:
     client.post("/teach", {"text": "r(?x) :- p(?x)."})
     client.tell("p", "a", scope="s1")
     client.tell("p", "a", scope="s2", validUntil=NOW + 1000)
@@ -147,7 +147,7 @@ def test_a_proof_of_ten_thousand_steps(client: Client) -> None:
     assert (steps, node["step"]["type"]) == (100, "elided")
 
 
-def test_proofs_keep_to_the_budget(served: Served) -> None:
+def test_proofs_obey_the_budget(served: Served) -> None:
     client = served.client
     client.post("/teach", {"text": "pairs(?a, ?b, ?c) :- n(?a), n(?b), n(?c)."})
     client.post("/assert/facts", {"facts": [{"predicate": "n", "args": [n]} for n in range(300)]})
@@ -198,11 +198,11 @@ def test_explanations(family: Client) -> None:
         {"text": "p(?x), not q(?y)"},
     ],
 )
-def test_what_cannot_be_explained(client: Client, body: dict[str, Any]) -> None:
+def test_refusals(client: Client, body: dict[str, Any]) -> None:
     error_of(client.post("/explain", body), 400, "VALIDATION_ERROR")
 
 
-def test_rows_of_an_explanation_say_what_they_inherit(client: Client) -> None:
+def test_rows_of_an_explanation_inherit_confidence_and_validity(client: Client) -> None:
     client.post("/teach", {"text": "r(?x) :- p(?x), not q(?x)."})
     client.tell("p", "a", confidence=0.5, validUntil=NOW + 1000)
     top = client.post("/explain", {"predicate": "r", "args": ["?x"]}).data.decode().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Routes that tell facts and take them back."""
+"""Routes that store and retract facts."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_bad_argument_is_named(client: Client, value: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["predicate", "args"])
-def test_nul_is_refused_anywhere(client: Client, field: str) -> None:
+def test_nul_is_refused_in_every_field(client: Client, field: str) -> None:
     error = error_of(
         client.post("/tell", {"predicate": "p", "args": [], field: ["a\0"]}),
         400,
@@ -154,7 +154,7 @@ def test_nul_is_refused_anywhere(client: Client, field: str) -> None:
 
 
 @pytest.mark.parametrize("variable", ["?x", "?"])
-def test_a_fact_holds_no_variables(client: Client, variable: str) -> None:
+def test_variables_in_a_fact_are_refused(client: Client, variable: str) -> None:
     error = error_of(
         client.post("/tell", {"predicate": "p", "args": ["a", variable]}), 400, "VALIDATION_ERROR"
     )
@@ -256,7 +256,7 @@ def test_bulk_is_all_or_nothing(client: Client) -> None:
     assert len(many["details"]["fields"]) < 30
 
 
-def test_a_long_body_lets_others_have_their_turn(served: Served) -> None:
+def test_a_long_body_yields_to_other_requests(served: Served) -> None:
     turns: list[int] = []
     app = create_app(served.runtime, pause=lambda: turns.append(1))
     body = {"facts": [{"predicate": "p", "args": [number]} for number in range(2500)]}
@@ -283,7 +283,7 @@ def test_retract_cascades(client: Client) -> None:
     assert client.ask("r", "?x") == []
 
 
-def test_retract_of_what_rules_still_give(client: Client) -> None:
+def test_retract_of_a_fact_that_is_still_derivable(client: Client) -> None:
     client.tell("p", "a")
     client.tell("q", "a")
     client.post("/teach", {"text": "q(?x) :- p(?x)."})
@@ -311,9 +311,7 @@ def test_retract_of_what_rules_still_give(client: Client) -> None:
         ({"truthVal": False}, [False]),
     ],
 )
-def test_which_signs_a_retraction_takes(
-    client: Client, given: dict[str, bool], left: list[bool]
-) -> None:
+def test_signs_of_a_retraction(client: Client, given: dict[str, bool], left: list[bool]) -> None:
     for path, args in (("/retract", ["a"]), ("/retract/pattern", [None])):
         client.tell("p", "a")
         client.tell("p", "a", negated=True)

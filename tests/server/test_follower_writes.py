@@ -1,4 +1,4 @@
-"""Writes on a follower are refused on every way in, before any work is done for them, and leave nothing behind."""
+"""Writes on a follower: refused on every interface before any work is done."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ WRITING_TOOLS = {
 }
 
 
-def test_no_writing_tool_is_left_out():
+def test_every_writing_tool_is_tested():
     assert {name for name, tool in TOOLS.items() if tool.writes} == set(WRITING_TOOLS)
 
 
@@ -129,12 +129,12 @@ def test_texts_of_agents(client):
         ("/tx/begin", {}),
     ],
 )
-def test_what_reads_texts_refuses_before_the_model_is_asked(client, model, path, body):
+def test_routes_with_a_model_refuse_before_calling_it(client, model, path, body):
     refused(client.post(path, json=body, headers=TENANT))
     assert model.asked == []
 
 
-def test_what_stores_nothing_is_answered(client, model):
+def test_requests_that_store_nothing_succeed(client, model):
     assert client.post("/extract", json={"text": PROSE}, headers=TENANT).status_code == 200
     assert model.asked
     assert client.post("/execute", json={"command": "?- p(?x)."}, headers=TENANT).status_code == 200

@@ -1,4 +1,4 @@
-"""Requests with a key: carried out once, answered the same again, also after kill -9."""
+"""Idempotency keys: a repeated write is executed once, also after kill -9."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def keyed(served: Served, path: str, body: Any, key: str = "k1", **headers: str)
 P = {"predicate": "p", "args": ["a"]}
 
 
-def test_a_repeated_write_is_not_carried_out_again(served: Served) -> None:
+def test_a_repeated_write_is_executed_once(served: Served) -> None:
     first = keyed(served, "/tell", P)
     served.client.post("/forget", P)
     again = keyed(served, "/tell", P)
@@ -59,17 +59,17 @@ def test_a_repeated_write_is_not_carried_out_again(served: Served) -> None:
     assert "Idempotency-Replayed" not in first.headers
     assert first.headers["Content-Type"] == again.headers["Content-Type"]
     assert first.headers["X-Request-ID"] != again.headers["X-Request-ID"]
-    assert served.client.ask("p", "?x") == [], "what was forgotten meanwhile stays forgotten"
+    assert served.client.ask("p", "?x") == [], "a fact retracted in between stays retracted"
 
 
-def test_the_headers_of_the_answer_come_again(served: Served) -> None:
+def test_the_headers_of_the_answer_are_replayed(served: Served) -> None:
     served.client.tell("p", "a")
     first = keyed(served, "/retract", P)
     again = keyed(served, "/retract", P)
     assert first.headers["X-Retracted-Count"] == again.headers["X-Retracted-Count"] == "1"
 
 
-def test_json_answers_come_again_byte_for_byte(served: Served) -> None:
+def test_json_answers_are_replayed_byte_for_byte(served: Served) -> None:
     first = keyed(served, "/assert/facts", {"facts": [P]})
     served.clock.advance(1000)
     again = keyed(served, "/assert/facts", {"facts": [P]})
@@ -119,7 +119,7 @@ def test_a_key_is_visible_ascii(served: Served, key: str) -> None:
     assert served.client.ask("p", "?x") == []
 
 
-def test_reads_are_read_anew(served: Served) -> None:
+def test_reads_are_not_replayed(served: Served) -> None:
     served.client.tell("p", "a")
     assert len(keyed(served, "/ask", {"predicate": "p", "args": ["?x"]}).get_json()) == 1
     served.client.tell("p", "b")
@@ -139,7 +139,7 @@ def test_the_commit_of_a_transaction_may_be_repeated(served: Served) -> None:
     )
 
 
-def test_two_at_once_are_one_and_a_conflict(served: Served) -> None:
+def test_a_concurrent_repetition_is_a_conflict(served: Served) -> None:
     entered, go = threading.Event(), threading.Event()
     found = []
 
@@ -162,20 +162,20 @@ def test_two_at_once_are_one_and_a_conflict(served: Served) -> None:
     assert keyed(served, "/tell", P).headers["Idempotency-Replayed"] == "true"
 
 
-def test_knowledge_is_of_the_same_generation_after_its_answer_was_kept(served: Served) -> None:
+def test_storing_an_answer_keeps_the_generation(served: Served) -> None:
     keyed(served, "/tell", P)
     tenant = served.runtime.find_tenant("default", "t")
     assert tenant is not None
     assert tenant.generation == 1
 
 
-def test_a_day_later_the_key_is_free(served: Served) -> None:
+def test_keys_expire_after_a_day(served: Served) -> None:
     keyed(served, "/tell", P)
     served.clock.advance(KEPT_MS)
     assert "Idempotency-Replayed" not in keyed(served, "/tell", P).headers
 
 
-def test_what_was_committed_without_its_answer_is_not_done_again(served: Served) -> None:
+def test_a_committed_write_without_an_answer_is_not_repeated(served: Served) -> None:
     keyed(served, "/tell", {"predicate": "other", "args": []}, "first")
     digest = (
         served.runtime.find_tenant("default", "t")
@@ -189,7 +189,7 @@ def test_what_was_committed_without_its_answer_is_not_done_again(served: Served)
     assert answer.get_json()["details"] == {"reason": "answer_lost"}
 
 
-def test_keys_are_kept_by_number_size_and_age() -> None:
+def test_keys_are_limited_by_number_size_and_age() -> None:
     known = AnsweredRequests()
     for n in range(KEPT_KEYS + 5):
         known.note(RequestKey(str(n), "d"), 1000)
@@ -220,7 +220,7 @@ def test_answers_survive_the_log_and_a_snapshot(key: str, answer: Answer | None)
     assert restored.get(key, 7) == known.get(key, 7)
 
 
-def test_answers_are_known_after_a_restart_with_and_without_a_snapshot(tmp_path: Any) -> None:
+def test_answers_survive_a_restart_with_and_without_a_snapshot(tmp_path: Any) -> None:
     for snapshot in (False, True):
         config = Config(storage_dir=str(tmp_path / str(snapshot)))
         with open_runtime(config, clock=ManualClock()) as runtime:

@@ -1,4 +1,4 @@
-"""Texts and turns stored without a model, natural format, and summaries."""
+"""`/context/ingest` without a model, the natural format, and summaries."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_text_is_stored_whole_or_not_at_all(client: Client) -> None:
         ("/context/summary", {"scope": 3}, "scope"),
     ],
 )
-def test_bodies_are_judged_before_anything_is_stored(
+def test_bodies_are_validated_before_anything_is_stored(
     client: Client, path: str, body: dict[str, Any], field: str
 ) -> None:
     error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")
@@ -202,7 +202,7 @@ def test_summary(served: Served) -> None:
     assert client.post("/context/summary", {"scope": "*"}).get_json()["totalFacts"] == 18
 
 
-def test_looking_is_no_access(served: Served) -> None:
+def test_reading_a_summary_is_not_an_access(served: Served) -> None:
     served.client.tell("p", "a")
     served.clock.advance(HOUR)
     salience = [

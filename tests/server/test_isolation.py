@@ -1,7 +1,7 @@
-"""Every route, every role, every place: who has no business there gets nothing, and who has gets their own.
+"""Permissions of every route for every role and tenant.
 
-What each route needs is written here a second time, from the tables the malformed requests use, so that the table of the
-server is held against something it was not made from.
+The required roles are written here again, from the tables of the malformed requests, so that the
+table of the server is compared with an independent one.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def test_every_route_has_a_row_and_every_row_a_route(node):
     assert there == set(TABLE)
 
 
-def test_what_each_route_needs_is_what_is_written_here():
+def test_roles_of_routes_match_this_table():
     for (method, template), need in TABLE.items():
         expected = (
             "public" if template in PUBLIC
@@ -194,17 +194,17 @@ def test_what_each_route_needs_is_what_is_written_here():
         assert need.role == expected, (method, template)
 
 
-def test_a_route_nobody_thought_of_is_for_admins():
+def test_an_unlisted_route_requires_admin():
     assert (need_of("GET", "/brand/new").role, need_of("GET", "/brand/new").about) == (
         "admin",
         About.NODE,
     )
     assert need_of("HEAD", "/ask/../x").role == "admin"
-    assert need_of("HEAD", "/x/guest").role == "reader"
-    assert need_of("DELETE", "/x/guest").role == "writer"
+    assert need_of("HEAD", "/x/plugin").role == "reader"
+    assert need_of("DELETE", "/x/plugin").role == "writer"
 
 
-def test_nobody_without_a_key_gets_anywhere(node):
+def test_requests_without_a_key_are_refused(node):
     gone = node.make("admin")
     node.served.runtime.keys().revoke(gone.key.id)
     good = node.make("admin").secret
@@ -230,7 +230,7 @@ def test_nobody_without_a_key_gets_anywhere(node):
 @pytest.mark.parametrize(
     ("role", "limits"), [*itertools.product(ROLES[:3], LIMITS), ("replica", LIMITS[0])]
 )
-def test_every_route_for_every_key_in_every_place(role, limits):
+def test_every_route_with_every_key_on_every_tenant(role, limits):
     with keyed() as node:
         node.served.runtime.admin().create_database("shop")
         writer = node.make("writer").secret
@@ -268,7 +268,7 @@ def test_every_route_for_every_key_in_every_place(role, limits):
 @pytest.mark.parametrize(
     "template", [path for _, path in routes() if path.endswith("/nuke") or "<tenant>" in path]
 )
-def test_what_cannot_be_undone_is_only_done_where_the_key_holds(template):
+def test_irreversible_actions_need_a_key_for_the_tenant(template):
     method = "POST" if template.endswith("/nuke") else "DELETE"
     with keyed() as node:
         node.served.runtime.admin().create_database("shop")
@@ -322,7 +322,7 @@ def test_a_transaction_is_open_to_keys_of_its_tenant_only(node):
     assert "x" in node.send("POST", "/query", reader, {"predicate": "in_tx", "args": ["?x"]}).text
 
 
-def test_a_session_of_another_tenant_is_not_seen(node):
+def test_sessions_of_other_tenants_are_invisible(node):
     ours, theirs = (
         node.make("reader", tenants=["a"]).secret,
         node.make("reader", tenants=["b"]).secret,
@@ -340,7 +340,7 @@ def test_a_session_of_another_tenant_is_not_seen(node):
     ]
 
 
-def test_an_idempotency_key_gives_nobody_what_they_may_not_have(node):
+def test_an_idempotency_key_does_not_bypass_permissions(node):
     ours, theirs = (
         node.make("writer", tenants=["a"]).secret,
         node.make("writer", tenants=["b"]).secret,
@@ -392,7 +392,7 @@ def called(node: Keyed, key: str, tool: str, arguments: dict, **more) -> dict:
     return node.send("POST", "/mcp", key, message, Accept="application/json", **more)
 
 
-def test_tools_need_what_they_say():
+def test_tools_require_their_roles():
     with keyed(mcp_tools="all") as node:
         keys = {
             role: node.make(role, tenants=["a"] if role != "replica" else []).secret
@@ -438,14 +438,14 @@ def test_a_key_of_one_tenant_implies_it_for_tools_and_agents():
         )
 
 
-def test_the_card_says_that_a_key_is_needed(node, client):
+def test_the_card_requires_a_key(node, client):
     shown = node.send("GET", "/.well-known/agent.json").get_json()
     assert shown["securitySchemes"] == {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
     assert "securitySchemes" not in client.get("/.well-known/agent.json").get_json()
 
 
 @pytest.mark.parametrize(("tenant", "status"), [("a", 200), ("b", 403), (None, 200)])
-def test_an_agent_names_no_tenant_its_key_does_not_hold_for(tenant, status):
+def test_agents_cannot_name_tenants_outside_their_key(tenant, status):
     with keyed() as node:
         key = node.make("writer", tenants=["a"]).secret
         parts = [{"data": {"op": "tell", **GOAL, "args": ["x"]}}]

@@ -1,4 +1,4 @@
-"""Bodies as JSON Schema: what a schema takes a reader takes, and a schema that stands alone is whole."""
+"""JSON Schemas of request bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbserver.schemas.facts import many_facts
 from kbserver.schemas.fields import Read, taken
 
 
-def test_a_schema_that_stands_alone_has_all_it_refers_to():
+def test_a_standalone_schema_has_all_its_definitions():
     found = jsonschema.standalone(envelope_of(many_facts).ref)
     assert found["$ref"] == "#/$defs/Bulk"
     assert found["$defs"]["Bulk"]["properties"]["facts"]["items"] == {"$ref": "#/$defs/Fact"}
@@ -20,19 +20,19 @@ def test_a_schema_that_stands_alone_has_all_it_refers_to():
 
 
 @pytest.mark.parametrize("name", sorted(jsonschema.COMPONENTS))
-def test_every_named_schema_can_be_made(name):
+def test_every_named_schema_can_be_built(name):
     made = jsonschema.COMPONENTS[name]()
     assert set(jsonschema.references(made)) <= jsonschema.COMPONENTS.keys()
 
 
-def test_null_is_taken_where_a_key_may_be_absent():
+def test_optional_keys_accept_null():
     body = envelope_of(many_facts).json_schema()
     assert body["required"] == ["facts"]
     assert body["properties"]["facts"]["type"] == "array"
     assert "null" in body["properties"]["conflictStrategy"]["type"]
 
 
-def test_a_reader_that_says_nothing_is_named():
+def test_a_reader_without_a_schema_is_reported():
     def silent(value):
         return value
 

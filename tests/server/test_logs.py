@@ -1,4 +1,4 @@
-"""Log lines: one event, one line, whatever a client sends."""
+"""Log lines: one line per event, whatever a client sends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def record(message: str, **fields: object) -> logging.LogRecord:
     return made
 
 
-def test_levels_and_forms() -> None:
+def test_levels_and_formats() -> None:
     stream = io.StringIO()
     logs.configure("WARN", "json", stream)
     logging.getLogger("a").info("unseen")
@@ -50,7 +50,7 @@ def test_levels_and_forms() -> None:
 
 
 @given(st.text(), st.text())
-def test_nothing_from_outside_breaks_a_line(message: str, value: str) -> None:
+def test_client_input_cannot_break_a_line(message: str, value: str) -> None:
     text = logs.TextFormatter().format(record(message, tenant=value, status=200))
     assert text.isascii()
     assert text.isprintable()
@@ -62,7 +62,7 @@ def test_nothing_from_outside_breaks_a_line(message: str, value: str) -> None:
     assert found["level"] == "WARN"
 
 
-def test_what_turns_writing_around_is_escaped_in_both_forms() -> None:
+def test_bidirectional_marks_are_escaped_in_both_formats() -> None:
     evil = "a\u202eb\u2066c\u200fd\u2028e\x85f\x7fg\x1b[2Jh\U0001f600"
     for formatter in (logs.TextFormatter(), logs.JsonFormatter()):
         line = formatter.format(record("seen", tenant=evil))
@@ -96,7 +96,7 @@ def test_secrets_are_not_written(written: str, hidden: str, form: type[logs.Text
         assert form is logs.TextFormatter or json.loads(line)["level"] == "WARN"
 
 
-def test_secrets_in_traces_are_not_written_either() -> None:
+def test_secrets_in_tracebacks_are_not_written() -> None:
     try:
         raise RuntimeError("key s3cret-of-the-model refused by https://a:b@host/")
     except RuntimeError as error:
@@ -109,7 +109,7 @@ def test_secrets_in_traces_are_not_written_either() -> None:
         assert "a:b@" not in line
 
 
-def test_fields_with_the_name_of_a_secret_are_not_written() -> None:
+def test_fields_named_like_secrets_are_hidden() -> None:
     for name in ("authorization", "X-API-Key", "cookie", "password"):
         assert (
             logs.TextFormatter()
@@ -118,7 +118,7 @@ def test_fields_with_the_name_of_a_secret_are_not_written() -> None:
         )
 
 
-def test_plain_texts_are_left_alone() -> None:
+def test_ordinary_texts_are_unchanged() -> None:
     text = "data in /srv/kb at 10.0.0.1:9300, bearer of news, a=b, user@example"
     assert text in logs.TextFormatter(SECRETS).format(record(text))
 
@@ -129,7 +129,7 @@ def test_secret_settings_are_known() -> None:
     assert Config().secrets() == []
 
 
-def test_lines_carry_the_number_of_the_request_they_belong_to() -> None:
+def test_lines_have_the_request_id() -> None:
     context = contextvars.copy_context()
     context.run(REQUEST.set, "r-1")
     assert context.run(logs.TextFormatter().format, record("x")).endswith(" id=r-1")
@@ -137,7 +137,7 @@ def test_lines_carry_the_number_of_the_request_they_belong_to() -> None:
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(
+def test_the_access_line_has_three_headers_and_no_body_or_query(
     fast_path: bool,
 ) -> None:
     stream = io.StringIO()
@@ -179,7 +179,7 @@ def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(
     assert line["ms"] >= 0
 
 
-def test_nothing_of_a_write_is_logged_at_info() -> None:
+def test_writes_are_not_logged_at_info() -> None:
     stream = io.StringIO()
     with serve_in_memory() as served:
         logs.configure("INFO", "text", stream)
@@ -208,7 +208,7 @@ def slow_lines(level: str, **settings: int) -> tuple[list[dict[str, Any]], str]:
     return [line for line in lines if line["logger"] == "kbcore.slow"], stream.getvalue()
 
 
-def test_slow_goals_are_told_with_their_plan_and_without_their_constants() -> None:
+def test_slow_goals_are_logged_with_their_plan_without_constants() -> None:
     (ask, prove), text = slow_lines("INFO", slow_query_ms=5)
     assert (ask["id"], ask["tenant"], ask["database"], ask["kind"]) == (
         "r-7",
@@ -227,23 +227,23 @@ def test_slow_goals_are_told_with_their_plan_and_without_their_constants() -> No
     assert not any(name in text for name in ("Ann", "Eve", "bob"))
 
 
-def test_slow_goals_are_told_as_asked_at_debug() -> None:
+def test_slow_goals_are_logged_with_constants_at_debug() -> None:
     lines, _ = slow_lines("DEBUG", slow_query_ms=5)
     asked = [line["goal"] for line in lines if line["level"] == "DEBUG"]
     assert asked[0] == 'kin("Ann Smith", ?y)'
 
 
-def test_quick_goals_are_not_told_and_none_is_with_zero() -> None:
+def test_fast_goals_are_not_logged_and_zero_disables_the_log() -> None:
     assert slow_lines("DEBUG", slow_query_ms=60_000)[0] == []
     assert slow_lines("DEBUG", slow_query_ms=0)[0] == []
 
 
-def test_surrogates_do_not_break_a_line() -> None:
+def test_lone_surrogates_are_escaped() -> None:
     assert "\\ud800" in logs.TextFormatter().format(record("\ud800"))
     assert json.loads(logs.JsonFormatter().format(record("\ud800")))["message"] == "\\ud800"
 
 
-def test_a_trace_stays_on_the_line() -> None:
+def test_a_traceback_stays_on_the_line() -> None:
     try:
         raise RuntimeError("boom")
     except RuntimeError as error:
@@ -256,10 +256,10 @@ def test_a_trace_stays_on_the_line() -> None:
 
 
 @pytest.mark.parametrize("offered", ["a", "A-1._z", "x" * 128])
-def test_a_good_request_id_is_kept(offered: str) -> None:
+def test_a_valid_request_id_is_used(offered: str) -> None:
     assert request_id(offered) == offered
 
 
 @pytest.mark.parametrize("offered", [None, "", "x" * 129, "a b", "a\nb", "ä", "a;b", "a\n"])
-def test_another_one_is_replaced(offered: str | None) -> None:
+def test_an_invalid_request_id_is_replaced(offered: str | None) -> None:
     assert request_id(offered) not in (offered, request_id(offered))

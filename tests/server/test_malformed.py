@@ -1,4 +1,4 @@
-"""Hostile bodies, headers and paths, on every route: always 4xx in the one shape of errors, and nothing is stored."""
+"""Hostile bodies, headers and paths on every route: always 4xx, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_bodies(hall: Served, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", NEED_NOTHING)
-def test_bodies_of_routes_that_need_nothing(hall: Served, path: str) -> None:
+def test_bodies_of_routes_without_required_fields(hall: Served, path: str) -> None:
     for body in BODIES:
         with naming(body[:80]):
             response = hall.client.post(path, data=body, content_type="application/json")

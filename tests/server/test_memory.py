@@ -1,4 +1,4 @@
-"""The memory routes: decay, consolidation, priorities, and questions by salience and by time."""
+"""Memory routes: decay, consolidation, priorities, queries by salience and by time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_decay(served: Served) -> None:
     assert client.ask("p", "?x") == [["new"]]
 
 
-def test_decay_needs_no_body_and_by_default_keeps_what_was_lately_used(client: Client) -> None:
+def test_decay_without_a_body_keeps_recent_facts(client: Client) -> None:
     client.tell("p", "a")
     found = client.post("/memory/decay").get_json()
     assert (found["expiredCount"], found["evictedCount"], found["removedAtoms"]) == (0, 0, [])
@@ -90,7 +90,7 @@ def test_bad_bodies(client: Client, path: str, body: dict[str, Any], field: str)
     assert list((error["details"] or {})["fields"]) == [field]
 
 
-def test_unknown_keys_are_refused_where_that_is_asked_for(client: Client) -> None:
+def test_unknown_keys_are_refused_in_strict_requests(client: Client) -> None:
     for path in ("/memory/decay", "/memory/consolidate", "/memory/query/salient"):
         assert client.post(path, {"treshold": 1}).status_code == 200
         error_of(
@@ -199,7 +199,7 @@ def test_reads_of_a_transaction_see_its_writes(client: Client) -> None:
     assert client.post("/memory/query/salient", {}).get_json() == []
 
 
-def test_a_reply_says_that_it_lists_not_all(tmp_path: Any) -> None:
+def test_a_truncated_list_is_marked(tmp_path: Any) -> None:
     from support.http import serve_in_memory
 
     with serve_in_memory(query_max_answers=2) as served:

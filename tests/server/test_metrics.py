@@ -1,4 +1,4 @@
-"""What is done is counted, by whichever way it came, and `GET /metrics` shows it."""
+"""Metrics of requests and operations, and `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scrape(client) -> str:
     return answer.text
 
 
-def test_the_work_of_a_day(client):
+def test_operations_are_counted(client):
     client.post("/teach", {"text": "far(?x, ?z) :- near(?x, ?y), near(?y, ?z)."})
     client.tell("near", "a", "b")
     client.tell("near", "b", "c")
@@ -100,7 +100,7 @@ def test_transactions_budgets_and_evictions_are_counted(served):
     assert sample(text, 'svc_memory_decay_evicted{reason="expired"}') == 1
 
 
-def test_both_ways_through_the_server_count_alike():
+def test_fast_path_and_flask_count_alike():
     counted = []
     for fast_path in (True, False):
         with serve_in_memory() as served:
@@ -117,7 +117,7 @@ def test_both_ways_through_the_server_count_alike():
     assert counted[0] == counted[1]
 
 
-def test_without_a_sink_that_exposes_it_is_not_there():
+def test_without_an_exposing_sink_the_route_is_404():
     with serve_in_memory(metrics_sinks=("none",)) as served:
         error = error_of(served.client.get("/metrics"), 404, "NOT_FOUND")
         assert error["details"] == {"setting": "METRICS_SINKS"}
@@ -133,7 +133,7 @@ def call_tool(client, name, **arguments):
     return client.post("/mcp", message, headers={"Accept": "application/json"}).get_json()
 
 
-def test_calls_of_tools_are_timed(client):
+def test_tool_calls_are_timed(client):
     call_tool(client, "tell", predicate="p", args=["a"])
     call_tool(client, "tell", predicate="p", args=["b"])
     call_tool(client, "ask", predicate="p", args=[None])
@@ -146,7 +146,7 @@ def test_calls_of_tools_are_timed(client):
     assert "no such tool" not in text
 
 
-def test_streams_of_the_tool_protocol_are_counted_while_they_are_open(client):
+def test_open_mcp_streams_are_counted(client):
     stream = client.flask.get("/mcp/sse")
     assert next(stream.response).startswith(b"event: endpoint")
     assert sample(scrape(client), "svc_mcp_sse_subscribers") == 1
@@ -154,7 +154,7 @@ def test_streams_of_the_tool_protocol_are_counted_while_they_are_open(client):
     assert sample(scrape(client), "svc_mcp_sse_subscribers") == 0
 
 
-def test_every_family_is_told_by_something():
+def test_every_family_has_a_source():
     """A name on the page of metrics that nothing ever tells a value would stay empty for good."""
     rooms = Path(kbcore.__file__).parent, Path(kbserver.__file__).parent
     told = "".join(
@@ -184,7 +184,7 @@ class Door:
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-def test_a_plugin_says_who_may_come_in(fast_path):
+def test_a_plugin_authenticates_callers(fast_path):
     with open_runtime(MEMORY, plugins=[Door()]) as runtime:
         client = create_app(runtime, fast_path=fast_path).test_client()
 
@@ -198,7 +198,7 @@ def test_a_plugin_says_who_may_come_in(fast_path):
 
         error_of(ask(None, "b"), 401, "UNAUTHORIZED")
         error_of(ask("wrong", "b"), 401, "UNAUTHORIZED")
-        error_of(ask("nobody", "b"), 401, "UNAUTHORIZED")
+        error_of(ask("stranger", "b"), 401, "UNAUTHORIZED")
         error_of(ask("explode", "b"), 500, "INTERNAL_ERROR")
         assert ask("ann", "x").status_code == ask("bob", "b").status_code == 200
         error_of(ask("bob", "x"), 403, "FORBIDDEN")
@@ -238,7 +238,7 @@ def test_plugins_have_routes_under_x():
         create_app(runtime)
 
 
-def test_what_was_odd_about_clock_and_log_is_counted(tmp_path):
+def test_clock_and_log_anomalies_are_counted(tmp_path):
     clock, before, after = ManualClock(), tmp_path / "before", tmp_path / "after"
     with runtime(before, clock=clock) as first:
         first.knowledge_base().assert_facts([Fact("p", ("a",))])

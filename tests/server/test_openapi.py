@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete, valid, and true of real answers."""
+"""The OpenAPI document: complete, valid, and in agreement with real responses."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_document_is_valid(spec):
     assert spec["openapi"] == "3.1.0"
 
 
-def test_who_may_call_is_in_the_document(spec):
+def test_roles_are_in_the_document(spec):
     known = operations(spec)
     assert known["/health", "GET"]["security"] == []
     assert {"bearer": []} in known["/tell", "POST"]["security"]
@@ -126,7 +126,7 @@ def test_who_may_call_is_in_the_document(spec):
 
 
 @pytest.mark.parametrize("key", ["", "kb_nobody_nothing"])
-def test_a_route_that_says_it_needs_no_key_answers_without_and_with_a_wrong_one(key):
+def test_public_routes_accept_missing_and_wrong_keys(key):
     clock = ManualClock(NOW)
     runtime = open_runtime(replace(CONFIG, rate_limit_address=(1, 60)), clock=clock)
     try:
@@ -145,7 +145,7 @@ def test_a_route_that_says_it_needs_no_key_answers_without_and_with_a_wrong_one(
         runtime.close()
 
 
-def test_browsers_that_ask_for_an_icon_are_told_there_is_none(keyed):
+def test_the_favicon_is_an_empty_response(keyed):
     found = keyed.test_client().get("/favicon.ico")
     assert (found.status_code, found.data, found.headers["Cache-Control"]) == (
         204,
@@ -155,14 +155,14 @@ def test_browsers_that_ask_for_an_icon_are_told_there_is_none(keyed):
     assert "Content-Type" not in found.headers
 
 
-def test_names_of_operations_are_their_own(spec):
+def test_operation_ids_are_unique(spec):
     names = [one["operationId"] for one in operations(spec).values()]
     assert len(names) == len(set(names))
     assert operation_id("/assert/fact", "POST") == "assertFact"
     assert operation_id("/admin/databases/{name}", "DELETE") == "deleteAdminDatabasesName"
 
 
-def test_every_component_is_used_and_there(spec):
+def test_every_component_is_used_and_defined(spec):
     told = json.dumps(spec)
     used = set(re.findall(r'"#/components/(\w+)/([^"]+)"', told))
     for kind in ("schemas", "parameters", "responses", "headers"):
@@ -171,7 +171,7 @@ def test_every_component_is_used_and_there(spec):
     assert set(spec["components"]["schemas"]) == {name for kind, name in used if kind == "schemas"}
 
 
-def test_every_operation_has_examples_of_what_it_takes_and_gives(spec):
+def test_every_operation_has_request_and_response_examples(spec):
     missing = []
     for (path, method), one in operations(spec).items():
         if path in WITHOUT_EXAMPLE:
@@ -186,7 +186,7 @@ def test_every_operation_has_examples_of_what_it_takes_and_gives(spec):
     )
 
 
-def test_every_status_of_an_error_is_described_with_an_example(spec):
+def test_every_error_status_has_an_example(spec):
     for name, answer in spec["components"]["responses"].items():
         shown = answer["content"][JSON]
         codes = spec["components"]["schemas"][name]["properties"]["code"]["enum"]
@@ -197,7 +197,7 @@ def test_every_status_of_an_error_is_described_with_an_example(spec):
         check(spec, shown["schema"], shown["example"])
 
 
-def test_examples_of_bodies_are_what_the_schemas_take(spec):
+def test_request_examples_match_the_schemas(spec):
     for one in operations(spec).values():
         if "requestBody" in one:
             shown = one["requestBody"]["content"][JSON]
@@ -224,8 +224,8 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("path", "body", "sound"), BODIES)
-def test_what_a_body_needs_is_in_its_schema(app, spec, path, body, sound):
-    """Where no single key is required, some are together: the schema and the server agree on it."""
+def test_required_fields_are_in_the_schema(app, spec, path, body, sound):
+    """Where one of several keys is required, the schema and the server agree on it."""
     told = spec["paths"][path]["post"]["requestBody"]
     known = Draft202012Validator(
         told["content"][JSON]["schema"] | {"components": spec["components"]}
@@ -238,7 +238,7 @@ def test_what_a_body_needs_is_in_its_schema(app, spec, path, body, sound):
     assert (answer.status_code != 400) is sound, answer.text
 
 
-def test_real_answers_are_what_the_schemas_give(keyed, spec):
+def test_real_responses_match_the_schemas(keyed, spec):
     strict = closed(spec)
     known = operations(spec)
     for method, path, _, answer in [*play(keyed), *play_nodes(NOW)]:
@@ -257,7 +257,7 @@ def test_real_answers_are_what_the_schemas_give(keyed, spec):
             assert header in described["headers"], (path, header)
 
 
-def test_examples_are_what_happens():
+def test_examples_match_real_responses():
     kept = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
     assert kept == json.loads(json.dumps(record())), "run python docs/generate.py"
 
@@ -284,7 +284,7 @@ def test_answers_and_proofs_of_every_form(app, spec, more):
         ("/memory/decay", {"threshold": 1, "dryRun": True}, ""),
     ],
 )
-def test_other_forms_of_answers(app, spec, path, body, prefer):
+def test_other_forms_of_responses(app, spec, path, body, prefer):
     play_rules(app)
     found = app.test_client().post(path, json=body, headers={"X-Tenant-ID": "t", "Prefer": prefer})
     described = operations(spec)[path, "POST"]["responses"]["200"]
@@ -317,7 +317,7 @@ def test_the_document_is_public_and_answers_304(served: Served):
     )
 
 
-def test_the_page_needs_nothing_from_elsewhere(served: Served):
+def test_the_page_loads_nothing_external(served: Served):
     client = served.app.test_client()
     page = client.get("/docs")
     assert page.content_type == "text/html; charset=utf-8"
@@ -334,5 +334,5 @@ def test_the_page_needs_nothing_from_elsewhere(served: Served):
     error_of(client.get("/docs/..%2fapp.py"), 404, "NOT_FOUND")
 
 
-def test_a_reference_is_one_of_the_document(spec):
+def test_references_stay_in_the_document(spec):
     assert PLACE == "#/components/schemas/"

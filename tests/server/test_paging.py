@@ -1,4 +1,4 @@
-"""Long answers a page at a time: whole, in order, and refused when they would not fit together."""
+"""Pages of long answers: complete, in order, and refused after a change."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ GOALS = [
 
 @pytest.mark.parametrize(("path", "body"), GOALS)
 @pytest.mark.parametrize("limit", [1, 7, 25, 1000])
-def test_pages_put_together_are_the_answer(
-    filled: Served, path: str, body: Any, limit: int
-) -> None:
+def test_pages_together_are_the_answer(filled: Served, path: str, body: Any, limit: int) -> None:
     whole = filled.client.post(path, body).get_json()
     pages = walk(filled, path, body, limit)
     assert [row for page in pages for row in page] == whole
@@ -83,7 +81,7 @@ def test_lists_have_pages_and_their_length(
     assert filled.client.get(path + "?limit=2").headers["X-Total-Count"] == str(count)
 
 
-def test_nothing_is_one_empty_page(filled: Served) -> None:
+def test_an_empty_answer_is_one_empty_page(filled: Served) -> None:
     assert walk(filled, "/query", {"predicate": "none", "args": ["?x"]}, 5) == [[]]
 
 
@@ -98,7 +96,7 @@ def cursor_of(served: Served, path: str = "/infer", body: Any = Q) -> str:
 
 @examples(60)
 @given(st.data())
-def test_a_cursor_that_was_touched_is_refused(filled: Served, data: st.DataObject) -> None:
+def test_a_modified_cursor_is_refused(filled: Served, data: st.DataObject) -> None:
     cursor = cursor_of(filled)
     place = data.draw(st.integers(0, len(cursor) - 1))
     other = data.draw(st.sampled_from("ABCabc019-_=+/ é"))
@@ -118,7 +116,7 @@ def test_a_cursor_that_was_touched_is_refused(filled: Served, data: st.DataObjec
     "query",
     ["limit=0", "limit=-1", "limit=x", "limit=", "limit=99999999", "cursor=abc", "limit=2&cursor="],
 )
-def test_what_is_no_page_is_refused(filled: Served, query: str) -> None:
+def test_invalid_pages_are_refused(filled: Served, query: str) -> None:
     for answer in (filled.client.post("/infer?" + query, Q), filled.client.get("/rules?" + query)):
         assert answer.status_code == 400
         assert next(iter(answer.get_json()["details"]["fields"])) in ("limit", "cursor")
@@ -145,7 +143,7 @@ def test_pages_inside_a_transaction_are_refused(filled: Served) -> None:
     assert answer.status_code == 400
 
 
-def test_a_cursor_ends_with_what_was_known() -> None:
+def test_a_change_invalidates_a_cursor() -> None:
     with serve_in_memory() as served:
         for n in range(5):
             served.client.tell("q", str(n), ttl=1000 if n == 4 else None)

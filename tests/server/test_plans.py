@@ -1,4 +1,4 @@
-"""`POST /explain` with `plan` and `analyze`: the object that tools may rely on, the text, what is refused."""
+"""`POST /explain` with `plan` and `analyze`: documented members, text, refusals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plans(client: Client, **body: Any) -> list[dict[str, Any]]:
     "goal",
     ["anc(a, ?who)", "anc(?x, ?y)", "tri(?x, ?y, ?z)", "anc(?x, ?y), parent(?y, ?z), ?z != a"],
 )
-def test_the_names_in_the_object_are_those_of_the_reference(
+def test_members_match_the_reference_page(
     family: Client, goal: str, asked: dict[str, bool]
 ) -> None:
     (plan,) = plans(family, text=goal, **asked)
@@ -84,7 +84,7 @@ def test_the_names_in_the_object_are_those_of_the_reference(
     assert ("intersect" in operators) == goal.startswith("tri")
 
 
-def test_a_stored_goal_is_a_look_up(family: Client) -> None:
+def test_a_goal_without_rules_is_a_lookup(family: Client) -> None:
     (plan,) = plans(family, predicate="parent", args=["c", "?who"], analyze=True)
     assert set(plan) == PLAN | {"lookUp"}
     assert (plan["answers"], plan["lookUp"], plan["strata"]) == (
@@ -94,7 +94,7 @@ def test_a_stored_goal_is_a_look_up(family: Client) -> None:
     )
 
 
-def test_analyzing_gives_rows_and_the_sums_are_whole(family: Client) -> None:
+def test_analyze_reports_rows_that_add_up(family: Client) -> None:
     (plan,) = plans(family, predicate="anc", args=["?x", "?y"], analyze=True)
     assert plan["answers"] == len(family.ask("anc", "?x", "?y"))
     assert (
@@ -109,7 +109,7 @@ def test_analyzing_gives_rows_and_the_sums_are_whole(family: Client) -> None:
     }
 
 
-def test_a_plan_alone_is_cheap(family: Client) -> None:
+def test_a_plan_runs_nothing(family: Client) -> None:
     (plan,) = plans(family, predicate="anc", args=["?x", "?y"], plan=True)
     assert plan["answers"] is plan["ms"] is plan["rowsMade"] is None
     assert plan["table"]["state"] == "none"
@@ -154,7 +154,7 @@ def test_every_partition_has_a_plan(family: Client) -> None:
         ({"analyze": True, "timeoutMs": 0}, "timeoutMs"),
     ],
 )
-def test_what_is_refused(client: Client, body: dict[str, Any], field: str) -> None:
+def test_refusals(client: Client, body: dict[str, Any], field: str) -> None:
     error = error_of(
         client.post("/explain", {"predicate": "p", "args": ["?x"], **body}), 400, "VALIDATION_ERROR"
     )
@@ -176,7 +176,7 @@ def test_a_goal_over_budget_names_its_rule() -> None:
         assert error["details"]["rule"] == "anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)."
 
 
-def test_time_is_that_of_the_clock(served: Served) -> None:
+def test_times_use_the_clock_of_the_runtime(served: Served) -> None:
     served.client.post("/teach", {"text": RULES})
     served.client.tell("parent", "a", "b")
     (plan,) = plans(served.client, text="anc(?x, ?y)", analyze=True)

@@ -1,4 +1,4 @@
-"""Routes that ask."""
+"""Routes that answer goals."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_scopes(client: Client) -> None:
     )
 
 
-def test_proofs_are_asked_for_in_the_body_or_the_address(client: Client) -> None:
+def test_proofs_are_requested_in_the_body_or_the_query(client: Client) -> None:
     client.tell("p", "a")
     goal = {"predicate": "p", "args": ["a"]}
     for response in (
@@ -230,7 +230,7 @@ def test_predicates(client: Client) -> None:
     }
     assert client.get("/predicates?scope=*").get_json()["totalFacts"] == 3
     error_of(client.get("/predicates?scope=a/b"), 400, "VALIDATION_ERROR")
-    assert client.get("/predicates", {"X-Tenant-ID": "nobody"}).get_json()["totalPredicates"] == 0
+    assert client.get("/predicates", {"X-Tenant-ID": "unknown"}).get_json()["totalPredicates"] == 0
 
 
 def test_conclusions_inherit_confidence_and_validity(client: Client) -> None:
@@ -263,7 +263,7 @@ def test_contradictions_are_marked(client: Client) -> None:
         assert marked == {"a": {"contradicted": True}} | ({} if sign else {"b": {}})
 
 
-def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
+def test_answers_that_depend_on_absence_are_marked(client: Client) -> None:
     client.post(
         "/teach",
         {"text": "ok(?x) :- user(?x), not banned(?x). fine(?x) :- ok(?x). fine(?x) :- vip(?x)."},

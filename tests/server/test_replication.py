@@ -1,4 +1,4 @@
-"""The routes between nodes, and what replication asks of every other route."""
+"""Routes between nodes, and the effects of replication on other routes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cursor(runtime, after=0, **more):
     )
 
 
-def test_records_come_as_they_are_and_nothing_as_204(leader):
+def test_records_are_sent_unchanged_and_none_is_204(leader):
     tell(leader, "a", "b")
     answer = ask(leader, cursor(leader))
     assert answer.status_code == 200
@@ -73,7 +73,7 @@ def test_records_come_as_they_are_and_nothing_as_204(leader):
     assert len([*unframed(ask(leader, cursor(leader, max_bytes=1)).data, leader.log_id)]) == 1
 
 
-def test_a_snapshot_comes_whole(leader):
+def test_a_snapshot_is_sent_completely(leader):
     tell(leader, "a")
     empty = Unpacking(1 << 20)
     assert [*empty.feed(ask(leader, "snapshot").data)] == []
@@ -100,7 +100,7 @@ def test_a_snapshot_comes_whole(leader):
         ({"follower": "a b"}, "follower"),
     ],
 )
-def test_bad_questions_are_refused_by_name(leader, change, field):
+def test_invalid_parameters_are_named(leader, change, field):
     answer = ask(leader, cursor(leader, **change))
     assert (answer.status_code, answer.json["code"]) == (400, "VALIDATION_ERROR")
     assert field in answer.json["message"]
@@ -122,7 +122,7 @@ def test_another_log_is_a_conflict(leader, change, reason):
     assert answer.json["details"]["reason"] == reason
 
 
-def test_what_is_gone_is_gone(leader):
+def test_truncated_records_answer_410(leader):
     rows = tuple(Fact("wide", (str(n), "." * 500)) for n in range(4000))
     for _ in range(3):
         leader.commit(ChangeSet("default", "t", (AssertFacts(rows),)))
@@ -132,7 +132,7 @@ def test_what_is_gone_is_gone(leader):
     assert answer.json["details"]["first"] > 1
 
 
-def test_strangers_are_turned_away(leader, tmp_path):
+def test_requests_without_the_token_are_refused(leader, tmp_path):
     for query in ("log", "snapshot", "status"):
         assert ask(leader, query, Authorization="").status_code == 401
         assert ask(leader, query, Authorization="Bearer nonsense").status_code == 403
@@ -141,7 +141,7 @@ def test_strangers_are_turned_away(leader, tmp_path):
         assert ask(alone, "status").status_code == 404
 
 
-def test_without_a_token_whoever_may_read_everything_may_follow(tmp_path):
+def test_without_a_token_an_unlimited_key_may_follow(tmp_path):
     """`REPLICATION_MODE=LEADER` needs no other setting: its log is then as open as its backup."""
     with node(tmp_path / "open", replication_token="") as leader:
         tell(leader, "a")
@@ -162,7 +162,7 @@ def test_without_a_token_whoever_may_read_everything_may_follow(tmp_path):
 
 
 @pytest.mark.parametrize("token", ["", "a-secret-of-all-nodes"])
-def test_a_follower_without_a_token_says_nothing_of_one(leader, token):
+def test_a_follower_without_a_token_sends_none(leader, token):
     seen = []
 
     def answer(request):
@@ -205,7 +205,7 @@ def test_every_write_is_refused_and_names_the_leader(follower):
     assert follower.log_head() == before
 
 
-def test_the_short_way_refuses_too(follower):
+def test_the_fast_path_refuses_writes_too(follower):
     answer = (
         create_app(follower)
         .test_client()
@@ -217,7 +217,7 @@ def test_the_short_way_refuses_too(follower):
     )
 
 
-def test_places_in_the_log(leader, follower):
+def test_log_positions_in_headers(leader, follower):
     writes, reads = create_app(leader).test_client(), create_app(follower).test_client()
     answer = writes.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT)
     seq = answer.headers["X-Commit-Seq"]
@@ -248,7 +248,7 @@ def test_promotion_over_http(follower):
     assert json.loads(client.get("/health/ready").data)["writable"] is True
 
 
-def test_who_has_waited_is_forgotten(leader):
+def test_finished_waiters_are_forgotten(leader):
     assert not leader.replication.leader.synced._waiting
     ask(leader, cursor(leader, 0, wait_ms=1))
     assert not leader.replication.leader.synced._waiting

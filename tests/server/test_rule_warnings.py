@@ -36,7 +36,7 @@ def where(request, tmp_path):
             yield ("--url", f"http://127.0.0.1:{server.address[1]}")
 
 
-def test_commands_print_them_with_their_places(where, tmp_path):
+def test_commands_print_warnings_with_positions(where, tmp_path):
     file = tmp_path / "rules.kb"
     file.write_text(TEXT, encoding="utf-8")
     placed = [f"{file}:{line}" for line in PLACED]
@@ -54,7 +54,7 @@ def test_commands_print_them_with_their_places(where, tmp_path):
     )
 
 
-def test_strict_reads_every_batch_of_every_file_first(where, tmp_path):
+def test_strict_checks_all_files_first(where, tmp_path):
     first, second = tmp_path / "first.kb", tmp_path / "second.kb"
     facts = "".join(f"edge(a{n}, a{n + 1}).\n" for n in range(6000))
     first.write_text("p(?x) :- later(?x).\n" + facts, encoding="utf-8")
@@ -74,7 +74,7 @@ def test_strict_reads_every_batch_of_every_file_first(where, tmp_path):
     assert kbcore("ask", *where, "p(a1)").stdout == "p(a1)\n"
 
 
-def test_rules_as_json_lines_have_the_line_as_their_place(tmp_path):
+def test_rules_in_json_lines_have_line_positions(tmp_path):
     file = tmp_path / "rules.jsonl"
     rule = '{"head": {"predicate": "p", "args": ["?x"]}, "body": [{"predicate": "q", "args": ["?x", "?y"]}]}'
     file.write_text('{"predicate": "a", "args": ["b"]}\n' + rule + "\n", encoding="utf-8")
@@ -86,7 +86,7 @@ def test_rules_as_json_lines_have_the_line_as_their_place(tmp_path):
     ]
 
 
-def test_a_load_warns_of_what_other_batches_and_stored_rules_leave_undefined():
+def test_load_warns_about_predicates_that_stay_undefined():
     with open_kb() as kb:
         kb.teach("@named: stored(?x) :- base(?x).")
         text = (
@@ -126,14 +126,14 @@ def test_a_text_to_execute_may_define_a_predicate_later(client):
     assert asked.headers["X-Unknown-Predicates"] == "lykes/2 (did you mean likes/2?)"
 
 
-def test_run_says_that_a_question_is_about_an_unknown_predicate(where, tmp_path):
+def test_run_reports_unknown_predicates(where, tmp_path):
     file = tmp_path / "ask.kb"
     file.write_text("likes(ann, tea).\n?- lykes(?x, ?y).\n?- likes(?x, ?y).\n", encoding="utf-8")
     done = kbcore("run", *where, str(file))
     assert done.stderr == "kbcore: no fact or rule for lykes/2 (did you mean likes/2?)\n"
 
 
-def test_the_result_of_the_tool_has_them(client):
+def test_tool_results_have_the_warnings(client):
     arguments = {"text": "p(?x) :- q(?x, ?y)."}
     message = {
         "jsonrpc": "2.0",

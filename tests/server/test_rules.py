@@ -1,4 +1,4 @@
-"""Routes that teach rules, list them and take them back."""
+"""Routes that store, list and retract rules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_negation_in_a_body(client: Client, spelling: str) -> None:
     assert response.text == "Rule Asserted: r(?x) :- p(?x), not q(?x)."
 
 
-def test_a_rule_again_is_the_same_rule(client: Client) -> None:
+def test_a_repeated_rule_is_stored_once(client: Client) -> None:
     for _ in range(2):
         assert client.post("/teach", GRAND).status_code == 200
     assert len(client.get("/rules").get_json()["rules"]) == 1
@@ -68,7 +68,7 @@ def test_listing(client: Client) -> None:
     assert [atom["args"] for atom in rule["body"]] == [["?x", "?y"], ["?y", "?z"]]
 
 
-def test_what_is_listed_can_be_taught(client: Client) -> None:
+def test_listed_rules_can_be_stored_again(client: Client) -> None:
     text = "~p(?x) :- q(?x, ?y, _), not ~r(?x), ~s(?x), ?y >= 3."
     assert client.post("/teach", {"text": text}).status_code == 200
     (rule,) = client.get("/rules").get_json()["rules"]
@@ -90,7 +90,7 @@ def test_retract_rule(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"id": "x", **GRAND}, {"id": 5}, {"head": GRAND["head"]}])
-def test_which_rule_to_retract_must_be_clear(client: Client, body: dict[str, Any]) -> None:
+def test_retract_needs_an_id_or_a_rule(client: Client, body: dict[str, Any]) -> None:
     error_of(client.post("/retract/rule", body), 400, "VALIDATION_ERROR")
 
 
@@ -120,7 +120,7 @@ def test_refused_rules_change_nothing(client: Client, body: dict[str, Any]) -> N
     assert client.get("/predicates?scope=*").get_json()["totalFacts"] == 0
 
 
-def test_what_looks_wrong_is_said_in_a_header(client: Client) -> None:
+def test_suspicious_rules_are_reported_in_a_header(client: Client) -> None:
     client.post("/teach", {"text": "q(X). parent(ann, bob)."})
     as_json = {
         "head": {"predicate": "p", "args": ["X"]},

@@ -1,4 +1,4 @@
-"""Envelopes of bodies: the quick reader and the schema never disagree; instants and numbers."""
+"""Readers of request bodies: the fast reader agrees with the schema; times and numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ likely = st.sampled_from(
 
 @given(st.sampled_from(ENVELOPES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
 @example(facts._bulk, {"facts": None}, False)
-def test_the_quick_reader_agrees_with_the_schema(
+def test_the_fast_reader_agrees_with_the_schema(
     envelope: Envelope, data: dict[str, Any], strict: bool
 ) -> None:
     quick = envelope._read_valid(data, strict)
@@ -90,7 +90,7 @@ def test_instants(given: Any, milliseconds: int) -> None:
         "0",
     ],
 )
-def test_what_is_no_instant(given: Any) -> None:
+def test_invalid_times(given: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         moment(given)
 
@@ -175,7 +175,9 @@ def test_ignored_fields_are_named_in_a_header(client: Client, headers: dict[str,
 @pytest.mark.parametrize(
     "sign", [{"negated": True}, {"truthVal": False}, {"polarity": "negative"}, {"naf": True}]
 )
-def test_strict_requests_may_spell_atoms_as_any_other(client: Client, sign: dict[str, Any]) -> None:
+def test_strict_requests_accept_every_spelling_of_atoms(
+    client: Client, sign: dict[str, Any]
+) -> None:
     rule = {
         "head": {"predicate": "q", "args": ["?x"]},
         "body": [ATOM, {"predicate": "r", "args": ["?x"], **sign}],

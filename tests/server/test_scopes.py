@@ -1,4 +1,4 @@
-"""Scopes over HTTP: every sentence of the interface about them."""
+"""Scopes over HTTP."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_diff_refusals(base: Client) -> None:
         assert error["details"]["limit"] == "answers"
 
 
-def test_a_long_diff_is_whole(client: Client) -> None:
+def test_a_long_diff_is_complete(client: Client) -> None:
     client.post("/assert/facts", {"facts": [{"predicate": "p", "args": [n]} for n in range(5000)]})
     client.tell("q", "a", scope="s")
     found = client.post(DIFF, {"source": None, "target": "s"}).get_json()
@@ -184,7 +184,7 @@ def test_an_empty_body_with_a_content_type_is_fine(base: Client) -> None:
     assert base.flask.delete("/scope/s", headers=headers, data=b"").status_code == 200
 
 
-def test_transactions_cannot_hold_them(base: Client) -> None:
+def test_scope_routes_refuse_transactions(base: Client) -> None:
     transaction = base.post("/tx/begin").text
     base.tell("p", "c", scope="s")
     header = {"X-Transaction-ID": transaction, "X-Tenant-ID": "t"}
@@ -201,7 +201,7 @@ def test_transactions_cannot_hold_them(base: Client) -> None:
     assert base.post(f"/tx/commit/{transaction}").status_code == 200
 
 
-def test_a_transaction_under_which_a_scope_goes_is_told(base: Client) -> None:
+def test_a_transaction_on_a_deleted_scope_conflicts(base: Client) -> None:
     base.tell("p", "c", scope="s")
     transaction = base.post("/tx/begin").text
     header = {"X-Transaction-ID": transaction}

@@ -1,4 +1,4 @@
-"""The server over real sockets: framing, keep-alive, one send an answer, time-outs and stopping."""
+"""The server over real sockets: framing, keep-alive, timeouts, shutdown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def post(
     return response.status, response.read(), response.headers
 
 
-def test_many_requests_on_one_connection_one_send_each(
+def test_keep_alive_with_one_send_per_response(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sends: list[int] = []
@@ -129,7 +129,7 @@ def error_in(raw: bytes, status: int, code: str = "VALIDATION_ERROR") -> None:
         (b"GET /health HTTP/1.1\r\nA: b", 400),
     ],
 )
-def test_requests_that_are_none(running: Running, raw: bytes, status: int) -> None:
+def test_malformed_requests(running: Running, raw: bytes, status: int) -> None:
     error_in(running.raw(raw), status)
 
 
@@ -161,7 +161,7 @@ START = b"POST /tell HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: appl
         ),
     ],
 )
-def test_bodies_that_break_off(
+def test_incomplete_bodies(
     running: Running, served: Served, raw: bytes, status: int, code: str
 ) -> None:
     error_in(running.raw(raw), status, code)
@@ -177,7 +177,7 @@ def test_chunks_are_bounded(running: Running) -> None:
     )
 
 
-def test_chunks_are_taken(running: Running) -> None:
+def test_chunked_bodies(running: Running) -> None:
     raw = running.raw(
         START
         + b"Transfer-Encoding: chunked\r\n\r\n5\r\n"
@@ -189,7 +189,7 @@ def test_chunks_are_taken(running: Running) -> None:
     assert raw.endswith(b"Fact Asserted: p(a)")
 
 
-def test_a_small_unread_body_does_not_cost_the_connection(running: Running) -> None:
+def test_a_small_unread_body_keeps_the_connection(running: Running) -> None:
     connection = running.connection()
     assert post(connection, "/nope", b"x" * 1000)[0] == 404
     local = connection.sock.getsockname()
@@ -198,14 +198,14 @@ def test_a_small_unread_body_does_not_cost_the_connection(running: Running) -> N
     connection.close()
 
 
-def test_a_large_unread_body_does(running: Running) -> None:
+def test_a_large_unread_body_closes_the_connection(running: Running) -> None:
     connection = running.connection()
     status, _, headers = post(connection, "/nope", b"x" * 500_000)
     assert (status, headers["Connection"]) == (404, "close")
     connection.close()
 
 
-def test_continue(running: Running) -> None:
+def test_expect_continue(running: Running) -> None:
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as sock:
         sock.sendall(START + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(TELL))
         assert sock.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -213,7 +213,7 @@ def test_continue(running: Running) -> None:
         assert b"200 OK" in sock.recv(10_000)
 
 
-def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
+def test_no_continue_for_an_unwanted_body(running: Running) -> None:
     raw = running.raw(
         START.replace(b"/tell", b"/nope") + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n",
         half_close=False,
@@ -260,7 +260,7 @@ def test_idle_connections_are_closed(served: Served) -> None:
         ),
     ],
 )
-def test_how_long_clients_may_take_is_set(
+def test_timeouts_are_settings(
     texts: dict[str, str], times: Times, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Times] = []
@@ -284,12 +284,12 @@ def test_how_long_clients_may_take_is_set(
     "name", ["HEADER_TIMEOUT_MS", "BODY_TIMEOUT_MS", "IDLE_TIMEOUT_MS", "MAX_BODIES_BYTES"]
 )
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5", str(1 << 50)])
-def test_what_is_no_limit_is_refused(name: str, text: str) -> None:
+def test_invalid_timeouts_are_refused(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name}='{text}'"):
         Config.from_env({name: text})
 
 
-def test_an_exploding_application(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(environ: Any, start_response: Callable[..., Any]) -> Any:
         raise RuntimeError("secret")
 
@@ -330,7 +330,7 @@ def test_stopping_lets_busy_requests_finish_and_closes_idle_ones(served: Served)
     busy.close()
 
 
-def test_the_announcement() -> None:
+def test_the_start_up_lines() -> None:
     config = Config(storage_dir="/data", fsync_policy="never")
     assert list(announcement(config, ("127.0.0.1", 9300))) == [
         "kbcore listens on http://127.0.0.1:9300",

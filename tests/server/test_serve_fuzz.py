@@ -1,4 +1,4 @@
-"""Damaged requests over real sockets: the answers are sound, and the server goes on."""
+"""Damaged requests over real sockets: valid responses, and the server keeps running."""
 
 from __future__ import annotations
 

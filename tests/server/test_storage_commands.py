@@ -8,7 +8,7 @@ import pytest
 from support.commands import kbcore
 
 
-def test_a_knowledge_base_is_filled_checked_moved_and_asked(tmp_path):
+def test_a_knowledge_base_is_checked_and_copied(tmp_path):
     file, folder = f"sqlite:{tmp_path / 'kb.sqlite'}", f"wal:{tmp_path / 'kb'}"
     kbcore("tell", "--storage-url", file, "parent(ann, bob)", "parent(bob, cid)")
     kbcore("teach", "--storage-url", file, "anc(?x, ?y) :- parent(?x, ?y).")

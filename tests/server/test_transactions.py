@@ -33,7 +33,7 @@ def end(
     return client.post(f"/tx/{how}/{inside['X-Transaction-ID']}", None, headers)
 
 
-def test_a_life(client: Client) -> None:
+def test_a_committed_transaction(client: Client) -> None:
     inside = begin(client)
     tell(client, "a", inside)
     bulk = client.post(
@@ -66,7 +66,7 @@ def test_a_life(client: Client) -> None:
     assert asked(client) == ["a"]
 
 
-def test_rolled_back(client: Client) -> None:
+def test_a_rollback(client: Client) -> None:
     inside = begin(client)
     tell(client, "a", inside)
     response = end(client, "rollback", inside)
@@ -76,7 +76,7 @@ def test_rolled_back(client: Client) -> None:
 
 @pytest.mark.parametrize(("first", "state"), [("commit", "committed"), ("rollback", "rolled_back")])
 @pytest.mark.parametrize("then", ["commit", "rollback"])
-def test_a_finished_one(client: Client, first: str, state: str, then: str) -> None:
+def test_a_finished_transaction(client: Client, first: str, state: str, then: str) -> None:
     inside = begin(client)
     end(client, first, inside)
     error = error_of(end(client, then, inside), 409, "CONFLICT")
@@ -87,7 +87,7 @@ def test_a_finished_one(client: Client, first: str, state: str, then: str) -> No
         )
 
 
-def test_an_expired_one(served: Served) -> None:
+def test_an_expired_transaction(served: Served) -> None:
     inside = begin(served.client)
     tell(served.client, "a", inside)
     served.clock.advance(61_000)
@@ -110,7 +110,7 @@ def test_a_conflict(client: Client) -> None:
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback"])
-def test_ids_of_nobody_and_of_others(client: Client, how: str) -> None:
+def test_unknown_ids_and_ids_of_other_tenants(client: Client, how: str) -> None:
     inside = begin(client)
     error_of(client.post(f"/tx/{how}/nope"), 404, "NOT_FOUND")
     error_of(client.post(f"/tx/{how}/{'x' * 4000}"), 404, "NOT_FOUND")
@@ -135,7 +135,7 @@ def test_ids_of_nobody_and_of_others(client: Client, how: str) -> None:
         ("/retract/rule", {"id": "none"}),
     ],
 )
-def test_a_write_that_fails_ends_it(client: Client, path: str, body: Any) -> None:
+def test_a_failed_write_ends_the_transaction(client: Client, path: str, body: Any) -> None:
     inside = begin(client)
     tell(client, "a", inside)
     assert client.post(path, body, inside).status_code in (400, 404)
@@ -147,7 +147,7 @@ def test_a_write_that_fails_ends_it(client: Client, path: str, body: Any) -> Non
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]"])
-def test_a_body_that_is_no_json_ends_it_too(client: Client, body: bytes) -> None:
+def test_an_invalid_body_ends_the_transaction(client: Client, body: bytes) -> None:
     inside = begin(client)
     client.flask.post(
         "/tell",
@@ -160,7 +160,7 @@ def test_a_body_that_is_no_json_ends_it_too(client: Client, body: bytes) -> None
     )
 
 
-def test_a_read_that_fails_does_not(client: Client) -> None:
+def test_a_failed_read_does_not_end_the_transaction(client: Client) -> None:
     inside = begin(client)
     tell(client, "a", inside)
     error_of(client.post("/ask", {"predicate": "p"}, inside), 400, "VALIDATION_ERROR")
@@ -176,7 +176,7 @@ def test_transactions_do_not_nest(client: Client, path: str) -> None:
     assert end(client, "commit", inside).status_code == 200
 
 
-def test_bodies_of_the_routes(client: Client) -> None:
+def test_request_bodies(client: Client) -> None:
     assert client.post("/tx/begin", {}).status_code == 200
     assert client.post("/tx/begin", {"more": 1}).status_code == 200
     error_of(
@@ -192,7 +192,7 @@ def test_bodies_of_the_routes(client: Client) -> None:
     error_of(client.get("/tx/begin"), 405, "VALIDATION_ERROR")
 
 
-def test_too_many_open(client: Client) -> None:
+def test_too_many_open_transactions(client: Client) -> None:
     for _ in range(100):
         begin(client)
     response = client.post("/tx/begin")

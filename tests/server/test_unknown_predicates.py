@@ -1,4 +1,4 @@
-"""A goal about a predicate that does not exist says so, on every way in."""
+"""Reports about predicates without facts and rules, on every interface."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_other_routes(client):
     assert client.post("/ask", proof).headers[HEADER].startswith("lykes/2")
 
 
-def test_a_transaction_sees_its_own_predicates_and_notes_no_read_of_others(client):
+def test_a_transaction_sees_its_own_predicates(client):
     id = client.post("/tx/begin", {}).text
     inside = {"X-Transaction-ID": id}
     client.post("/tell", {"predicate": "fresh", "args": ["x"]}, inside)

@@ -1,4 +1,4 @@
-"""Keys over HTTP and by the command: the first, made, replaced and revoked; what is written down and what is not."""
+"""API keys over HTTP and from the command line: creation, rotation, revocation, audit lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbserver.serve import announcement
 # -- the first key -----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_key_is_made_with_the_token_and_once(node):
+def test_the_first_key_is_created_once_with_the_bootstrap_token(node):
     assert node.send("GET", "/auth/status").get_json() == {
         "mode": "managed",
         "bootstrapRequired": True,
@@ -72,7 +72,7 @@ def test_the_first_key_is_made_with_the_token_and_once(node):
     )
 
 
-def test_bootstrapping_takes_five_tries_a_minute(node):
+def test_bootstrapping_allows_five_attempts_a_minute(node):
     for _ in range(5):
         node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "guess"})
     refused = node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP})
@@ -86,7 +86,7 @@ def test_bootstrapping_takes_five_tries_a_minute(node):
     )
 
 
-def test_without_a_token_nobody_bootstraps():
+def test_without_a_bootstrap_token_bootstrapping_is_off():
     with serve_in_memory(auth_enabled=True) as served:
         error_of(
             Keyed(served).send("POST", "/auth/bootstrap", None, {"name": "a", "token": ""}),
@@ -98,7 +98,7 @@ def test_without_a_token_nobody_bootstraps():
 # -- making and losing keys --------------------------------------------------------------------------------------------
 
 
-def test_keys_are_made_listed_replaced_and_revoked(node):
+def test_keys_are_created_listed_rotated_and_revoked(node):
     root = node.make("admin").secret
     place = {"databases": ["default"], "tenants": ["a"]}
     body = {"name": "bob", "role": "writer", **place, "expiresInDays": 1, "description": "x"}
@@ -143,14 +143,14 @@ def test_keys_are_made_listed_replaced_and_revoked(node):
         ("description", {"description": "x\u0007"}),
     ],
 )
-def test_a_bad_wish_is_refused_by_the_name_of_its_field(node, field, more):
+def test_an_invalid_field_is_named(node, field, more):
     root = node.make("admin").secret
     answer = node.send("POST", "/auth/keys", root, {"name": "a", "role": "reader", **more})
     assert field in error_of(answer, 400, "VALIDATION_ERROR")["details"]["fields"]
     assert len(node.served.runtime.keys()) == 1
 
 
-def test_a_key_that_ends_is_refused_and_told_so(node):
+def test_an_expired_key_is_refused(node):
     key = node.make("reader", expires_in_days=1).secret
     node.served.clock.advance(86_400_000)
     assert (
@@ -161,7 +161,7 @@ def test_a_key_that_ends_is_refused_and_told_so(node):
 # -- what is written down ----------------------------------------------------------------------------------------------
 
 
-def test_what_administrators_do_is_written_down_without_secrets(node, caplog):
+def test_admin_actions_are_audited_without_secrets(node, caplog):
     caplog.set_level(logging.DEBUG)
     logging.getLogger("kbserver.access").setLevel(logging.DEBUG)
     made = node.send(
@@ -218,14 +218,14 @@ def test_no_secret_is_in_errors_or_metrics(node):
         ({"auth_enabled": True}, "none created yet"),
     ],
 )
-def test_the_start_says_who_is_let_in(settings, said):
+def test_the_start_up_lines_describe_authentication(settings, said):
     lines = list(announcement(Config(**settings), ("127.0.0.1", 9300)))
     assert any(line.startswith(said) or said in line for line in lines[2:])
     assert any("WARNING" in line for line in lines) == ("WARNING" in said)
     assert "short" not in "\n".join(lines)
 
 
-def test_the_command_makes_lists_replaces_and_revokes(tmp_path, capsys):
+def test_the_command_creates_lists_rotates_and_revokes(tmp_path, capsys):
     def run(*words: str) -> str:
         with pytest.raises(SystemExit) as ended:
             cli(["keys", *words, "--storage-dir", str(tmp_path)])

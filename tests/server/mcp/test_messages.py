@@ -1,4 +1,4 @@
-"""What is a message of the tool protocol, and from which pages one is taken."""
+"""Parsing of MCP messages, and the check of their origin."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from support.http import error_of, serve_in_memory
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32602),
     ],
 )
-def test_what_is_no_message(agent: Agent, body: bytes, code: int) -> None:
+def test_malformed_messages_are_refused(agent: Agent, body: bytes, code: int) -> None:
     failed(agent.send(body), 400, code)
 
 
-def test_notifications_and_replies_get_no_answer(agent: Agent) -> None:
+def test_notifications_and_replies_get_no_response(agent: Agent) -> None:
     for message in (
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}},
@@ -41,7 +41,7 @@ def test_notifications_and_replies_get_no_answer(agent: Agent) -> None:
         assert (response.status_code, response.data) == (202, b"")
 
 
-def test_bodies_are_json_of_a_size(agent: Agent) -> None:
+def test_bodies_are_json_within_the_size_limit(agent: Agent) -> None:
     error_of(
         agent.flask.post("/mcp", data=b"{}", content_type="text/plain"), 415, "VALIDATION_ERROR"
     )
@@ -66,7 +66,9 @@ def test_bodies_are_json_of_a_size(agent: Agent) -> None:
         ("Host", "[::1]:9300", 200),
     ],
 )
-def test_foreign_pages_are_refused(agent: Agent, header: str, value: str, status: int) -> None:
+def test_other_origins_and_hosts_are_refused(
+    agent: Agent, header: str, value: str, status: int
+) -> None:
     for path in ("/mcp", "/a2a"):
         response = agent.send(
             {"jsonrpc": "2.0", "id": 1, "method": "ping"}, path, **{header: value}
@@ -76,7 +78,7 @@ def test_foreign_pages_are_refused(agent: Agent, header: str, value: str, status
             assert error_of(response, 403, "FORBIDDEN")["details"] == {"header": header}
 
 
-def test_origins_that_are_allowed_by_name() -> None:
+def test_allowed_origins() -> None:
     with serve_in_memory(
         mcp_allowed_origins=("https://app.example",), public_url="https://kb.example/x"
     ) as served:

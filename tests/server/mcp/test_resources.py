@@ -1,4 +1,4 @@
-"""What an agent reads as resources, and the prompts it is offered."""
+"""Resources and prompts of MCP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_resources(agent: Agent) -> None:
     assert len(read(agent, "kb://context/w")["entries"]) == 1
 
 
-def test_facts_come_a_page_at_a_time(agent: Agent) -> None:
+def test_facts_are_paged(agent: Agent) -> None:
     agent.call("bulk_assert", facts=[{"predicate": f"p{n % 3}", "args": [n]} for n in range(450)])
     found: list[str] = []
     uri: str | None = "kb://facts"
@@ -81,7 +81,7 @@ def test_facts_come_a_page_at_a_time(agent: Agent) -> None:
         ),
     ],
 )
-def test_what_is_no_resource(agent: Agent, uri: str) -> None:
+def test_unknown_resources(agent: Agent, uri: str) -> None:
     found = failed(agent.modern("resources/read", {"uri": uri}), 400, -32602)
     assert found["error"]["data"] == {"uri": uri}
 

@@ -1,4 +1,4 @@
-"""The tools: which there are, what each needs, does and answers, and how a failing one says so."""
+"""MCP tools: list, arguments, results and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.standin import StandIn
 from kbserver.mcp.tools import READER, TOOLS, WRITER, tools_of
 
 
-def test_the_usual_tools_in_few_bytes(agent: Agent) -> None:
+def test_the_default_tool_list_is_small(agent: Agent) -> None:
     response = agent.modern("tools/list")
     assert len(response.data) < 8192
     tools = response.get_json()["result"]["tools"]
@@ -35,7 +35,7 @@ def test_the_usual_tools_in_few_bytes(agent: Agent) -> None:
     assert hints["forget"]["destructiveHint"] is True
 
 
-def test_all_tools_where_the_setting_says_so() -> None:
+def test_the_setting_can_list_all_tools() -> None:
     with serve_in_memory(mcp_tools="all") as served:
         names = [
             tool["name"] for tool in Agent(served.client).legacy("tools/list")["result"]["tools"]
@@ -117,7 +117,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_every_tool_does_its_work_and_answers_as_it_says() -> None:
+def test_every_tool_works_and_matches_its_output_schema() -> None:
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
     with serve_in_memory(mcp_tools="all") as served:
         agent = Agent(served.client)
@@ -136,7 +136,7 @@ def test_every_tool_does_its_work_and_answers_as_it_says() -> None:
     assert {name for name, _, _ in CALLS} == set(tools_of("all"))
 
 
-def test_a_failing_tool_is_no_failure_of_the_protocol(agent: Agent) -> None:
+def test_a_failing_tool_returns_an_error_result(agent: Agent) -> None:
     response = agent.modern(
         "tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": 3}}
     )
@@ -167,7 +167,7 @@ def test_a_failing_tool_is_no_failure_of_the_protocol(agent: Agent) -> None:
         ("tell", {"predicate": "p", "args": ["a"], "transactionId": 3}, "transactionId"),
     ],
 )
-def test_arguments_are_judged_as_over_http(
+def test_arguments_are_validated_as_over_http(
     agent: Agent, name: str, arguments: dict[str, Any], field: str
 ) -> None:
     result = agent.call(name, **arguments)
@@ -178,7 +178,7 @@ def test_arguments_are_judged_as_over_http(
     assert agent.call("predicates")["structuredContent"]["totalFacts"] == 0
 
 
-def test_calls_that_name_no_tool(agent: Agent) -> None:
+def test_unknown_tools(agent: Agent) -> None:
     for params in (
         {"name": "nothing"},
         {},
@@ -191,7 +191,7 @@ def test_calls_that_name_no_tool(agent: Agent) -> None:
     assert agent.legacy("tools/list", {"cursor": "x"})["error"]["code"] == -32602
 
 
-def test_long_answers_are_cut_and_say_so(agent: Agent) -> None:
+def test_long_answers_are_truncated_with_a_note(agent: Agent) -> None:
     agent.call("bulk_assert", facts=[{"predicate": "p", "args": [n]} for n in range(150)])
     for name in ("ask", "query"):
         found = agent.call(name, predicate="p", args=["?x"])["structuredContent"]

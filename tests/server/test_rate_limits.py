@@ -1,4 +1,4 @@
-"""How often anybody may ask: buckets by themselves, and over HTTP on both ways through the application."""
+"""Rate limits: token buckets, and over HTTP on the fast path and the Flask routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hands:
     st.integers(1, 100),
     st.lists(st.floats(0, 50, allow_nan=False), min_size=1, max_size=100),
 )
-def test_no_stretch_of_time_has_more_than_the_quota_and_what_it_brings(quota, window, pauses):
+def test_no_interval_exceeds_the_quota_and_the_refill(quota, window, pauses):
     clock = Hands()
     buckets = Buckets("b", quota, window, clock)
     taken = []
@@ -50,7 +50,7 @@ def test_no_stretch_of_time_has_more_than_the_quota_and_what_it_brings(quota, wi
 
 
 @given(st.integers(1, 20), st.integers(1, 100), st.integers(0, 30))
-def test_who_waits_as_long_as_told_is_let_in(quota, window, more):
+def test_a_request_after_the_announced_wait_is_admitted(quota, window, more):
     clock = Hands()
     buckets = Buckets("b", quota, window, clock)
     for _ in range(quota + more):
@@ -64,7 +64,7 @@ def test_who_waits_as_long_as_told_is_let_in(quota, window, more):
     assert (rate.left, rate.quota, rate.window) == (quota - 1, quota, window)
 
 
-def test_there_are_only_so_many_buckets():
+def test_the_number_of_buckets_is_limited():
     buckets = Buckets("b", 2, 60, Hands(), max_buckets=100)
     buckets.take("first")
     for number in range(1000):
@@ -76,7 +76,7 @@ def test_there_are_only_so_many_buckets():
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-def test_a_key_is_held_to_its_rate(fast_path):
+def test_a_key_has_a_rate_limit(fast_path):
     with serve_in_memory(api_key=ONE, rate_limit=(3, 60)) as served:
         node = Keyed(served)
         more = {} if fast_path else {"Prefer": "handling=strict"}
@@ -104,7 +104,7 @@ def test_a_key_is_held_to_its_rate(fast_path):
         assert node.send("POST", "/ask", ONE, GOAL, **more).status_code == 200
 
 
-def test_a_replayed_answer_has_the_present_state_of_the_limit():
+def test_a_replayed_answer_has_current_rate_headers():
     with serve_in_memory(api_key=ONE, rate_limit=(3, 60)) as served:
         node = Keyed(served)
         fact = {"predicate": "p", "args": ["a"]}
@@ -118,7 +118,7 @@ def test_a_replayed_answer_has_the_present_state_of_the_limit():
         ]
 
 
-def test_each_has_a_bucket_of_its_own():
+def test_each_key_has_its_own_bucket():
     with keyed(rate_limit=(1, 60)) as node:
         ann, bob = node.make("reader").secret, node.make("reader").secret
         assert [
@@ -135,7 +135,7 @@ def test_each_has_a_bucket_of_its_own():
         ]
 
 
-def test_tenants_and_addresses_have_limits_besides_and_a_refusal_costs_nothing():
+def test_tenants_and_addresses_have_limits_and_refusals_are_free():
     with keyed(rate_limit=(100, 60), rate_limit_tenant=(2, 60), rate_limit_address=(5, 60)) as node:
         key = node.make("reader").secret
 
@@ -154,15 +154,15 @@ def test_tenants_and_addresses_have_limits_besides_and_a_refusal_costs_nothing()
         assert shown["RateLimit"] == '"tenant";r=0;t=60'
 
 
-def test_a_body_that_goes_the_long_way_counts_once():
+def test_a_request_passed_on_to_flask_counts_once():
     with serve_in_memory(rate_limit=(10, 60)) as served:
         answer = Keyed(served).send("POST", "/ask", None, {"predicate": 5, "args": []})
         assert answer.status_code == 400
         assert answer.headers["RateLimit"].startswith('"default";r=9')
 
 
-@pytest.mark.parametrize("more", [{}, {"Prefer": "handling=lenient"}], ids=["short way", "flask"])
-def test_a_refusal_names_the_limit_it_met_once(more):
+@pytest.mark.parametrize("more", [{}, {"Prefer": "handling=lenient"}], ids=["fast path", "flask"])
+def test_a_refusal_names_its_limit_once(more):
     with serve_in_memory(rate_limit=(10, 60), tenant_max_facts=1) as served:
         served.client.tell("p", "a")
         refused = served.client.post("/tell", {"predicate": "p", "args": ["b"]}, more)
@@ -182,7 +182,7 @@ def test_a_refusal_names_the_limit_it_met_once(more):
         {"limit": "größe", "value": True},
     ],
 )
-def test_a_guest_may_say_nothing_of_its_limit(details):
+def test_a_plugin_may_leave_out_the_details_of_its_limit(details):
     headers = answer_of(RateLimited("enough", 2.5, details)).headers
     assert headers == {
         "Retry-After": "3",
@@ -191,7 +191,7 @@ def test_a_guest_may_say_nothing_of_its_limit(details):
     }
 
 
-def test_names_that_are_none_make_no_buckets():
+def test_invalid_names_have_no_bucket():
     with serve_in_memory(rate_limit=(10, 60), rate_limit_tenant=(10, 60)) as served:
         node = Keyed(served)
         for number in range(12):
@@ -216,11 +216,11 @@ def test_names_that_are_none_make_no_buckets():
         ("", "", 0, ""),
     ],
 )
-def test_where_a_request_comes_from(remote, said, hops, found):
+def test_client_addresses(remote, said, hops, found):
     assert address_of({"REMOTE_ADDR": remote, "HTTP_X_FORWARDED_FOR": said}, hops) == found
 
 
-def test_the_clock_is_the_one_of_the_node():
+def test_limits_use_the_clock_of_the_runtime():
     clock = ManualClock()
     buckets = Buckets("b", 1, 60, clock.monotonic)
     buckets.take("k")

@@ -1,4 +1,4 @@
-"""The `kbcore` command and its `serve`."""
+"""The `kbcore` command and `kbcore serve`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def test_a_bad_setting(started: list[Config], environ: dict[str, str]) -> None:
         (PermissionError(13, "Permission denied"), 71),
     ],
 )
-def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, status: int) -> None:
+def test_exit_statuses_of_a_failed_start(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
     def fail(config: Config) -> int:
         raise error
 
@@ -103,7 +105,7 @@ def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, s
     assert result.output.count("\n") == 1
 
 
-def test_little_is_loaded_before_the_server_patches_the_library() -> None:
+def test_the_serve_command_imports_little_before_gevent_patches() -> None:
     loaded = "print(*sorted({'ssl', 'flask', 'gevent', 'kbcore.node.runtime', 'httpx'} & set(sys.modules)))"
     command = [
         sys.executable,
@@ -116,10 +118,10 @@ def test_little_is_loaded_before_the_server_patches_the_library() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
     tests = str(Path(__file__).parent.parent)
-    guest = tmp_path / "guest-1.0.dist-info"
-    guest.mkdir()
-    (guest / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
-    (guest / "entry_points.txt").write_text("[kbcore]\nforgetful = support.http:FORGETFUL\n")
+    dist_info = tmp_path / "plugin-1.0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (dist_info / "entry_points.txt").write_text("[kbcore]\nforgetful = support.http:FORGETFUL\n")
     flags = ["serve", "--port", "0", "--storage-backend", "forgetful", "--log-format", "json"]
     path = [*sys.path, tests, str(tmp_path)]
     program = f"import sys; sys.path[:0] = {path!r}; from kbserver.cli import main; main({flags!r})"

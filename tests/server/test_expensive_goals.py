@@ -1,6 +1,6 @@
-"""Goals that would take for ever, from several clients at once: they end, and nobody else waits for them.
+"""Expensive goals from several clients at once: they end at their limits, and other requests are served.
 
-Nothing here looks at how long something takes; `tests/bench/bombs.py` does.
+These tests measure no times; `tests/bench/bombs.py` does.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def taught(server: Server, nodes: int = NODES) -> None:
 
 
 def neighbour(server: Server, connection: Any) -> None:
-    """What everybody else wants: a sign of life, an answer, a write."""
+    """Send the requests of another client: health, a goal, a write."""
     connection.request("GET", "/health")
     assert connection.getresponse().read().startswith(b'{"status":"healthy"')
     status, body = server.post(
@@ -78,7 +78,7 @@ BOMBS = {
 
 
 @linux
-def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(
+def test_expensive_goals_end_at_their_limit_while_others_are_served(
     tmp_path: Path,
 ) -> None:
     with Server(tmp_path, "--storage-backend", "memory", QUERY_TIMEOUT_MS="600000") as server:
@@ -105,8 +105,8 @@ def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(
         connection.close()
 
 
-def test_goals_without_end_hold_up_nobody_and_end_when_their_clients_leave(tmp_path: Path) -> None:
-    """Six goals that would take hours, of which two wait in line: whoever is served is served meanwhile."""
+def test_endless_goals_do_not_block_others_and_end_on_disconnect(tmp_path: Path) -> None:
+    """Six goals that would take hours, two of them queued: other requests are served."""
     with Server(
         tmp_path / "data",
         log=tmp_path / "log",
@@ -147,7 +147,7 @@ def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> No
         assert "client left" not in (tmp_path / "log").read_text()
 
 
-def test_a_long_goal_is_told_that_the_server_stops(tmp_path: Path) -> None:
+def test_a_long_goal_ends_when_the_server_stops(tmp_path: Path) -> None:
     settings = {
         "QUERY_TIMEOUT_MS": "3600000",
         "QUERY_MAX_STEPS": str(1 << 40),

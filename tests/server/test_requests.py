@@ -1,4 +1,4 @@
-"""Health, numbers of requests, headers, and errors of every kind of path."""
+"""Health, required headers, media types, request ids and error responses of all routes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_unknown_database(client: Client, path: str) -> None:
     error_of(response, 404, "NOT_FOUND")
 
 
-def test_tenants_do_not_meet(client: Client) -> None:
+def test_tenants_are_separate(client: Client) -> None:
     client.tell("p", "a")
     assert client.post("/ask", GOAL, {"X-Tenant-ID": "other"}).get_json() == []
     assert client.post("/ask", GOAL, {"X-Database": "default"}).get_json() != []
@@ -94,7 +94,7 @@ def test_an_unknown_transaction(client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ALONE)
-def test_what_is_no_part_of_a_transaction(client: Client, path: str) -> None:
+def test_routes_outside_transactions_refuse_the_header(client: Client, path: str) -> None:
     client.tell("p", "a")
     id = client.post("/tx/begin").text
     for transaction in (id, "nope"):
@@ -146,7 +146,7 @@ def test_a_wrong_method_names_the_right_one(client: Client) -> None:
         "application/json, application/json",
     ],
 )
-def test_media_types_that_are_refused(client: Client, content_type: str | None) -> None:
+def test_unsupported_media_types(client: Client, content_type: str | None) -> None:
     response = client.post(
         "/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type
     )
@@ -161,7 +161,7 @@ def test_media_types_that_are_refused(client: Client, content_type: str | None) 
         'application/json; charset="utf-8"; x=y',
     ],
 )
-def test_media_types_that_are_taken(client: Client, content_type: str) -> None:
+def test_supported_media_types(client: Client, content_type: str) -> None:
     assert (
         client.post(
             "/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type
@@ -188,7 +188,7 @@ def test_request_ids(client: Client) -> None:
         assert uuid.UUID(client.get("/health", {"X-Request-ID": bad}).headers["X-Request-ID"])
 
 
-def test_each_request_has_one_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_request_has_one_access_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kbserver.access"):
         client.post("/tell", {"predicate": "secret", "args": []}, {"X-Request-ID": "r1"})
         client.get("/nope")
@@ -214,7 +214,7 @@ def test_each_request_has_one_line(client: Client, caplog: pytest.LogCaptureFixt
         (RuntimeError("bug"), 500, "INTERNAL_ERROR", {}),
     ],
 )
-def test_failures_below(
+def test_errors_of_the_core(
     served: Served,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
@@ -248,7 +248,7 @@ SERVER_PATH = "/srv/kb/secret-folder"
         LogCorrupted("bad checksum", directory=SERVER_PATH, segment="x.wal", offset=7),
     ],
 )
-def test_storage_errors_show_no_path_of_the_server(
+def test_storage_errors_show_no_server_path(
     served: Served,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

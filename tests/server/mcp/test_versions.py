@@ -1,4 +1,4 @@
-"""The tool protocol on the wire: the era without sessions and the one with them, their headers and errors."""
+"""Protocol versions of MCP with and without sessions: headers and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_discover(agent: Agent) -> None:
     assert result["capabilities"]["resources"]["subscribe"] is True
 
 
-def test_every_result_says_what_it_is_and_keeps_no_session(agent: Agent) -> None:
+def test_results_without_sessions_carry_type_and_server_info(agent: Agent) -> None:
     for method, params in (
         *(
             ("tools/list", {}),
@@ -44,7 +44,7 @@ def test_every_result_says_what_it_is_and_keeps_no_session(agent: Agent) -> None
         assert response.get_json()["id"] == "a"
 
 
-def test_headers_must_say_what_the_body_says(agent: Agent) -> None:
+def test_headers_must_agree_with_the_body(agent: Agent) -> None:
     failed(agent.modern("tools/list", MCP_Protocol_Version="2025-11-25"), 400, -32020)
     failed(agent.modern("tools/list", Mcp_Method="tools/call"), 400, -32020)
     told = {"name": "predicates", "arguments": {}}
@@ -54,7 +54,7 @@ def test_headers_must_say_what_the_body_says(agent: Agent) -> None:
     assert agent.modern("tools/call", told, Mcp_Name=f"=?base64?{encoded}?=").status_code == 200
 
 
-def test_a_version_of_the_future(agent: Agent) -> None:
+def test_an_unknown_future_version_is_refused(agent: Agent) -> None:
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -82,7 +82,7 @@ def test_a_version_of_the_future(agent: Agent) -> None:
         {VERSION_KEY: 3, CAPABILITIES_KEY: {}},
     ],
 )
-def test_what_a_request_must_say(agent: Agent, meta: dict[str, Any]) -> None:
+def test_required_metadata_of_a_request(agent: Agent, meta: dict[str, Any]) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
     failed(agent.send(message, MCP_Protocol_Version=MODERN, Mcp_Method="tools/list"), 400, -32602)
     failed(
@@ -94,7 +94,7 @@ def test_what_a_request_must_say(agent: Agent, meta: dict[str, Any]) -> None:
     )
 
 
-def test_what_the_era_no_longer_has(agent: Agent) -> None:
+def test_methods_that_need_a_session_do_not_exist(agent: Agent) -> None:
     for method in ("ping", "logging/setLevel", "resources/subscribe", "nothing/known"):
         failed(agent.modern(method, {"uri": "kb://rules"}), 404, -32601)
 
@@ -103,7 +103,7 @@ def test_what_the_era_no_longer_has(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("version", LEGACY)
-def test_every_version_is_agreed_on(agent: Agent, version: str) -> None:
+def test_every_version_with_sessions_is_negotiated(agent: Agent, version: str) -> None:
     found = agent.open(version)
     assert found["protocolVersion"] == version
     assert found["serverInfo"]["name"] == "kbcore"
@@ -111,11 +111,11 @@ def test_every_version_is_agreed_on(agent: Agent, version: str) -> None:
     assert agent.legacy("ping", MCP_Protocol_Version=version)["result"] == {}
 
 
-def test_an_unknown_version_is_answered_with_ours(agent: Agent) -> None:
+def test_an_unknown_version_is_answered_with_the_newest(agent: Agent) -> None:
     assert agent.open("1999-01-01")["protocolVersion"] == LEGACY[0]
 
 
-def test_sessions_are_known_of_their_tenant_until_they_end(agent: Agent) -> None:
+def test_sessions_belong_to_their_tenant_until_they_end(agent: Agent) -> None:
     agent.open()
     assert agent.legacy("ping", X_Tenant_ID="default")["result"] == {}
     assert (
@@ -130,7 +130,7 @@ def test_sessions_are_known_of_their_tenant_until_they_end(agent: Agent) -> None
     error_of(agent.flask.get("/mcp"), 400, "VALIDATION_ERROR")
 
 
-def test_errors_of_sound_requests_go_with_200(agent: Agent) -> None:
+def test_errors_of_valid_requests_have_status_200(agent: Agent) -> None:
     agent.open()
     failed(agent.send({"jsonrpc": "2.0", "id": 1, "method": "nothing"}), 200, -32601)
     read = {

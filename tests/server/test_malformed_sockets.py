@@ -1,4 +1,4 @@
-"""Thousands of malformed requests over sockets: nothing hangs, nothing fails inside, every refusal has the one shape."""
+"""Thousands of malformed requests over sockets: no hangs, no internal errors, one shape of errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(running: Running, seed: int, numbers: range) -> Outcome:
     return outcome
 
 
-def test_two_thousand(running: Running) -> None:
+def test_two_thousand_requests(running: Running) -> None:
     outcome = run(running, 1, range(2000))
     assert outcome.wrong == [], outcome.summary()
     assert outcome.answers[400] > 500
@@ -42,14 +42,14 @@ def test_two_thousand(running: Running) -> None:
 
 @examples(150)
 @given(seed=st.integers(2, 2**32), number=st.integers(0, 2**32))
-def test_any(running: Running, seed: int, number: int) -> None:
+def test_any_bytes(running: Running, seed: int, number: int) -> None:
     outcome = run(running, seed, range(number, number + 1))
     assert outcome.wrong == [], outcome.summary()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(20))
-def test_a_hundred_thousand(running: Running, part: int) -> None:
+def test_a_hundred_thousand_requests(running: Running, part: int) -> None:
     outcome = run(
         running, int(os.environ.get("KB_SEED", "7")), range(part * 5000, (part + 1) * 5000)
     )

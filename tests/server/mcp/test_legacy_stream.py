@@ -1,4 +1,4 @@
-"""The stream of the older pair of addresses: its session lives as long as it does, also where it never begins."""
+"""The stream of the older pair of paths: its session ends with it, even if it is never read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_session_ends_with_its_stream(served: Served, transport: Transport) ->
     assert counts(transport) == (0, 0)
 
 
-def test_one_that_is_closed_before_it_began_leaves_no_session(
+def test_a_stream_closed_before_its_first_read_leaves_no_session(
     served: Served, transport: Transport
 ) -> None:
     asked = served.client.flask.head("/mcp/sse")
@@ -49,7 +49,7 @@ def test_one_that_is_closed_before_it_began_leaves_no_session(
     assert counts(transport) == (0, 0)
 
 
-def test_one_too_many_leaves_no_session(
+def test_a_refused_stream_leaves_no_session(
     served: Served, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "MAX_STREAMS", 1)
@@ -60,7 +60,7 @@ def test_one_too_many_leaves_no_session(
     assert counts(transport) == (0, 0)
 
 
-def test_a_refusal_names_the_limit_of_sessions(
+def test_a_refusal_names_the_session_limit(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)

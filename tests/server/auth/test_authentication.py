@@ -1,4 +1,4 @@
-"""Who is let in: the three modes, both headers, wrong keys, plugins at the door."""
+"""Authentication: the three modes, both headers, wrong keys, authentication plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbserver.security.guard import RevocableStream
 # -- modes -------------------------------------------------------------------------------------------------------------
 
 
-def test_without_keys_everybody_may_do_everything(client):
+def test_without_authentication_every_request_is_allowed(client):
     assert client.get("/auth/status").get_json() == {
         "mode": "disabled",
         "bootstrapRequired": False,
@@ -38,13 +38,13 @@ def test_without_keys_everybody_may_do_everything(client):
     *(("GET", "/auth/keys"), ("POST", "/auth/keys"), ("DELETE", "/auth/keys/x"), ("POST", "/auth/keys/x/rotate")),
     ("POST", "/auth/bootstrap"),
 ])  # fmt: skip
-def test_nobody_plants_keys_before_they_are_asked_for(client, path, method):
+def test_keys_cannot_be_created_while_authentication_is_off(client, path, method):
     body = {"name": "a", "role": "admin", "token": "x"}
     answer = client.flask.open(path, method=method, **({"json": body} if method == "POST" else {}))
     assert error_of(answer, 409, "CONFLICT")["details"] == {"mode": "disabled"}
 
 
-def test_one_key_opens_everything(single):
+def test_the_single_key_allows_everything(single):
     assert single.send("GET", "/auth/status").get_json() == {
         "mode": "single",
         "bootstrapRequired": False,
@@ -64,7 +64,7 @@ def test_one_key_opens_everything(single):
     )
 
 
-def test_the_one_key_stays_an_admin_key_beside_managed_ones():
+def test_the_single_key_stays_an_admin_key_with_managed_keys():
     with serve_in_memory(api_key=ONE, auth_enabled=True) as served:
         node = Keyed(served)
         made = node.send("POST", "/auth/keys", ONE, {"name": "a", "role": "reader"}).get_json()[
@@ -77,7 +77,7 @@ def test_the_one_key_stays_an_admin_key_beside_managed_ones():
 
 
 @pytest.mark.parametrize("path", ["/ask", "/predicates"])
-def test_both_headers_are_taken_and_nothing_else(node, path):
+def test_keys_are_read_from_two_headers_only(node, path):
     key = node.make("reader").secret
     method, body = ("POST", GOAL) if path == "/ask" else ("GET", None)
 
@@ -97,14 +97,14 @@ def test_both_headers_are_taken_and_nothing_else(node, path):
         assert node.send(method, f"{path}?{name}={key}", None, body).status_code == 401
 
 
-def test_a_key_does_not_open_what_is_not_there(node):
+def test_a_key_does_not_change_unknown_paths(node):
     assert node.send("GET", "/nope").status_code == 401
     key = node.make("reader").secret
     error_of(node.send("GET", "/nope", key), 404, "NOT_FOUND")
     error_of(node.send("PUT", "/ask", key), 405, "VALIDATION_ERROR")
 
 
-def test_a_body_is_not_read_before_the_door(node):
+def test_a_body_is_not_read_before_authentication(node):
     answer = node.served.client.flask.post(
         "/tell", data=b"{not json", headers={"Content-Type": "application/json", "X-Tenant-ID": "a"}
     )
@@ -128,7 +128,7 @@ def test_an_address_has_ten_wrong_keys_a_minute(single):
     assert single.send("POST", "/ask", ONE, GOAL, address=here).status_code == 200
 
 
-def test_a_managed_key_is_not_locked_out_by_the_wrong_keys_of_its_neighbours(node):
+def test_wrong_keys_from_its_address_do_not_block_a_managed_key(node):
     key = node.make("reader").secret
     for _ in range(12):
         node.send("POST", "/ask", "wrong", GOAL, address="192.0.2.1")
@@ -146,7 +146,7 @@ def test_addresses_of_one_ipv6_network_count_together(single):
     ("hops", "told", "last"),
     [(0, "198.51.100.{}", 429), (1, "198.51.100.{}", 401), (1, "1.1.1.{}, 9.9.9.9", 429)],
 )
-def test_what_proxies_say_counts_as_far_as_they_are_trusted(hops, told, last):
+def test_forwarded_addresses_count_for_trusted_proxies_only(hops, told, last):
     with serve_in_memory(api_key=ONE, forwarded_hops=hops) as served:
         node = Keyed(served)
         for number in range(11):
@@ -172,7 +172,7 @@ class Doorman:
         return Principal("ann", role="reader") if headers.get("x-user") == "ann" else None
 
 
-def test_a_plugin_is_asked_before_the_keys():
+def test_an_authentication_plugin_comes_before_the_keys():
     from support.http import NOW, ForgetfulPlugin
 
     from kbcore.clock import ManualClock
@@ -190,7 +190,7 @@ def test_a_plugin_is_asked_before_the_keys():
         assert node.send("POST", "/tell", node.make("writer").secret, TOLD).status_code == 200
 
 
-def test_parts_end_when_the_key_does():
+def test_a_stream_ends_when_its_key_is_revoked():
     holds = [True, True, False]
     closed = []
 

@@ -1,4 +1,4 @@
-"""The strict reader of bodies."""
+"""Strict parsing of request bodies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from kbserver.http.json_body import parse_object, read_body
         (b'{"a": 01}', "not valid JSON"),
     ],
 )
-def test_refuses(raw: bytes, complaint: str) -> None:
+def test_invalid_bodies_are_refused(raw: bytes, complaint: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_object(raw, 64)
     assert complaint in refused.value.message
@@ -75,7 +75,7 @@ def test_an_unclosed_string_of_escapes_takes_linear_time() -> None:
         (b'{"a":' * 64 + b"1" + b"}" * 64, None),
     ],
 )
-def test_takes(raw: bytes, value: Any) -> None:
+def test_valid_bodies_are_parsed(raw: bytes, value: Any) -> None:
     found = parse_object(raw, 64)
     if value is not None:
         assert found == value
@@ -96,7 +96,7 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), _values, max_size=5), st.booleans())
-def test_both_readers_agree(value: dict[str, Any], ascii_only: bool) -> None:
+def test_both_parsers_agree(value: dict[str, Any], ascii_only: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_only).encode()
     slow: Any
     try:
@@ -122,7 +122,7 @@ class Failing(io.BytesIO):
         raise OSError("gone")
 
 
-def test_reads_what_is_stated() -> None:
+def test_the_stated_length_is_read() -> None:
     assert (
         read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10, Bodies(1 << 30))
         == b"{} "
@@ -142,7 +142,7 @@ def test_chunks_are_bounded_too() -> None:
     assert endless["wsgi.input"].tell() < 200_000
 
 
-def test_a_body_of_unknown_end_is_empty() -> None:
+def test_a_body_without_length_and_end_is_empty() -> None:
     assert read_body({"wsgi.input": Failing()}, 10, Bodies(1 << 30)) == b""
 
 
@@ -156,6 +156,6 @@ def test_a_body_of_unknown_end_is_empty() -> None:
         {"wsgi.input_terminated": True, "wsgi.input": Failing()},
     ],
 )
-def test_a_broken_body_is_the_clients_fault(environ: dict[str, Any]) -> None:
+def test_an_incomplete_body_is_a_client_error(environ: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         read_body(environ, 10, Bodies(1 << 30))

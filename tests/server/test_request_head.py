@@ -1,4 +1,4 @@
-"""The head of a request, read strictly."""
+"""Strict parsing of request heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def head_of(raw: bytes) -> Head:
     return head
 
 
-def test_an_ordinary_request() -> None:
+def test_a_valid_request() -> None:
     head = head_of(
         b"POST /tell%20x?a=b&c HTTP/1.1\r\nHost: x\r\nX-Tenant-ID:  t \r\nContent-Length: 3\r\nContent-Type: a/b\r\n\r\n{}"
     )
@@ -50,13 +50,13 @@ def test_repeated_headers_are_joined_and_names_with_underscores_dropped() -> Non
     assert head.headers == {"PREFER": "a,b", "COOKIE": "a; b"}
 
 
-def test_who_closes() -> None:
+def test_connection_close() -> None:
     assert head_of(b"GET / HTTP/1.1\r\nConnection: Close\r\n\r\n").closes
     assert head_of(b"GET / HTTP/1.0\r\n\r\n").closes
     assert not head_of(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").closes
 
 
-def test_nobody_there() -> None:
+def test_no_request() -> None:
     assert not read_head(io.BytesIO(b"").readline, Head())
     assert not read_head(io.BytesIO(b"\r\n").readline, Head())
 
@@ -97,7 +97,7 @@ def test_nobody_there() -> None:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     ],
 )
-def test_refuses(raw: bytes, status: int) -> None:
+def test_malformed_heads_are_refused(raw: bytes, status: int) -> None:
     with pytest.raises(BadRequest) as refused:
         head_of(raw)
     assert refused.value.status == status
@@ -118,7 +118,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes, start: bytes) -> None:
         head.environ()
 
 
-def test_a_refusal_carries_the_number_of_the_request() -> None:
+def test_a_refusal_carries_the_request_id() -> None:
     head = Head()
     with pytest.raises(BadRequest):
         read_head(io.BytesIO(b"GET / HTTP/1.1\r\nX-Request-ID: mine\r\nbad\r\n\r\n").readline, head)

@@ -1,4 +1,4 @@
-"""The storage of a stopped follower: commands read it, and write nothing to it until it is promoted."""
+"""Storage of a stopped follower: read-only for commands until it is promoted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def writes(tmp_path):
     ]
 
 
-def test_commands_that_write_are_refused_in_a_sentence(tmp_path, place):
+def test_writing_commands_are_refused_with_one_line(tmp_path, place):
     before = check_storage(place)
     for name, *rest in writes(tmp_path):
         sub = [rest.pop(0)] if name in ("scope", "admin", "keys") else []
@@ -62,14 +62,14 @@ def test_commands_that_write_are_refused_in_a_sentence(tmp_path, place):
     assert check_storage(place).head == before.head
 
 
-def test_a_folder_is_named_as_it_was_given(tmp_path, place):
+def test_the_message_names_the_folder_as_typed(tmp_path, place):
     if place.startswith("wal:"):
         folder = place.removeprefix("wal:")
         done = kbcore("tell", "--storage-dir", folder, "p(b)", expect=77)
         assert done.stderr.startswith(f"kbcore: {folder} follows {LEADER}: ")
 
 
-def test_nothing_is_copied_or_restored_into_it(tmp_path, place):
+def test_copies_and_restores_into_it_are_refused(tmp_path, place):
     source = f"wal:{tmp_path / 'leader'}"
     done = kbcore("storage", "copy", source, place, expect=77)
     assert done.stderr == f"kbcore: {place} is a follower; send writes to {LEADER}\n"
@@ -78,7 +78,7 @@ def test_nothing_is_copied_or_restored_into_it(tmp_path, place):
 
 
 @pytest.mark.parametrize("backend", ["wal", "sqlite"])
-def test_one_that_has_nothing_yet_is_not_filled_by_others(tmp_path, backend):
+def test_an_empty_follower_storage_is_protected_too(tmp_path, backend):
     with node(tmp_path / "leader") as leader:
         leader.commit(ChangeSet("default", "default", (AssertFacts((Fact("p", ("a",)),)),)))
         link = Link(leader)
@@ -95,7 +95,7 @@ def test_one_that_has_nothing_yet_is_not_filled_by_others(tmp_path, backend):
         check_storage(place)
 
 
-def test_it_is_not_served_as_if_it_were_nobodys(place):
+def test_a_node_that_does_not_follow_refuses_to_serve_it(place):
     config = Config().updated({"STORAGE_URL": place})
     with open_runtime(config) as runtime, pytest.raises(ConfigError, match=f"follows {LEADER}"):
         create_app(runtime)
@@ -104,14 +104,14 @@ def test_it_is_not_served_as_if_it_were_nobodys(place):
         open_runtime(leading)
 
 
-def test_programs_read_it_and_do_not_write(place):
+def test_programs_can_read_it_only(place):
     with open_kb(place) as kb:
         assert list(kb.ask("p(?x)")) == [("a",)]
         with pytest.raises(ReadOnlyFollower, match=LEADER):
             kb.tell("p", ["b"])
 
 
-def test_a_promoted_one_is_its_own(place):
+def test_a_promoted_storage_accepts_writes(place):
     assert kbcore("promote", "--storage-url", place).stdout.startswith(
         "leader from record 2 on, in term 2."
     )
@@ -120,7 +120,7 @@ def test_a_promoted_one_is_its_own(place):
         assert list(kb.ask("p(?x)")) == [("a",), ("b",)]
 
 
-def test_one_promoted_while_it_runs_is_its_own_too(tmp_path):
+def test_a_storage_promoted_while_running_accepts_writes(tmp_path):
     with node(tmp_path / "leader") as leader:
         leader.commit(ChangeSet("default", "default", (AssertFacts((Fact("p", ("a",)),)),)))
         with following(tmp_path / "follower", Link(leader)) as follower:
@@ -129,7 +129,7 @@ def test_one_promoted_while_it_runs_is_its_own_too(tmp_path):
     kbcore("tell", "--storage-dir", str(tmp_path / "follower"), "p(b)")
 
 
-def test_whom_it_follows_may_change_while_it_follows(tmp_path, place):
+def test_a_follower_may_change_its_leader(tmp_path, place):
     config = Config().updated(
         {"STORAGE_URL": place, "REPLICATION_MODE": "FOLLOWER", "REPLICATION_TOKEN": "x" * 16}
     )

@@ -1,4 +1,4 @@
-"""Sentences about limits, in the pages and the settings, that are held to here over HTTP, each at its edge."""
+"""Documented limits over HTTP, each tested at its edge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fact(name: str, **more: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=strict"}])
-def test_over_a_limit_of_a_tenant_it_is_429_and_the_limit_is_named(
+def test_tenant_limits_answer_429_and_name_the_limit(
     setting: str, most: int, requests: list[tuple[str, Any]], headers: dict[str, str]
 ) -> None:
     with serve_in_memory(**{setting: most}) as served:
@@ -55,7 +55,7 @@ def test_over_a_limit_of_a_tenant_it_is_429_and_the_limit_is_named(
         )
 
 
-def test_over_the_sessions_of_a_tenant_the_one_not_used_for_longest_ends() -> None:
+def test_too_many_sessions_end_the_least_recently_used() -> None:
     with serve_in_memory(tenant_max_sessions=2) as served:
         client = served.client
         client.tell("p", "a")
@@ -74,7 +74,7 @@ def test_over_the_sessions_of_a_tenant_the_one_not_used_for_longest_ends() -> No
         assert known == {"one": True, "two": False, "three": True}
 
 
-def test_connections_over_the_limit_wait_until_one_is_closed() -> None:
+def test_connections_over_the_limit_wait() -> None:
     with serve_in_memory() as served:
         running = Running(served.app, connections=1)
         try:
@@ -121,7 +121,7 @@ EDGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "largest", "over"), EDGES)
-def test_what_is_within_a_limit_is_taken_and_one_more_is_not(
+def test_limits_accept_their_value_and_refuse_one_more(
     path: str, largest: dict[str, Any], over: dict[str, Any]
 ) -> None:
     with serve_in_memory() as served:
@@ -131,7 +131,7 @@ def test_what_is_within_a_limit_is_taken_and_one_more_is_not(
         assert len(served.store.records) == before
 
 
-def test_bodies_bulks_and_depth_are_taken_up_to_their_settings() -> None:
+def test_bodies_bulks_and_depth_are_accepted_up_to_their_settings() -> None:
     with serve_in_memory(max_bulk_facts=3, max_body_bytes=400) as served:
         facts = [fact(name) for name in "abcd"]
         assert served.client.post("/assert/facts", {"facts": facts[:3]}).status_code == 200
@@ -151,7 +151,7 @@ def test_bodies_bulks_and_depth_are_taken_up_to_their_settings() -> None:
         )
 
 
-def test_names_that_differ_in_case_are_others() -> None:
+def test_names_are_case_sensitive() -> None:
     with serve_in_memory() as served:
         served.client.tell("p", "a", scope="S")
         pattern = {"predicate": "p", "args": ["?x"]}
@@ -162,7 +162,7 @@ def test_names_that_differ_in_case_are_others() -> None:
             assert len(answer.get_json()) == found
 
 
-def test_pages_show_themselves_and_nothing_else() -> None:
+def test_static_pages_serve_nothing_else() -> None:
     with serve_in_memory() as served:
         for path in ("/docs", "/docs/docs.js", "/docs/docs.css", "/openapi.json"):
             headers = served.client.get(path).headers
@@ -172,7 +172,7 @@ def test_pages_show_themselves_and_nothing_else() -> None:
             assert "Set-Cookie" not in headers
 
 
-def test_metrics_name_no_tenant() -> None:
+def test_metrics_have_no_tenant_labels() -> None:
     with serve_in_memory(rate_limit_tenant=(5, 60)) as served:
         for _ in range(7):
             served.client.post("/tell", FACT, {"X-Tenant-ID": "whose-name-is-nobodys-business"})

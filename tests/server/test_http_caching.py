@@ -1,4 +1,4 @@
-"""What HTTP clients expect of any server: compression, revalidation, other origins, numbers and versions."""
+"""Compression, ETags, CORS, request ids and version headers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def fill(served: Served, count: int = 40) -> None:
     assert served.client.post("/assert/facts", {"facts": facts}).status_code == 200
 
 
-@pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=strict"}], ids=["short way", "flask"])
+@pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=strict"}], ids=["fast path", "flask"])
 @pytest.mark.parametrize("count", [40, 4000])
-def test_large_answers_are_compressed_for_who_takes_it(
+def test_large_responses_are_compressed_for_clients_that_accept_it(
     served: Served, headers: dict[str, str], count: int
 ) -> None:
     fill(served, count)
@@ -79,12 +79,12 @@ def test_small_answers_and_refusals_of_gzip_stay_plain(served: Served) -> None:
         ("gzip;q=0, *;q=1", False),
     ],
 )
-def test_who_takes_gzip(header: str, takes: bool) -> None:
+def test_accept_encoding(header: str, takes: bool) -> None:
     assert takes_gzip(header) is takes
 
 
 @given(st.lists(st.binary(max_size=2000), max_size=5))
-def test_what_is_packed_unpacks(parts: list[bytes]) -> None:
+def test_compressed_responses_decompress(parts: list[bytes]) -> None:
     away: list[int] = []
 
     def offload(call: Any) -> bytes:
@@ -98,7 +98,7 @@ def test_what_is_packed_unpacks(parts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/predicates", "/scopes", "/rules", "/predicates?scope=*"])
-def test_lists_are_revalidated_until_something_changes(served: Served, path: str) -> None:
+def test_lists_are_revalidated_until_a_change(served: Served, path: str) -> None:
     served.client.tell("p", "a")
     first = served.client.get(path)
     tag = first.headers["ETag"]
@@ -118,7 +118,7 @@ DOCUMENTS = ("/openapi.json", "/docs", "/.well-known/agent.json", "/.well-known/
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, "/docs/docs.js", "/docs/docs.css"])
-def test_a_strong_tag_is_of_the_bytes_that_are_sent(served: Served, path: str) -> None:
+def test_a_strong_tag_identifies_the_bytes_sent(served: Served, path: str) -> None:
     """RFC 9110, 8.8.3: two representations with one strong tag have the same bytes."""
     plain, packed = (
         served.client.get(path, {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
@@ -138,7 +138,7 @@ def test_a_strong_tag_is_of_the_bytes_that_are_sent(served: Served, path: str) -
         assert crossed.status_code == (200 if path in DOCUMENTS else 304)
 
 
-def test_lists_that_are_packed_keep_their_weak_tag(served: Served) -> None:
+def test_compressed_lists_keep_their_weak_tag(served: Served) -> None:
     for number in range(60):
         served.client.tell(f"predicate_number_{number}", "a")
     plain, packed = (
@@ -159,7 +159,7 @@ def test_lists_that_are_packed_keep_their_weak_tag(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("given", "sent"), [('"a"', 'W/"a"'), ('W/"a"', 'W/"a"'), (None, None)])
-def test_a_strong_tag_of_a_guest_is_weak_on_what_is_packed(
+def test_compression_weakens_the_strong_tag_of_a_plugin(
     served: Served, given: str | None, sent: str | None
 ) -> None:
     def view() -> Response:
@@ -167,14 +167,14 @@ def test_a_strong_tag_of_a_guest_is_weak_on_what_is_packed(
             "x" * 5000, content_type="text/plain", headers={"ETag": given} if given else {}
         )
 
-    served.app.add_url_rule("/x/guest", view_func=view)
+    served.app.add_url_rule("/x/plugin", view_func=view)
     plain, packed = (
-        served.client.get("/x/guest", {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
+        served.client.get("/x/plugin", {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
     )
     assert (plain.headers.get("ETag"), packed.headers.get("ETag")) == (given, sent)
 
 
-def test_a_fact_that_ceases_to_hold_changes_the_tag(served: Served) -> None:
+def test_an_expired_fact_changes_the_tag(served: Served) -> None:
     served.client.tell("p", "a", ttl=100)
     tag = served.client.get("/predicates").headers["ETag"]
     served.clock.advance(200)
@@ -183,7 +183,7 @@ def test_a_fact_that_ceases_to_hold_changes_the_tag(served: Served) -> None:
     assert after.get_json()["totalFacts"] == 0
 
 
-def test_a_tenant_that_began_anew_has_other_tags(served: Served) -> None:
+def test_a_recreated_tenant_has_other_tags(served: Served) -> None:
     served.client.tell("p", "a")
     tag = served.client.get("/predicates").headers["ETag"]
     served.runtime.admin().nuke_tenant("default", "t")
@@ -212,13 +212,13 @@ def preflight(served: Served, origin: str) -> Any:
     return served.client.flask.options("/tell", headers=headers)
 
 
-def test_other_origins_are_not_let_in_unless_told(served: Served) -> None:
+def test_other_origins_are_refused_by_default(served: Served) -> None:
     assert preflight(served, "https://a.example").status_code == 405
     answer = served.client.get("/scopes", {"Origin": "https://a.example"})
     assert not [name for name, _ in answer.headers if name.startswith("Access-Control")]
 
 
-def test_named_origins_are_let_in_without_credentials() -> None:
+def test_configured_origins_are_allowed_without_credentials() -> None:
     with serve_in_memory(cors_origins=("https://a.example",)) as served:
         allowed = preflight(served, "https://a.example")
         assert allowed.status_code == 204
@@ -248,14 +248,14 @@ def test_any_origin_is_a_star() -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/scopes", "/nowhere"])
-def test_every_answer_has_a_number_and_a_version(served: Served, path: str) -> None:
+def test_every_response_has_a_request_id_and_a_version(served: Served, path: str) -> None:
     answer = served.client.get(path)
     assert answer.headers["X-KB-Version"] == kbcore.__version__
     assert uuid.UUID(answer.headers["X-Request-ID"]).version == 7
 
 
 @pytest.mark.parametrize("path", ["//tell", "///tell", "//assert/fact"])
-def test_a_path_with_more_slashes_leads_nowhere(served: Served, path: str) -> None:
+def test_a_path_with_extra_slashes_is_not_found(served: Served, path: str) -> None:
     for _ in range(2):
         builder = EnvironBuilder(
             method="POST", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"}
@@ -269,7 +269,7 @@ def test_a_path_with_more_slashes_leads_nowhere(served: Served, path: str) -> No
     assert served.client.get("/predicates").get_json()["totalFacts"] == 0
 
 
-def test_numbers_sort_by_time_and_are_variants_of_the_standard() -> None:
+def test_request_ids_are_uuids_that_sort_by_time() -> None:
     numbers = [uuid.UUID(request_id(None)) for _ in range(200)]
     assert {number.variant for number in numbers} == {uuid.RFC_4122}
     assert len(set(numbers)) == 200

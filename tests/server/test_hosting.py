@@ -1,4 +1,4 @@
-"""The knowledge base inside another application, and under another WSGI server."""
+"""The server inside another application and under another WSGI server."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_the_example_host(served: Served) -> None:
     host = runpy.run_path(str(EXAMPLE))["make_host"](served.runtime).test_client()
     assert host.get("/visit/ann").get_json() == {"visitors": ["ann"]}
     goal = {"predicate": "visited", "args": ["?who"]}
-    found = host.post("/kb/ask", json=goal, headers={"X-Tenant-ID": "guests"}).get_json()
+    found = host.post("/kb/ask", json=goal, headers={"X-Tenant-ID": "visitors"}).get_json()
     assert [row["args"] for row in found] == [["ann"]]
     error_of(host.get("/kb/nope"), 404, "NOT_FOUND")
     assert "X-Request-ID" not in host.get("/nope").headers
 
 
-def test_any_wsgi_server_opens_it_with_the_first_request(
+def test_the_wsgi_entry_point_opens_with_the_first_request(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Config] = []
@@ -50,7 +50,7 @@ def test_any_wsgi_server_opens_it_with_the_first_request(
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
-def test_a_path_that_is_empty_may_be_left_out(served: Served, fast_path: bool) -> None:
+def test_an_empty_path_may_be_missing(served: Served, fast_path: bool) -> None:
     """As WSGI allows; so a host may ask for the place itself where the knowledge base is mounted."""
     environ = EnvironBuilder("/kb").get_environ()
     environ["SCRIPT_NAME"] = environ.pop("PATH_INFO")

@@ -1,4 +1,4 @@
-"""No address takes all the connections there are."""
+"""The limit on open connections per address."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
         ("not an address", ""),
     ],
 )
-def test_what_an_address_is_counted_as(address: str, counted: str) -> None:
+def test_addresses_are_counted_by_network(address: str, counted: str) -> None:
     assert origin(address) == counted
 
 
-def test_an_address_has_so_many_and_others_theirs() -> None:
+def test_each_address_has_its_own_limit() -> None:
     found = Crowd(2)
     assert [found.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
     assert found.enter("10.0.0.2")
@@ -51,7 +51,7 @@ def test_an_address_has_so_many_and_others_theirs() -> None:
     assert found.enter("10.0.0.1")
 
 
-def test_without_a_limit_and_from_this_machine_nothing_is_counted() -> None:
+def test_loopback_is_not_counted() -> None:
     for found, address in ((Crowd(0), "10.0.0.1"), (Crowd(1), "127.0.0.1")):
         assert all(found.enter(address) for _ in range(9))
         assert not found.swamped(address)
@@ -59,7 +59,7 @@ def test_without_a_limit_and_from_this_machine_nothing_is_counted() -> None:
 
 
 @given(st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "2001:db8::1", "::1"]), max_size=40))
-def test_whoever_left_leaves_nothing(addresses: list[str]) -> None:
+def test_closed_connections_are_forgotten(addresses: list[str]) -> None:
     found = Crowd(3)
     for address in addresses:
         found.enter(address)
@@ -84,7 +84,7 @@ def crowded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     found.stop()
 
 
-def test_one_too_many_is_told_and_the_others_go_on(crowded: Running) -> None:
+def test_a_connection_over_the_limit_gets_429(crowded: Running) -> None:
     held = [crowded.connection() for _ in range(2)]
     for connection in held:
         connection.request("GET", "/health")
@@ -102,7 +102,7 @@ def test_one_too_many_is_told_and_the_others_go_on(crowded: Running) -> None:
     assert any(crowded.raw(HEALTH).startswith(b"HTTP/1.1 200 ") for _ in range(500))
 
 
-def test_far_too_many_are_dropped(crowded: Running) -> None:
+def test_connections_over_twice_the_limit_are_dropped(crowded: Running) -> None:
     held = []
 
     def come() -> bytes:

@@ -1,4 +1,4 @@
-"""What changes is told: to the stream of a session, and to whoever listens without one."""
+"""Notifications of changed resources, with and without a session."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_listen(agent: Agent, served: Served) -> None:
     assert len(served.app.extensions["kbcore.mcp"].protocol.subscriptions) == 0
 
 
-def test_of_another_tenant_nothing_is_heard(agent: Agent, served: Served) -> None:
+def test_changes_of_other_tenants_are_not_sent(agent: Agent, served: Served) -> None:
     wanted = {"notifications": {"resourceSubscriptions": ["kb://facts/p", "kb://predicates"]}}
     stream = frames(agent.modern("subscriptions/listen", wanted, X_Tenant_ID="mine"))
     next(stream)
@@ -88,7 +88,7 @@ def test_of_another_tenant_nothing_is_heard(agent: Agent, served: Served) -> Non
     assert [message for message in stream if "method" in message] == []
 
 
-def test_listen_is_judged_first(agent: Agent) -> None:
+def test_listen_validates_its_parameters(agent: Agent) -> None:
     failed(agent.modern("subscriptions/listen", {"notifications": 3}), 400, -32602)
     failed(
         agent.modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [3]}}),

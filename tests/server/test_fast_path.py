@@ -1,4 +1,4 @@
-"""The short way in front of Flask gives, byte for byte, what Flask gives, and does the same."""
+"""The fast path: same bytes and same effects as the Flask routes."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ headers = st.dictionaries(
 
 @examples(40)
 @given(st.lists(st.tuples(st.sampled_from(ROUTES), raw, headers), min_size=5, max_size=30))
-def test_both_ways_give_the_same_bytes(requests):
+def test_fast_path_and_flask_return_the_same_bytes(requests):
     with Both() as both:
         for path, body, fields in requests:
             both.ask(path, body, **fields)
@@ -190,7 +190,7 @@ def test_both_ways_give_the_same_bytes(requests):
 LAST = [("X-Request-ID", "n-1"), ("X-KB-Version", __version__)]
 
 
-def test_the_usual_requests_never_reach_flask(monkeypatch):
+def test_common_requests_do_not_reach_flask(monkeypatch):
     with Both() as both:
         monkeypatch.setattr(both.apps[0].wsgi_app, "_flask_app", None)
         told = json.dumps({"predicate": "p", "args": ["a", 1]}).encode()
@@ -210,13 +210,13 @@ def test_the_usual_requests_never_reach_flask(monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/tell/", "/TELL", "/nope", "/health"])
-def test_other_paths_are_left_alone(path):
+def test_other_paths_are_passed_on(path):
     with Both() as both:
         both.ask(path, b"{}")
         both.ask(path, b"{}", method="GET")
 
 
-def test_errors_of_the_core_are_answered_alike_and_once(monkeypatch):
+def test_core_errors_are_answered_alike_and_counted_once(monkeypatch):
     with Both(query_max_rows=5) as both:
         for n in range(10):
             both.ask("/tell", json.dumps({"predicate": "p", "args": [str(n), str(n + 1)]}).encode())
@@ -251,7 +251,7 @@ def test_errors_of_the_core_are_answered_alike_and_once(monkeypatch):
             logging.disable(logging.NOTSET)
 
 
-def test_both_ways_compress_alike():
+def test_both_compress_alike():
     with Both() as both:
         for n in range(30):
             both.ask("/tell", json.dumps({"predicate": "p", "args": [str(n), "x" * 40]}).encode())
@@ -265,7 +265,7 @@ def test_both_ways_compress_alike():
 @pytest.mark.parametrize(
     "authorization", [None, "Bearer the-one-key-of-all", "Bearer wrong", "Basic x", "Bearer "]
 )
-def test_both_ways_have_the_same_door(authorization):
+def test_both_authenticate_alike(authorization):
     with Both(api_key="the-one-key-of-all", rate_limit=(5, 60)) as both:
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         told = json.dumps({"predicate": "p", "args": ["a", "b"]}).encode()

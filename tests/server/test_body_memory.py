@@ -1,4 +1,4 @@
-"""The bodies of all requests under way: their sum has a limit, on every way in, and is given back however a request ends."""
+"""The memory limit for the bodies of all active requests, which every request releases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counted(served: Served) -> int:
     return bodies.bytes
 
 
-def test_so_many_bytes_and_no_more() -> None:
+def test_the_sum_of_bodies_is_limited() -> None:
     bodies, first, second = Bodies(100), {}, {}
     bodies.hold(first, 60)
     bodies.check(second, 40)
@@ -56,7 +56,7 @@ def test_so_many_bytes_and_no_more() -> None:
     assert (bodies.bytes, first, second) == (0, {}, {})
 
 
-def test_one_alone_may_be_larger_than_all_together() -> None:
+def test_a_single_body_may_exceed_the_limit() -> None:
     bodies, only, other = Bodies(100), {}, {}
     bodies.hold(only, 5000)
     with pytest.raises(TooManyBodies):
@@ -64,14 +64,14 @@ def test_one_alone_may_be_larger_than_all_together() -> None:
     assert bodies.bytes == 5000
 
 
-def test_what_is_read_again_counts_once() -> None:
+def test_a_body_read_again_counts_once() -> None:
     bodies, environ = Bodies(100), {}
     for size in (80, 80, 30):
         bodies.hold(environ, size)
     assert bodies.bytes == 80
 
 
-def test_threads_lose_no_byte() -> None:
+def test_counts_are_exact_with_threads() -> None:
     bodies = Bodies(1 << 40)
 
     def work() -> None:
@@ -96,14 +96,14 @@ class Promise(io.BytesIO):
         raise AssertionError("the body was read")
 
 
-def test_what_is_too_much_is_known_before_anything_is_read() -> None:
+def test_an_excessive_body_is_refused_before_it_is_read() -> None:
     bodies = Bodies(100)
     bodies.hold({}, 60)
     with pytest.raises(TooManyBodies):
         read_body({"CONTENT_LENGTH": "50", "wsgi.input": Promise()}, 1000, bodies)
 
 
-def test_a_body_counts_for_what_has_come_in() -> None:
+def test_a_body_counts_with_the_bytes_received() -> None:
     bodies, seen = Bodies(1 << 30), []
 
     class Slow(io.BytesIO):
@@ -137,7 +137,7 @@ class During(io.BytesIO):
 
 
 WAYS = [
-    ("/tell", {}),  # the short way
+    ("/tell", {}),  # the fast path
     ("/assert/fact", {"Prefer": "handling=strict"}),  # Flask's
     ("/tell", {"Idempotency-Key": "k"}),
     ("/mcp", {"Accept": "application/json, text/event-stream"}),
@@ -146,10 +146,10 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("path", "headers"), WAYS)
-def test_no_way_in_goes_round_it(served: Served, path: str, headers: dict[str, str]) -> None:
+def test_every_route_is_counted(served: Served, path: str, headers: dict[str, str]) -> None:
     refusals: list[dict[str, Any]] = []
 
-    def meanwhile() -> None:
+    def during() -> None:
         assert counted(served) == len(BULK)
         body = Promise(BIG)
         response = served.app.test_client().post(
@@ -161,7 +161,7 @@ def test_no_way_in_goes_round_it(served: Served, path: str, headers: dict[str, s
 
     response = served.app.test_client().post(
         "/assert/facts",
-        input_stream=During(BULK, meanwhile),
+        input_stream=During(BULK, during),
         content_length=len(BULK),
         headers=JSON_BODY,
     )
@@ -175,7 +175,7 @@ def test_no_way_in_goes_round_it(served: Served, path: str, headers: dict[str, s
 
 @pytest.mark.parametrize(("path", "headers"), WAYS)
 @pytest.mark.parametrize("body", [BIG, b"{}", b"{", b'{"predicate": 1}', b""])
-def test_given_back_whatever_became_of_the_request(
+def test_bytes_are_released_after_every_outcome(
     served: Served, path: str, headers: dict[str, str], body: bytes
 ) -> None:
     for tenant in ("t", "not a name"):
@@ -185,7 +185,7 @@ def test_given_back_whatever_became_of_the_request(
         assert counted(served) == 0
 
 
-def test_given_back_by_the_short_way_while_the_log_is_broken(served: Served) -> None:
+def test_the_fast_path_releases_bytes_after_a_storage_failure(served: Served) -> None:
     served.store.broken = RuntimeError("no disk")
     assert served.client.post("/tell", {"predicate": "p", "args": ["a"]}).status_code == 500
     assert counted(served) == 0
@@ -204,9 +204,7 @@ def head(length: int | None) -> bytes:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_over_sockets_a_slow_body_counts_for_what_it_sent_and_the_next_is_told_to_wait(
-    served: Served, chunked: bool
-) -> None:
+def test_over_sockets_a_slow_body_counts_with_the_bytes_sent(served: Served, chunked: bool) -> None:
     running = Running(served.app)
     try:
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
@@ -236,7 +234,7 @@ def test_over_sockets_a_slow_body_counts_for_what_it_sent_and_the_next_is_told_t
         running.stop()
 
 
-def test_a_client_that_breaks_off_gives_back_what_it_sent(served: Served) -> None:
+def test_a_disconnect_releases_the_bytes_of_the_body(served: Served) -> None:
     running = Running(served.app)
     try:
         assert running.raw(head(len(BULK)) + BULK[:70_000]).startswith(b"HTTP/1.1 400 ")
@@ -245,13 +243,13 @@ def test_a_client_that_breaks_off_gives_back_what_it_sent(served: Served) -> Non
         running.stop()
 
 
-def test_metrics_tell(served: Served) -> None:
+def test_metrics_show_the_bytes(served: Served) -> None:
     shown: list[str] = []
 
-    def meanwhile() -> None:
+    def during() -> None:
         shown.append(served.client.get("/metrics").text)
 
-    stream = During(BULK, meanwhile)
+    stream = During(BULK, during)
     served.app.test_client().post(
         "/assert/facts", input_stream=stream, content_length=len(BULK), headers=JSON_BODY
     )
