@@ -113,7 +113,7 @@ def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict
         "reasons": dict(room.cut),
         "examples": [{"fact": text, "reason": reason} for text, reason in selection.left_out],
         "notIncluded": max(available - stored, 0),
-        "goals": goals.said(),
+        "goals": goals.describe(),
     }
 
 

@@ -172,7 +172,7 @@ class Supply:
             fact, match, match / self._best_match if match else 0.0, self.salience_weight
         )
 
-    def _shown(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
+    def _salient_now(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
         """Return the facts whose current salience is at least the minimum.
 
         The ranking may be as of an earlier time, when the salience was higher.
@@ -192,7 +192,7 @@ class Supply:
             best = self.scores.most_of(
                 ((stored, None) for stored in relations), count, self.minimum
             )
-            yield from self._shown([self.supplied(fact) for fact in best[done:]])
+            yield from self._salient_now([self.supplied(fact) for fact in best[done:]])
             if len(best) < count:
                 return
             done, count = count, count * 4
@@ -208,4 +208,4 @@ class Supply:
                 groups.setdefault(stored, array("I")).append(row_id)
         matches = [match for stored, ids in groups.items() for match in self.placed(stored, ids)]
         matches = [match for match in matches if match.fact.score >= self.minimum]
-        return sorted(self._shown(matches), key=lambda match: match.order)
+        return sorted(self._salient_now(matches), key=lambda match: match.order)

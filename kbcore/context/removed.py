@@ -123,7 +123,7 @@ class Reasons:
         opposite = Atom(atom.predicate, atom.args, not atom.positive)
         if not entry.contradicted and self._witness.first(partition, opposite) is not None:
             return CONTRADICTED
-        return EXPIRED if self._rests_on_expired(entry) else RETRACTED
+        return EXPIRED if self._depends_on_expired(entry) else RETRACTED
 
     def _has_lost(self, group: Group) -> bool:
         """Return whether a fact, or one that it depends on, is on the losing side of a
@@ -147,7 +147,7 @@ class Reasons:
         ).key
         return key in self._kept
 
-    def _rests_on_expired(self, entry: Entry) -> bool:
+    def _depends_on_expired(self, entry: Entry) -> bool:
         """Return whether a fact that a conclusion depends on has expired.
 
         Only facts in the previous window or in the store are checked.

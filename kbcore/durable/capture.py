@@ -132,7 +132,7 @@ def capture(catalog: Catalog) -> Capture:
     for tenant in catalog.tenants():
         if tenant.failed is not None:
             raise SnapshotFailed(
-                f"{tenant.database}/{tenant.name} has to be recovered first: {tenant.failed}"
+                f"{tenant.database}/{tenant.name} must be recovered first: {tenant.failed}"
             )
     databases: list[dict[str, object]] = [
         {"name": database.name, "createdAt": database.created_at}

@@ -129,9 +129,9 @@ class Wanted:
         selected = None if kinds is None else frozenset(kinds)
         for kind in sorted(selected or ()):
             if kind not in KINDS:
-                raise InvalidInput.at("events", f"{kind[:64]!r} is none of {', '.join(KINDS)}")
+                raise InvalidInput.at("events", f"{kind[:64]!r} is not one of {', '.join(KINDS)}")
         if predicate is not None and not predicate:
-            raise InvalidInput.at("predicate", "is empty")
+            raise InvalidInput.at("predicate", "must not be empty")
         return cls(predicate, selected, scope)
 
     def takes(self, event: Event) -> bool:
@@ -172,14 +172,14 @@ def listen(
 
 def events_of(committed: Committed) -> Iterator[Event]:
     """Yield the events of a change set, in the order of its changes; rules come last."""
-    for number, (kind, scope, predicate, more) in enumerate(_found(committed)):
+    for number, (kind, scope, predicate, more) in enumerate(_event_parts(committed)):
         yield Event(kind, number, scope, predicate, more)
 
 
-_Found = tuple[str, "str | None", "str | None", Mapping[str, Any]]
+_EventParts = tuple[str, "str | None", "str | None", Mapping[str, Any]]
 
 
-def _found(committed: Committed) -> Iterator[_Found]:
+def _event_parts(committed: Committed) -> Iterator[_EventParts]:
     delta, at = committed.delta, committed.at
     if committed.catalog_action is not None:
         if happened := _CATALOG.get(committed.catalog_action):
@@ -199,14 +199,14 @@ def _found(committed: Committed) -> Iterator[_Found]:
                 )
         if isinstance(change, AssertFacts):
             for fact in change.facts:
-                yield _told(fact, at, delta.retold)
+                yield _assertion(fact, at, delta.retold)
         elif isinstance(change, AssertRows):
             for rows in change.rows:
                 for index in range(len(rows)):
-                    yield _told(rows.fact(index), at, delta.retold)
+                    yield _assertion(rows.fact(index), at, delta.retold)
         elif isinstance(change, EvictFacts):
             for rows in change.rows:
-                yield from _evicted(rows, change.reason)
+                yield from _eviction(rows, change.reason)
         elif isinstance(change, ForkScope):
             yield (
                 "scope_changed",
@@ -224,12 +224,12 @@ def _found(committed: Committed) -> Iterator[_Found]:
         elif isinstance(change, DropScope):
             yield "scope_changed", change.scope, None, {"change": "drop"}
     for stored in delta.rules_removed:
-        yield _ruled("rule_retracted", stored)
+        yield _rule_change("rule_retracted", stored)
     for stored in delta.rules_added:
-        yield _ruled("rule_asserted", stored)
+        yield _rule_change("rule_asserted", stored)
 
 
-def _told(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _Found:
+def _assertion(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _EventParts:
     created = (retold or {}).get(fact.key)
     atom = _row(fact, at if created is None else created, at)
     if fact.predicate.endswith(_SUMMARY) and fact.metadata.get("consolidated") is True:
@@ -265,7 +265,7 @@ def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
     }
 
 
-def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
+def _eviction(rows: FactRows, reason: EvictReason) -> Iterator[_EventParts]:
     kind = "fact_expired" if reason is EvictReason.EXPIRED else "fact_retracted"
     for index in range(len(rows)):
         fact = rows.fact(index)
@@ -277,7 +277,7 @@ def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
         )
 
 
-def _ruled(kind: str, stored: StoredRule) -> _Found:
+def _rule_change(kind: str, stored: StoredRule) -> _EventParts:
     shape = rule_to_json(stored.rule)
     rule = {
         "id": stored.id,

@@ -75,7 +75,7 @@ def _fact(entry: Any, names: Names, scope: str | None, metadata: Mapping[str, An
             raise InvalidInput.at(f"args[{index}]", "a fact must not contain variables")
         name = names.name(arg)
         if not name:
-            raise InvalidInput.at(f"args[{index}]", "is empty")
+            raise InvalidInput.at(f"args[{index}]", "must not be empty")
         args.append(name)
     predicate = obj.get("predicate")
     if isinstance(predicate, str):

@@ -204,7 +204,7 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             else:
                 batch.facts.append(_json_fact(entry, scope))
         except orjson.JSONDecodeError as error:
-            raise LoadError(number, f"not JSON: {error}") from error
+            raise LoadError(number, f"invalid JSON at column {error.colno}: {error.msg}") from error
         except LoadError:
             raise
         except (InvalidInput, ValueError) as error:

@@ -181,7 +181,7 @@ def _answer(
     sentences, confidence = ask_json(
         model,
         prompts.ANSWER,
-        prompts.answer(question, [_shown(row) for row in rows]),
+        prompts.answer(question, [_row_text(row) for row in rows]),
         prompts.ANSWER_SCHEMA,
         lambda answer: _sentences(answer, len(rows)),
         operation="answer",
@@ -261,7 +261,7 @@ def _text(row: Row) -> str:
     return print_row(row["predicate"], row["args"], row["negated"])
 
 
-def _shown(row: Row) -> str:
+def _row_text(row: Row) -> str:
     return (
         _text(row)
         if row["confidence"] is None

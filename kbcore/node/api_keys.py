@@ -72,16 +72,17 @@ class KeyWanted:
             raise InvalidInput.at("role", f"must be one of {', '.join(ROLES)}")
         for field, names in (("databases", self.databases), ("tenants", self.tenants)):
             if len(names) > MAX_NAMES:
-                raise InvalidInput.at(field, f"has at most {MAX_NAMES} names")
+                raise InvalidInput.at(field, f"must have at most {MAX_NAMES} names")
             for index, name in enumerate(names):
                 if not _NAME.fullmatch(name) or name in (".", ".."):
                     raise InvalidInput.at(
                         f"{field}[{index}]",
-                        "is not a name: letters, digits and _ - . : @, 1 to 128",
+                        "must have 1 to 128 letters, digits and _ - . : @",
                     )
         if self.role == REPLICA and (self.databases or self.tenants):
             raise InvalidInput.at(
-                "role", "replica is for the whole node: it takes no databases and no tenants"
+                "role",
+                "must not be replica with databases or tenants: a replica follows the whole node",
             )
         days = self.expires_in_days
         if days is not None and not 0 < days <= LONGEST_DAYS:

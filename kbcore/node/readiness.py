@@ -34,8 +34,8 @@ def recovery_check(recovered: Recovered, tenants: Iterable[Tenant]) -> Check:
 def readiness(checks: Mapping[str, Check], *, available: bool, writable: bool) -> dict[str, Any]:
     """Return the overall status, the checks, and `writable`.
 
-    `available` is false if the node must not get requests whatever its checks say, `writable` if
-    it refuses writes.
+    `available` is false if the node must not get requests even if its checks pass, `writable` is
+    false if it refuses writes.
     """
     statuses = {check["status"] for check in checks.values()}
     if "fail" in statuses or not available:

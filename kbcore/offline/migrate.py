@@ -57,7 +57,7 @@ def check_storage(
     store = _open(url, config, plugins, there=True)
     try:
         if not store.status().head:
-            raise ConfigError(f"{redacted(url)}: there is no knowledge base")
+            raise ConfigError(f"{redacted(url)} has no knowledge base")
         for _ in _all_records(store):
             pass
         return _contents(store)
@@ -76,11 +76,11 @@ def copy_storage(
     contents differ, for example because the target is damaged.
     """
     if source == target:
-        raise InvalidInput.at("to", "is where it comes from")
+        raise InvalidInput.at("to", "must differ from the source")
     origin = _open(source, config, plugins, there=True)
     try:
         if not origin.status().head:
-            raise ConfigError(f"{redacted(source)}: there is no knowledge base")
+            raise ConfigError(f"{redacted(source)} has no knowledge base")
         copy = _open(target, config, plugins)
         try:
             if leader := leader_of(copy):
@@ -102,7 +102,7 @@ def copy_storage(
         copy.close()
     if copied != expected:
         raise Conflict(
-            f"{redacted(target)} does not come to the same as {redacted(source)}; do not use it",
+            f"{redacted(target)} differs from {redacted(source)} after the copy; do not use it",
             {"source": expected.digest, "target": copied.digest},
         )
     return copied
@@ -135,7 +135,9 @@ def _copy(origin: LogStore, copy: LogStore) -> None:
     for batch in _batches(origin.read(after)):
         last = copy.append([(record.type, record.version, record.payload) for record in batch])
         if last != batch[-1].seq:
-            raise Conflict(f"the copy has number {last} where the source has {batch[-1].seq}")
+            raise Conflict(
+                f"the copy has record {last} where the source has record {batch[-1].seq}"
+            )
         copy.sync()
 
 

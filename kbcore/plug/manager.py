@@ -179,7 +179,7 @@ class Plugins:
         factory: Callable[[Config], Embedder] = self._pick("kb_embedders", name)
         embedder = factory(self._config)
         if embedder.dimension < 1:
-            raise ConfigError(f"EMBEDDER={name!r}: its vectors have no dimension")
+            raise ConfigError(f"EMBEDDER={name!r}: the plugin gives no dimension for its vectors")
         return embedder
 
     def tokenizer(self) -> Tokenizer | None:

@@ -109,7 +109,7 @@ def raise_term(config: Config) -> Promoted:
     try:
         status = store.status()
         if not isinstance(store, TakesOver) or not status.head:
-            raise ConfigError("there is no knowledge base, or its storage cannot be promoted")
+            raise ConfigError("the storage has no knowledge base or cannot be promoted")
         store.raise_epoch(status.epoch + 1)
         set_leader_mark(store, "")
         return Promoted(status.log_id, status.epoch + 1, status.head)
@@ -193,7 +193,7 @@ class Replication:
             at = self._store.status().head
         if not reached:
             raise NotReady(
-                f"not caught up: this node is at {at} and the request wants {seq}",
+                f"not caught up: this node is at {at} and the request requires {seq}",
                 {"reason": "not caught up", "wanted": seq, "applied": at},
             )
 
@@ -407,7 +407,8 @@ class Replication:
             standing = follower.standing
             if self.cursor() is None or standing.bootstrapping:
                 raise Conflict(
-                    "this follower has not got the leader's state yet", {"reason": "bootstrap"}
+                    "this follower has not received the state of the leader yet",
+                    {"reason": "bootstrap"},
                 )
             contact = standing.contact
             answers = (
@@ -417,7 +418,7 @@ class Replication:
             )
             if answers and not force:
                 raise Conflict(
-                    "the leader still answers; stop it first (or force the promotion)",
+                    "the leader still answers; stop it first, or force the promotion",
                     {"reason": "leader alive", "leader": self._config.leader_url},
                 )
 

@@ -138,7 +138,7 @@ class Unpacking:
         head = self._data[: _HEAD.size + _CRC.size]
         magic, log_id, epoch, seq = _HEAD.unpack_from(head)
         if magic != _MAGIC or _CRC.unpack_from(head, _HEAD.size)[0] != crc32(head[: _HEAD.size]):
-            raise BadShipment("this is no snapshot, or its head is damaged")
+            raise BadShipment("not a snapshot, or its head is damaged")
         self.seed = LogSeed(log_id.hex(), epoch, seq)
         self._crc = crc32(head)
         self._data = self._data[len(head) :]

@@ -158,7 +158,8 @@ class Overlay(Tenant):
             if self._reads.new_text > MAX_NEW_TEXT:
                 limits = {"limit": "bytes", "max": MAX_NEW_TEXT}
                 raise TooLarge(
-                    "the goals of a transaction have too much text that no fact has", limits
+                    "the goals of the transaction contain too many constants that no fact has",
+                    limits,
                 )
             symbol = self.engine.intern(text)
         return symbol
@@ -312,7 +313,7 @@ class OverlayLock(ReadWriteLock):
         overlay = self._overlay
         with own, overlay.base.lock.read():
             if overlay.lost != overlay.base.lost:
-                raise Conflict("a scope was deleted under the transaction", {"reason": "scope"})
+                raise Conflict("a scope was deleted during the transaction", {"reason": "scope"})
             yield
 
     def read(self) -> AbstractContextManager[None]:

@@ -188,7 +188,7 @@ def test_filters_take_a_predicate_a_prefix_types_and_a_scope(kb):
 
 def test_an_unknown_type_is_refused_with_the_choices(kb):
     with pytest.raises(
-        InvalidInput, match=r"'fact_told' is none of fact_asserted, .*scope_changed"
+        InvalidInput, match=r"'fact_told' is not one of fact_asserted, .*scope_changed"
     ):
         kb.subscribe(print, events=["fact_told"])
     with pytest.raises(InvalidInput, match="predicate"):

@@ -340,7 +340,7 @@ def test_the_command_prints_a_line_for_each_event(tmp_path: Any) -> None:
             [*command, "--events", "x"], capture_output=True, text=True, timeout=60
         )
         assert wrong.returncode == 1
-        assert "is none of" in wrong.stderr
+        assert "is not one of" in wrong.stderr
         first.close()
 
 

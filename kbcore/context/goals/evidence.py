@@ -106,13 +106,13 @@ class Witness:
         """Yield the answers of a signed atom, in batches."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
-        groups = self._told(goal, stored, atom)
+        groups = self._stored_answers(goal, stored, atom)
         if groups:
             yield groups
         if schema not in self.reasoner.tenant.rules.visible(partition.name).derived:
             return
         rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
-        concluded = self._concluded(stored, rows, count, atom.arity)
+        concluded = self._new_conclusions(stored, rows, count, atom.arity)
         for start in range(0, len(concluded), PROOF_BATCH):
             indices = concluded[start : start + PROOF_BATCH]
             cells = array("I")
@@ -121,7 +121,7 @@ class Witness:
             answers = self.reasoner.described(partition, atom, (cells, len(indices)), self.budget)
             yield self._proved(goal, partition, schema, answers)
 
-    def _told(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
+    def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
         """Return the most salient stored answers."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
@@ -133,7 +133,7 @@ class Witness:
             for candidate in candidates
         ]
 
-    def _concluded(
+    def _new_conclusions(
         self, stored: StoredRelation | None, rows: array[int], count: int, arity: int
     ) -> list[int]:
         """Return the indexes of the first answers that are not stored."""
@@ -159,12 +159,20 @@ class Witness:
         conclusions: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
-                bases, rules, whole = self._walked(top, proof)
+                bases, rules, whole = self._base_facts(top, proof)
                 rule = top.rule.text if top.rule is not None else ""
                 conclusions.append(
-                    (row, Provenance(rule, tuple(map(_said, top.premises))), bases, rules, whole)
+                    (
+                        row,
+                        Provenance(rule, tuple(map(_premise_text, top.premises))),
+                        bases,
+                        rules,
+                        whole,
+                    )
                 )
-        self._place(partition, [node for _, _, bases, _, _ in conclusions for node in bases])
+        self._add_candidates(
+            partition, [node for _, _, bases, _, _ in conclusions for node in bases]
+        )
         groups = []
         for row, provenance, bases, rules, whole in conclusions:
             facts = [self._stored[_key(partition, node)] for node in bases]
@@ -174,7 +182,7 @@ class Witness:
             groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
-    def _walked(
+    def _base_facts(
         self, top: ProofNode, proof: Proof
     ) -> tuple[list[ProofNode], list[StoredRule], bool]:
         """Return the stored facts below a conclusion, the rules used, and whether the proof is
@@ -201,7 +209,7 @@ class Witness:
                 return [], list(rules.values()), False
         return bases, list(rules.values()), True
 
-    def _place(self, partition: Partition, nodes: Sequence[ProofNode]) -> None:
+    def _add_candidates(self, partition: Partition, nodes: Sequence[ProofNode]) -> None:
         """Create the candidates for stored facts of proofs, one relation at a time."""
         groups: dict[RelationSchema, dict[FactKey, ProofNode]] = {}
         for node in nodes:
@@ -225,7 +233,7 @@ def _key(partition: Partition, node: ProofNode) -> FactKey:
     return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
 
 
-def _said(node: ProofNode) -> str:
+def _premise_text(node: ProofNode) -> str:
     """Return the text of a premise."""
     if node.item is not None:
         return print_item(node.item)

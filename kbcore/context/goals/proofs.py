@@ -79,7 +79,7 @@ class Goals:
             if not self.found[number]:
                 self._take_partial(number, goal)
 
-    def said(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, Any]]:
         """Return the outcome of each goal."""
         return [
             {
