@@ -23,7 +23,7 @@ from kbplanner.engine.backend import Attribute
 QUERY_SALIENCE_WEIGHT = 0.1
 """Default weight of salience relative to the match of a query, which is 1 for the best match."""
 
-AT_ONCE = 64
+CANDIDATE_BATCH = 64
 """Number of candidates that are created together."""
 
 PREDICATE_BATCH = 16
@@ -122,9 +122,11 @@ class Supply:
             ]
         facts = heapq.merge(self._matched(relations), *streams, key=lambda supplied: supplied.order)
         seen: set[tuple[StoredRelation, int]] = set()
-        at_once = first if full is None else AT_ONCE  # one more would cost another search
-        while batch := list(islice(facts, at_once)):
-            at_once = AT_ONCE
+        batch_size = (
+            first if full is None else CANDIDATE_BATCH
+        )  # one more would cost another search
+        while batch := list(islice(facts, batch_size)):
+            batch_size = CANDIDATE_BATCH
             new = []
             for supplied in batch:
                 if (where := (supplied.fact.stored, supplied.fact.row_id)) not in seen:

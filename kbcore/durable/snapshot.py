@@ -36,7 +36,7 @@ FIRST_ROWS = 64
 SETTLE_ROWS = 16_384
 """Rows copied in one call: about a megabyte with every attribute."""
 
-RULES_AT_ONCE = 64
+RULE_BATCH = 64
 
 CHUNK_COST = 2048
 STRETCH = 48 << 10
@@ -106,7 +106,7 @@ def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
     rules = []
     for number, rule in enumerate(state.rules, 1):
         rules.append(encode_rule(rule))
-        if number % RULES_AT_ONCE == 0:
+        if number % RULE_BATCH == 0:
             rest()
     head = {
         "kind": "tenant",

@@ -20,7 +20,7 @@ from kbcore.kb.context_windows import check_request
 from kbcore.language.evidence import Evidence, Query, gather
 from kbcore.language.extract import Extracted, ExtractionOptions, extract, judge
 from kbcore.language.reading import Taken, read_statements_of
-from kbcore.language.synthesize import MOST_QUESTION, Synthesis, synthesize
+from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
 from kbcore.proofs.shapes import ProofOptions
@@ -127,8 +127,8 @@ class NaturalLanguage(TenantHandle, ABC):
         RateLimited.
         """
         model, options = self._model(), AnswerOptions(scope, wanted=wanted)
-        if not question.strip() or len(question) > MOST_QUESTION:
-            raise InvalidInput.at("question", f"must have 1 to {MOST_QUESTION} characters")
+        if not question.strip() or len(question) > MAX_QUESTION_CHARS:
+            raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")
 
         def infer(atom: Atom, limit: int) -> list[Row]:
             return self.infer(Literal(atom), replace(options, limit=limit))

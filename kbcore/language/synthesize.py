@@ -33,7 +33,7 @@ MAX_ROUNDS = 2
 MAX_QUERIES = 8
 """Maximum number of queries run of one plan."""
 
-MOST_QUESTION = 4000
+MAX_QUESTION_CHARS = 4000
 """Maximum length of a question."""
 
 NOTHING_KNOWN = "I do not know: the knowledge base holds nothing that answers this."

@@ -28,9 +28,9 @@ MAX_KEYS = 10_000
 MAX_NAMES = 1000
 """Maximum number of databases, or tenants, in a key."""
 
-LONGEST_NAME, LONGEST_DESCRIPTION = 128, 1024
-LONGEST_DAYS = 36_500
-LONGEST_OVERLAP_S = 30 * 86_400
+MAX_NAME_CHARS, MAX_DESCRIPTION_CHARS = 128, 1024
+MAX_EXPIRY_DAYS = 36_500
+MAX_OVERLAP_S = 30 * 86_400
 
 OVERLAP_S = 3600
 """Default number of seconds that a replaced key stays valid beside the new one."""
@@ -66,8 +66,8 @@ class KeyWanted:
 
     def check(self) -> None:
         """Raise InvalidInput naming the first invalid field."""
-        _text("name", self.name, LONGEST_NAME, empty=False)
-        _text("description", self.description, LONGEST_DESCRIPTION, empty=True)
+        _text("name", self.name, MAX_NAME_CHARS, empty=False)
+        _text("description", self.description, MAX_DESCRIPTION_CHARS, empty=True)
         if self.role not in ROLES:
             raise InvalidInput.at("role", f"must be one of {', '.join(ROLES)}")
         for field, names in (("databases", self.databases), ("tenants", self.tenants)):
@@ -85,8 +85,8 @@ class KeyWanted:
                 "must not be replica with databases or tenants: a replica follows the whole node",
             )
         days = self.expires_in_days
-        if days is not None and not 0 < days <= LONGEST_DAYS:
-            raise InvalidInput.at("expiresInDays", f"must be over 0 and at most {LONGEST_DAYS}")
+        if days is not None and not 0 < days <= MAX_EXPIRY_DAYS:
+            raise InvalidInput.at("expiresInDays", f"must be over 0 and at most {MAX_EXPIRY_DAYS}")
 
 
 class Keys:
@@ -167,8 +167,8 @@ class Keys:
 
         The new key has the same lifetime as the old one had, from now on. Raises NotFound.
         """
-        if not 0 <= overlap_s <= LONGEST_OVERLAP_S:
-            raise InvalidInput.at("overlapSeconds", f"must be 0 to {LONGEST_OVERLAP_S}")
+        if not 0 <= overlap_s <= MAX_OVERLAP_S:
+            raise InvalidInput.at("overlapSeconds", f"must be 0 to {MAX_OVERLAP_S}")
         old = self._known(id)
         now = self._runtime.clock.now_ms()
         expires = None if old.expires_at is None else now + old.expires_at - old.created_at
@@ -204,7 +204,7 @@ class Keys:
     def _known(self, id: str) -> StoredKey:
         key = self._ring.get(id)
         if key is None:
-            raise NotFound("no such key", {"id": id[:LONGEST_NAME]})
+            raise NotFound("no such key", {"id": id[:MAX_NAME_CHARS]})
         return key
 
     def _check_capacity(self) -> None:

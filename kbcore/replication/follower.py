@@ -29,7 +29,7 @@ The delay doubles with each failure. A follower must catch up within 5 seconds a
 reachable again.
 """
 
-AT_ONCE, AT_ONCE_BYTES = 256, 1 << 20
+BATCH_RECORDS, BATCH_BYTES = 256, 1 << 20
 """Records and bytes applied at a time, with one sync; other requests run between batches."""
 
 _log = logging.getLogger("kbcore.follow")
@@ -211,7 +211,7 @@ class Follower:
                 raise BadShipment(f"record {record.seq} where {after + 1} should come")
             batch.append(record)
             after, size = record.seq, size + len(record.payload)
-            if len(batch) >= AT_ONCE or size >= AT_ONCE_BYTES:
+            if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
                 self._replica.take(batch)
                 batch, size = [], 0
                 self._yield_now()

@@ -20,7 +20,7 @@ MAX_BYTES = 4 << 20
 MAX_FOLLOWERS = 64
 """Maximum number of remembered followers; beyond it, the longest-silent one is dropped."""
 
-_AT_ONCE = 256
+_RECORDS_PER_SLICE = 256
 _MARK_BYTES = 1 << 20
 
 
@@ -217,7 +217,7 @@ class Leader:
                 break
             parts.append(framed(record, log_crc, durable, epoch))
             size += len(parts[-1])
-            if len(parts) % _AT_ONCE == 0:
+            if len(parts) % _RECORDS_PER_SLICE == 0:
                 self._yield_now()
         return b"".join(parts)
 

@@ -212,7 +212,7 @@ def _describe_new(
     tenant.changed(0, stored)
 
 
-def tell_rows(
+def assert_rows(
     tenant: Tenant,
     scope: str | None,
     schema: RelationSchema,

@@ -36,7 +36,7 @@ UNCOUNTED = GoalOptions(counts_accesses=False)
 
 ONE_ANSWER = GoalOptions(first=1, counts_accesses=False)
 
-STEPS_A_FACT = 50
+PROOF_STEPS_PER_FACT = 50
 """Maximum number of proof steps that are followed per fact that the window can hold."""
 
 
@@ -205,7 +205,7 @@ class Witness:
                 todo.extend(reversed(proof.expand(node)))
                 if node.rule is not None:
                     rules.setdefault(node.rule.id, node.rule)
-            if len(bases) > self.most or len(seen) > STEPS_A_FACT * self.most:
+            if len(bases) > self.most or len(seen) > PROOF_STEPS_PER_FACT * self.most:
                 return [], list(rules.values()), False
         return bases, list(rules.values()), True
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kbcore.errors import PluginFailed
 from kbcore.plug.ports import Tokenizer
 
-CHARS_A_TOKEN = 4
+CHARS_PER_TOKEN = 4
 """Characters that are taken for one token when no tokenizer is set."""
 
 
 def tokens(chars: int) -> int:
     """Return the estimate of tokens for a number of characters: a quarter, rounded up."""
-    return -(-chars // CHARS_A_TOKEN)
+    return -(-chars // CHARS_PER_TOKEN)
 
 
 class TokenCounter:
@@ -36,7 +36,7 @@ class TokenCounter:
 
     def limit(self, max_tokens: int) -> int:
         """Return how many units fit into a number of tokens."""
-        return max_tokens * CHARS_A_TOKEN if self._tokenizer is None else max_tokens
+        return max_tokens * CHARS_PER_TOKEN if self._tokenizer is None else max_tokens
 
     def count(self, text: str) -> int:
         """Return the tokens of a text; an empty text has none. Raises PluginFailed."""

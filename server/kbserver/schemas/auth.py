@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.node.api_keys import LONGEST_DAYS, LONGEST_OVERLAP_S, OVERLAP_S, KeyWanted
+from kbcore.node.api_keys import MAX_EXPIRY_DAYS, MAX_OVERLAP_S, OVERLAP_S, KeyWanted
 from kbcore.state.keys import ROLES
 from kbserver.schemas.base import Envelope
 from kbserver.schemas.fields import NAME, Reader, one_of, takes, text
@@ -54,7 +54,7 @@ _key = Envelope(
         "role": one_of(*ROLES),
         "databases": _names,
         "tenants": _names,
-        "expiresInDays": _number(0, LONGEST_DAYS, above=True),
+        "expiresInDays": _number(0, MAX_EXPIRY_DAYS, above=True),
         "description": text,
     },
     required=("name", "role"),
@@ -62,7 +62,7 @@ _key = Envelope(
 _bootstrap = Envelope(
     "Bootstrap", {"name": text, "description": text, "token": text}, required=("name", "token")
 )
-_rotation = Envelope("KeyRotation", {"overlapSeconds": _number(0, LONGEST_OVERLAP_S, above=False)})
+_rotation = Envelope("KeyRotation", {"overlapSeconds": _number(0, MAX_OVERLAP_S, above=False)})
 
 
 @dataclass(frozen=True, slots=True)
