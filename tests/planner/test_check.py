@@ -1,4 +1,4 @@
-"""Safety, reserved names and suspicious looks of rules and facts."""
+"""Checks of rules and facts: safety, reserved names, warnings."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_upper_case_words_without_any_variable() -> None:
     ]
 
 
-def test_statements_not_from_text_are_told_without_a_place() -> None:
+def test_statements_not_from_text_are_reported_without_a_position() -> None:
     (statement,) = parse_program("p(a).")
     odd = type(statement)(Atom("p", (X,)), statement.annotations, statement.span)  # type: ignore[call-arg,arg-type]
     with pytest.raises(RuleSyntaxError) as caught:

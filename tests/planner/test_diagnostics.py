@@ -1,4 +1,4 @@
-"""What an author sees: every message exactly, all errors at once, carets under the token."""
+"""Messages for authors of rules: their exact text, all errors at once, carets under the token."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_the_example_of_the_reference() -> None:
     ]
 
 
-def test_all_errors_of_a_text_are_told_in_order() -> None:
+def test_all_errors_of_a_text_are_reported_in_order() -> None:
     text = "p(?x).\nq(a) r(b).\nfine(a).\ns(a)\nt(“a”).\nu(?a, ?b).\n"
-    found = [(error["line"], error["column"], error["code"]) for error in errors_of(text)]
-    assert found == [
+    errors = [(error["line"], error["column"], error["code"]) for error in errors_of(text)]
+    assert errors == [
         (1, 3, "variable-in-fact"),
         (2, 6, "syntax"),
         (4, 5, "missing-period"),
@@ -81,26 +81,26 @@ def test_all_errors_of_a_text_are_told_in_order() -> None:
     ]
 
 
-def test_unsafe_rules_are_told_all_at_once() -> None:
+def test_unsafe_rules_are_reported_together() -> None:
     text = "p(?x) :- q(?y).\nok(?x) :- q(?x).\n  r(?x) :- q(?x), not s(?z)."
     with pytest.raises(RuleSyntaxError) as caught:
         check_statements(parse_program(text))
-    places = [
+    positions = [
         (error["line"], error["column"], error["endColumn"], error["code"])
         for error in caught.value.errors
     ]
-    assert places == [(1, 3, 5, "unsafe"), (3, 25, 27, "unsafe")]
+    assert positions == [(1, 3, 5, "unsafe"), (3, 25, 27, "unsafe")]
 
 
-def test_a_text_is_given_up_after_many_errors() -> None:
+def test_reading_stops_after_many_errors() -> None:
     assert len(errors_of("p(?x).\n" * (MAX_ERRORS + 50))) == MAX_ERRORS
 
 
-def test_an_unclosed_quote_costs_its_line_only() -> None:
-    found = [
+def test_an_unclosed_quote_affects_its_line_only() -> None:
+    errors = [
         (error["line"], error["code"]) for error in errors_of('p("a).\nq(a b).\nr("\n).\ns(?x).')
     ]
-    assert found == [
+    assert errors == [
         (1, "unclosed-quote"),
         (2, "syntax"),
         (3, "unclosed-quote"),
@@ -150,7 +150,7 @@ def test_a_statement_is_bounded() -> None:
     assert error["message"] == "a predicate has at most 255 characters, this one has 256"
 
 
-def test_carets_stand_under_the_token_after_tabs_and_wide_characters() -> None:
+def test_carets_are_under_the_token_after_tabs_and_wide_characters() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_program("\tp(\"日本\",\t'e\u0301' x).")
     assert caught.value.message.split("\n")[1:3] == [
@@ -182,7 +182,7 @@ def test_the_gutter_grows_with_the_line_number() -> None:
     ]
 
 
-def test_of_a_long_line_the_part_around_the_error_is_shown() -> None:
+def test_a_long_line_is_cut_to_the_part_around_the_error() -> None:
     (error,) = errors_of("p(a). " * 1000 + "q(a b). " + "p(a). " * 1000)
     assert error["column"] == 6005
     source = str(error["source"])
@@ -206,14 +206,14 @@ def test_windows_line_ends() -> None:
     assert (error["line"], error["column"], error["source"]) == (2, 5, "q(a b).")
 
 
-def test_errors_of_a_stream_come_at_its_end_with_their_true_places() -> None:
+def test_errors_of_a_stream_come_at_its_end_with_their_positions() -> None:
     text = "p(a).\n" * 30_000 + "q(a b).\n" + "p(a).\n" * 30_000 + "r(?x)."
-    given: list[Statement] = []
+    statements: list[Statement] = []
     with pytest.raises(RuleSyntaxError) as caught:
-        given.extend(parse_stream(text[at : at + 997] for at in range(0, len(text), 997)))
-    assert len(given) == 30_000
-    places = [(error["line"], error["column"]) for error in caught.value.errors]
-    assert places == [(30_001, 5), (60_002, 3)]
+        statements.extend(parse_stream(text[at : at + 997] for at in range(0, len(text), 997)))
+    assert len(statements) == 30_000
+    positions = [(error["line"], error["column"]) for error in caught.value.errors]
+    assert positions == [(30_001, 5), (60_002, 3)]
 
 
 @pytest.mark.parametrize(

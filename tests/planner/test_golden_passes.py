@@ -1,4 +1,4 @@
-"""Golden files of the passes: what each one makes of a program. `KB_GOLDEN=write` writes them anew, to be read.
+"""Golden files of the passes: programs before and after each one. `KB_GOLDEN=write` rewrites them.
 
 A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the file.
 """
@@ -56,9 +56,9 @@ def test_every_pass_has_a_golden_file():
 @pytest.mark.parametrize(("path", "part"), list(cases()))
 def test_golden(path, part):
     source, _, expected = part.partition("---\n")
-    found = after(path.stem, source)
+    result = after(path.stem, source)
     if os.environ.get("KB_GOLDEN") == "write":
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(part, f"{source}---\n{found}\n\n"), encoding="utf-8")
+        path.write_text(text.replace(part, f"{source}---\n{result}\n\n"), encoding="utf-8")
     else:
-        assert found == expected.strip()
+        assert result == expected.strip()

@@ -1,4 +1,4 @@
-"""Answers as JSON: the engine's text, the reference's, and what a JSON writer makes of the same rows."""
+"""Answers as JSON: the engine, the reference engine and a JSON writer give the same text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def facts_in(engine, rows, cells, hidden):
 
 
 def shown(row, values, name, scope):
-    """The row as the interface describes it, from the values of its stored fact or None."""
+    """Return a row of the interface from the values of its stored fact, or None."""
     created, start, until, life = values or (None, 0, None, 0)
     if values:
         until = None if until == 2**63 - 1 else until
@@ -89,8 +89,8 @@ def test_long_rows_and_many_rows_come_in_slices():
     rows = engine.intern_many([short, long, *(str(i) for i in range(20_000))])
     parts = list(rows_json(engine, row_shape("p", True, None), None, rows, 1, len(rows)))
     assert len(parts) > 1
-    found = json.loads(b"[" + b"".join(parts)[1:] + b"]")
-    assert [row["args"][0] for row in found] == [short, long, *(str(i) for i in range(20_000))]
+    rows_read = json.loads(b"[" + b"".join(parts)[1:] + b"]")
+    assert [row["args"][0] for row in rows_read] == [short, long, *(str(i) for i in range(20_000))]
 
 
 def test_rows_without_arguments():

@@ -1,4 +1,4 @@
-"""Rules, atoms and goals as JSON: what is read, what is refused and where, and the way back."""
+"""Rules, atoms and goals as JSON: values that are read, values that are refused, and writing."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_refused_rules(obj: object, message: str) -> None:
     assert caught.value.message == message
 
 
-def test_paths_start_where_the_caller_says() -> None:
+def test_paths_start_with_the_prefix_of_the_caller() -> None:
     with pytest.raises(InvalidInput, match=r"^rules\[2\]\.body\[0\]\.args\[0\]: "):
         rule_from_json({"head": P, "body": [{"predicate": "q", "args": [None]}]}, "rules[2]")
     with pytest.raises(InvalidInput, match=r"^facts\[1\]\.args\[0\]: "):
@@ -351,7 +351,7 @@ json_rules = st.fixed_dictionaries(
 
 @given(json_rules)
 @examples(600)
-def test_what_is_read_from_json_prints_and_comes_back(obj: dict[str, object]) -> None:
+def test_rules_read_from_json_print_and_parse_back(obj: dict[str, object]) -> None:
     try:
         rule = rule_from_json(obj)
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Warnings about valid rules that are probably not meant, with their places."""
+"""Warnings about valid rules that are probably mistakes, with their positions."""
 
 from __future__ import annotations
 

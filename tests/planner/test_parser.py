@@ -1,4 +1,4 @@
-"""Text to statements: the whole grammar, the fast way and the exact way, streams, spans."""
+"""Text to statements: the whole grammar, the fast path and the grammar, streams, spans."""
 
 from __future__ import annotations
 
@@ -220,13 +220,13 @@ def test_expressions() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "% only", "/* only */", "# a\n// b\n", "\ufeff"])
-def test_texts_of_nothing(text: str) -> None:
+def test_empty_texts(text: str) -> None:
     assert parse_program(text) == []
     with pytest.raises(InvalidInput, match="expected one rule, found 0"):
         parse_rule(text)
 
 
-def test_several_where_one_is_wanted() -> None:
+def test_several_statements_instead_of_one() -> None:
     with pytest.raises(InvalidInput, match="expected one rule, found 2"):
         parse_rule("p :- q. p :- r.")
 
@@ -289,25 +289,28 @@ def fact_texts(draw: st.DrawFn) -> str:
 
 
 class Exact(Reader):
-    """A reader without the fast way."""
+    """A reader without the fast path."""
 
     def _plain_fact(self, start: int) -> FactStatement | None:
         return None
 
 
 def outcome(kind: type[Reader], text: str) -> tuple[list[Statement], list[dict[str, object]]]:
-    made = kind(text, parse_clause, DEFAULT_LIMITS)
-    return list(made.statements()), [error.as_json() for error in made.errors]
+    statement_reader = kind(text, parse_clause, DEFAULT_LIMITS)
+    statements = list(statement_reader.statements())
+    return statements, [error.as_json() for error in statement_reader.errors]
 
 
 @given(st.lists(fact_texts(), min_size=1, max_size=4).map("".join))
 @examples(400)
-def test_both_ways_agree(text: str) -> None:
+def test_the_fast_path_and_the_grammar_agree(text: str) -> None:
     assert outcome(Reader, text) == outcome(Exact, text)
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=3), st.booleans())
-def test_both_ways_agree_on_what_rows_print(args: list[str], negated: bool) -> None:
+def test_the_fast_path_and_the_grammar_agree_on_printed_rows(
+    args: list[str], negated: bool
+) -> None:
     text = print_row("p", [arg.replace("\0", "") for arg in args], negated) + "."
     assert outcome(Reader, text) == outcome(Exact, text)
 
@@ -337,27 +340,27 @@ def test_a_stream_gives_the_same_statements(size: int, monkeypatch: pytest.Monke
     assert list(parse_stream(pieces(text, size))) == parse_program(text)
 
 
-def place_and_code(error: dict[str, object]) -> str:
+def position_and_code(error: dict[str, object]) -> str:
     return f"{error['line']}:{error['column']} {error['code']}"
 
 
 @given(st.lists(fact_texts(), max_size=4).map("".join), st.integers(1, 9), st.integers(1, 40))
 @examples(200)
-def test_wherever_a_stream_is_cut(text: str, size: int, window: int) -> None:
+def test_a_stream_may_be_cut_anywhere(text: str, size: int, window: int) -> None:
     expected, errors = outcome(Reader, text)
     before = reader.MIN_WINDOW_CHARS
     reader.MIN_WINDOW_CHARS = window
-    given_: list[Statement] = []
-    told: list[dict[str, object]] = []
+    statements: list[Statement] = []
+    stream_errors: list[dict[str, object]] = []
     try:
-        given_.extend(parse_stream(pieces(text, size)))
+        statements.extend(parse_stream(pieces(text, size)))
     except InvalidInput as error:
-        told = list((error.details or {})["errors"])
+        stream_errors = list((error.details or {})["errors"])
     finally:
         reader.MIN_WINDOW_CHARS = before
-    assert sorted(map(place_and_code, told)) == sorted(map(place_and_code, errors))
+    assert sorted(map(position_and_code, stream_errors)) == sorted(map(position_and_code, errors))
     if not errors:
-        assert given_ == expected
+        assert statements == expected
 
 
 def test_a_stream_is_read_as_it_comes() -> None:

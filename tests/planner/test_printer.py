@@ -1,4 +1,4 @@
-"""Canonical text: exact forms, and that every text parses back to what it was printed from."""
+"""Canonical text: exact forms, and that every text parses back to the printed term."""
 
 from __future__ import annotations
 

@@ -38,22 +38,22 @@ def rule_set(text: str) -> RuleSet:
 
 @pytest.fixture
 def world(monkeypatch) -> programs.World:
-    """Facts for POINTS_TO. The clock stands still, so that runs are compared by their steps on any machine."""
+    """Return facts for POINTS_TO, with a constant clock, so that runs are compared by their steps."""
     monkeypatch.setattr(evaluate, "Race", partial(Race, now=lambda: 0.0))
     rng = random.Random(14)
     counts = {"flow": NODES * 3 // 2, "load": NODES // 5, "store": NODES // 5}
-    found = programs.World(Engine(), rule_set(POINTS_TO))
+    points_to = programs.World(Engine(), rule_set(POINTS_TO))
     for name, count in counts.items():
-        found.tell(
+        points_to.tell(
             Atom(name, (f"n{rng.randrange(NODES)}", f"n{rng.randrange(NODES)}"))
             for _ in range(count)
         )
-    return found
+    return points_to
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What one goal took: engine steps of all runs together, rows that the winning run derived."""
+    """Cost of one goal: engine steps of all runs together, rows that the winning run derived."""
 
     answers: int
     steps: int
@@ -79,9 +79,9 @@ def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY
         state = RunState.PAUSED
         while state is not RunState.DONE:
             state = work.step(10_000)
-            for number, one in enumerate(opened):
-                with suppress(EngineFault):  # raised for a run that was given up in this step
-                    steps[number] = one.stats().steps
+            for number, opened_run in enumerate(opened):
+                with suppress(EngineFault):  # raised for a run that was closed in this step
+                    steps[number] = opened_run.stats().steps
 
     world.engine.open_run = recording
     try:
@@ -161,7 +161,7 @@ def test_both_runs_together_stay_within_the_budget(world, monkeypatch):
         ),
     ],
 )
-def test_only_demand_in_a_non_linear_recursion_can_lose(rules, goal, adornment, expected):
+def test_only_demand_in_a_non_linear_recursion_can_cost_more(rules, goal, adornment, expected):
     program = rewrite(
         rule_set(rules).clauses(frozenset()), RelationSchema(goal, 2).derived, adornment
     )
@@ -212,7 +212,7 @@ def raced(demand: FakeRun, full: FakeRun, limits: Limits = programs.PLENTY) -> t
     return work.finish()
 
 
-def test_the_first_run_to_end_is_kept_and_the_other_closed():
+def test_the_first_run_to_end_stays_open_and_the_other_is_closed():
     demand, full = FakeRun(race.HEAD_START_STEPS + 5000, 2), FakeRun(100_000, 3)
     winner, rows = raced(demand, full)
     assert winner is demand
@@ -228,7 +228,7 @@ def test_the_first_run_to_end_is_kept_and_the_other_closed():
     assert demand.steps <= race.HEAD_START_STEPS + 5000 / race.FULL_TIME_SHARE + 200
 
 
-def test_the_full_run_is_given_up_when_both_reach_a_limit():
+def test_the_full_run_is_closed_when_both_reach_a_limit():
     demand, full = FakeRun(race.HEAD_START_STEPS * 2, 1), FakeRun(race.HEAD_START_STEPS * 3, 1)
     winner, _ = raced(demand, full, Limits(rows=race.HEAD_START_STEPS + 9000))
     assert winner is demand

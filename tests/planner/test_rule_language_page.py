@@ -1,4 +1,4 @@
-"""The reference page of the language: its examples load, its messages are the real ones, its codes are complete."""
+"""The reference page of the language: examples load, messages and codes match the parser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_examples_load(text: str) -> None:
 @pytest.mark.parametrize(
     "shown", blocks("text"), ids=[text.split("\n")[0] for text in blocks("text")]
 )
-def test_messages_are_the_real_ones(shown: str) -> None:
+def test_messages_match_the_parser(shown: str) -> None:
     line, source = re.findall(r"^  (\d+) \| (.*)$", shown, re.MULTILINE)[0]
     with pytest.raises(RuleSyntaxError) as caught:
         check_statements(parse_program("\n" * (int(line) - 1) + source))

@@ -199,7 +199,9 @@ class Lowering:
                     token,
                 )
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
-        shown = excerpt(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
+        excerpt_text = excerpt(
+            self.source[node.start : node.end] + (")" if node.kind == "call" else "")
+        )
         if (
             node.kind == "call"
             and token.type == "IDENT"
@@ -210,13 +212,13 @@ class Lowering:
         if node.kind == "call":
             hint = 'an argument is a constant, a variable or "_"'
             if token.value in FUNCTIONS:
-                hint = f"compute it in the body: ?z = {shown}, and use ?z here"
-            self._add("nested-term", f'no "{shown}" inside an atom', hint, node.start, node.end)
-        elif node.kind == "apply":
-            hint = (
-                f'for text, quote it: "{shown}"; for a number, compute it in the body: ?z = {shown}'
+                hint = f"compute it in the body: ?z = {excerpt_text}, and use ?z here"
+            self._add(
+                "nested-term", f'no "{excerpt_text}" inside an atom', hint, node.start, node.end
             )
-            message = f'no arithmetic inside an atom, found "{shown}"'
+        elif node.kind == "apply":
+            hint = f'for text, quote it: "{excerpt_text}"; for a number, compute it in the body: ?z = {excerpt_text}'
+            message = f'no arithmetic inside an atom, found "{excerpt_text}"'
             self._add("expression-in-atom", message, hint, node.start, node.end)
         else:
             self._at(
