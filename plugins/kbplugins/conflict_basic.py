@@ -1,4 +1,4 @@
-"""Conflict strategies for a fact whose opposite is stored: keep both, refuse, newest wins, most certain wins."""
+"""Conflict strategies for a fact whose opposite is stored: keep both, refuse, newest wins, highest confidence wins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution, St
 from kbplugins.merge_basic import Always
 
 
-class Surest:
+class HighestConfidence:
     """The higher confidence wins; an unknown confidence counts as 1, and the new fact wins a tie."""
 
     always = None
@@ -17,20 +17,22 @@ class Surest:
     def resolve(self, conflict: MergeConflict) -> Resolution:
         """Return the winner."""
         return Resolution(
-            Keep.TARGET if _sure(conflict.target) > _sure(conflict.source) else Keep.SOURCE
+            Keep.TARGET
+            if _confidence(conflict.target) > _confidence(conflict.source)
+            else Keep.SOURCE
         )
 
 
-def _sure(facts: Sequence[Standing]) -> float:
+def _confidence(facts: Sequence[Standing]) -> float:
     return max((1.0 if fact.confidence is None else fact.confidence for fact in facts), default=0.0)
 
 
 @hookimpl
 def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:
-    """Offer the four of the HTTP interface."""
+    """Offer the four strategies of the HTTP interface."""
     return {
         "KEEP_BOTH": Always(Keep.BOTH),
         "REJECT": Always(Keep.REFUSE),
         "NEWEST_WINS": Always(Keep.SOURCE),
-        "CONFIDENCE": Surest(),
+        "CONFIDENCE": HighestConfidence(),
     }

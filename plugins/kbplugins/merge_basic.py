@@ -11,7 +11,7 @@ from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """A strategy that resolves every conflict alike."""
+    """A strategy with the same resolution for every conflict."""
 
     always: Keep | None
 
@@ -22,7 +22,7 @@ class Always:
 
 @hookimpl
 def kb_merge_strategies() -> Mapping[str, MergeStrategy]:
-    """Offer the four of the HTTP interface."""
+    """Offer the four strategies of the HTTP interface."""
     return {
         "SOURCE_WINS": Always(Keep.SOURCE),
         "TARGET_WINS": Always(Keep.TARGET),

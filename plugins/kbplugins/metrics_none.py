@@ -9,17 +9,17 @@ from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import MetricsSink
 
 
-class Nothing:
+class NullSink:
     """A sink that discards every value."""
 
     pushes = False
 
     def __init__(self, specs: Sequence[MetricSpec] = ()) -> None:
-        """Take the table as every sink does."""
+        """Accept the metric families like every sink."""
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
         """Return a function that does nothing."""
-        return _nothing
+        return _discard
 
     def expose(self) -> bytes | None:
         """Return None: there is nothing to expose."""
@@ -29,11 +29,11 @@ class Nothing:
         """Do nothing: there is nothing to send."""
 
 
-def _nothing(value: float) -> None:
+def _discard(value: float) -> None:
     """Discard a value."""
 
 
 @hookimpl
 def kb_metrics_sinks() -> Mapping[str, Callable[[Sequence[MetricSpec]], MetricsSink]]:
     """Offer the sink under the name `none`."""
-    return {"none": Nothing}
+    return {"none": NullSink}

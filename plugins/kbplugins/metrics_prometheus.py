@@ -1,8 +1,8 @@
 """Metrics for a Prometheus server to fetch: `METRICS_SINKS=prometheus`, `GET /metrics`.
 
-The library writes the exposition. The numbers are stored here: the library's own children take a lock for
-every value, which under gevent costs a microsecond or more. These series append to a deque, and add up on a
-scrape or when the deque is long.
+prometheus-client writes the text format, but the values are stored here: the library takes a lock
+for every value, which under gevent takes a microsecond or more. These series append to a deque and
+add up its values on a scrape or when the deque is long.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Series:
         self.sum = 0.0
         self.counts = [0] * (len(spec.buckets) + 1)
 
-    def teller(self) -> Callable[[float], None]:
-        """Return a function that takes a value; thread-safe, without a lock except for one value in many."""
+    def recorder(self) -> Callable[[float], None]:
+        """Return a thread-safe function that takes a value; it locks only once in FOLD_AT values."""
         waiting = self._waiting
         append, fold = waiting.append, self.fold
 
-        def tell(value: float) -> None:
+        def record(value: float) -> None:
             append(value)
             if len(waiting) >= FOLD_AT:
                 fold()
 
-        return tell
+        return record
 
     def set(self, value: float) -> None:
         """Set the value of a gauge."""
@@ -64,17 +64,12 @@ class Prometheus:
     pushes = False
 
     def __init__(self, specs: Sequence[MetricSpec]) -> None:
-        from prometheus_client import (
-            core,
-            exposition,
-            utils,
-        )  # imported here, because it takes 50 ms
+        # Imported here because it takes 50 ms.
+        from prometheus_client import core, exposition, utils
 
-        self._core, self._text, self._written = (
-            core,
-            exposition.generate_latest,
-            cast(Any, utils).floatToGoString,
-        )
+        self._core = core
+        self._text = exposition.generate_latest
+        self._number = cast(Any, utils).floatToGoString
         self._families: dict[MetricSpec, dict[tuple[str, ...], Series]] = {
             spec: {} for spec in specs
         }
@@ -82,14 +77,14 @@ class Prometheus:
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
         """Return a function that takes the values of a family with these labels."""
         series = self._families.setdefault(spec, {}).setdefault(labels, Series(spec))
-        return series.set if spec.kind is Kind.GAUGE else series.teller()
+        return series.set if spec.kind is Kind.GAUGE else series.recorder()
 
     def expose(self) -> bytes:
         """Return every family, including those without values."""
         text = self._text(self)
         for spec in self._families:
             if spec.kind is Kind.COUNTER and not spec.name.endswith("_total"):
-                # The library has no counter of such a name; the format has.
+                # The library requires the suffix `_total`, the text format does not.
                 text = text.replace(
                     f"# TYPE {spec.name} gauge\n".encode(), f"# TYPE {spec.name} counter\n".encode()
                 )
@@ -99,7 +94,7 @@ class Prometheus:
         """Do nothing: there is nothing to send."""
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families as the library has them; it calls this as it does with a registry."""
+        """Yield the families in the form of the library, which calls this like a registry's method."""
         for spec, known in self._families.items():
             every = sorted(known.items())
             for _, series in every:
@@ -123,7 +118,7 @@ class Prometheus:
         buckets, below = [], 0
         for bound, count in zip((*spec.buckets, float("inf")), series.counts, strict=True):
             below += count
-            buckets.append((str(self._written(bound)), float(below)))
+            buckets.append((str(self._number(bound)), float(below)))
         return buckets
 
 

@@ -1,8 +1,8 @@
 """Metrics sent to a StatsD daemon by UDP: `METRICS_SINKS=statsd`, `STATSD_ADDRESS`.
 
-Counters are added up and gauges kept until the next second, durations are sent one by one; labels become tags
-in the DogStatsD format. Values that do not fit into memory or into the socket are dropped: no request waits
-for the daemon.
+Counters are added up and gauges stored until the next second; durations are sent one by one. Labels
+become tags in the DogStatsD format. Values that do not fit into the queue or the socket are dropped,
+so no request waits for the daemon.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from kbcore.metrics import Kind, MetricSpec
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import MetricsSink
 
-SECONDS = 1.0
-"""Seconds between two sendings."""
+SEND_INTERVAL_S = 1.0
+"""Seconds between two sends."""
 
-PACKET = 1400
-"""Maximum bytes of a datagram, below the usual size of a frame."""
+MAX_PACKET_BYTES = 1400
+"""Maximum bytes of a datagram, which fits into an Ethernet frame."""
 
-WAITING = 20_000
+MAX_WAITING = 20_000
 """Maximum number of values waiting to be sent; the oldest are dropped."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_./{}<>-]")
 
 
 class Statsd:
-    """A sender of the values counted since its last run, once a second."""
+    """Sends the values since the last send, once a second."""
 
     pushes = True
 
@@ -41,7 +41,7 @@ class Statsd:
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._address = address
-        self._waiting: deque[tuple[str, Kind, str, float]] = deque(maxlen=WAITING)
+        self._waiting: deque[tuple[str, Kind, str, float]] = deque(maxlen=MAX_WAITING)
         self._mutex = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kbcore-statsd", daemon=True)
@@ -70,7 +70,7 @@ class Statsd:
                 try:
                     self._socket.sendto(packet, self._address)
                     sent += 1
-                except OSError:  # no daemon listens, or the socket is full: the values are lost, as is usual for StatsD
+                except OSError:  # no daemon, or the socket is full: the values are dropped
                     continue
         return sent
 
@@ -84,36 +84,38 @@ class Statsd:
         self._socket.close()
 
     def _run(self) -> None:
-        while not self._stop.wait(SECONDS):
+        while not self._stop.wait(SEND_INTERVAL_S):
             self.send()
 
     def _lines(self) -> list[str]:
-        added: dict[tuple[str, str], float] = {}
-        stands: dict[tuple[str, str], float] = {}
-        timed: list[str] = []
+        counters: dict[tuple[str, str], float] = {}
+        gauges: dict[tuple[str, str], float] = {}
+        durations: list[str] = []
         for _ in range(len(self._waiting)):
             name, kind, suffix, value = self._waiting.popleft()
             if kind is Kind.COUNTER:
-                added[name, suffix] = added.get((name, suffix), 0.0) + value
+                counters[name, suffix] = counters.get((name, suffix), 0.0) + value
             elif kind is Kind.GAUGE:
-                stands[name, suffix] = value
+                gauges[name, suffix] = value
             else:
-                timed.append(f"{name}:{value:.6g}|{'ms' if name.endswith('_ms') else 'h'}{suffix}")
+                durations.append(
+                    f"{name}:{value:.6g}|{'ms' if name.endswith('_ms') else 'h'}{suffix}"
+                )
         lines = [
-            f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value
+            f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in counters.items() if value
         ]
-        for (name, suffix), value in stands.items():
-            if value < 0:  # a gauge with a sign would be a change: it is set to 0 first
+        for (name, suffix), value in gauges.items():
+            if value < 0:  # StatsD takes a signed value for a change, so set 0 first
                 lines.append(f"{name}:0|g{suffix}")
             lines.append(f"{name}:{value:.15g}|g{suffix}")
-        return lines + timed
+        return lines + durations
 
 
 def _packets(lines: Sequence[str]) -> Iterator[bytes]:
     packet = b""
     for line in lines:
         more = line.encode()
-        if packet and len(packet) + len(more) + 1 > PACKET:
+        if packet and len(packet) + len(more) + 1 > MAX_PACKET_BYTES:
             yield packet
             packet = b""
         packet = packet + b"\n" + more if packet else more

@@ -11,7 +11,7 @@ from kbplanner.engine.salience import Salience
 
 
 class DefaultScorer:
-    """The usual formula with configurable weights and half-life."""
+    """The default formula with configurable weights and half-life."""
 
     def __init__(self, weights: SalienceWeights) -> None:
         self._weights = weights
@@ -31,7 +31,7 @@ class DefaultScorer:
 
 @hookimpl
 def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:
-    """Offer the usual formula, with the weights and the half-life of the settings, under the name `default`."""
+    """Offer the default formula, with the weights and the half-life of the settings, under the name `default`."""
     recency, frequency, priority = config.salience_weights
     return {
         "default": DefaultScorer(

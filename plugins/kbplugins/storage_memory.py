@@ -12,21 +12,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kbcore.config import Config
-from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady
+from kbcore.errors import Conflict, InvalidInput, LogTruncated
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import LogRecord, LogStatus, LogStore
 from kbplugins import table_log
+from kbplugins.store_base import StoreBase
 
 
-class MemoryStore:
-    """A store that counts what a log would hold."""
+class MemoryStore(StoreBase):
+    """A store that counts records and discards them."""
 
     def __init__(self, config: Config) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._log_id = os.urandom(16).hex()
         self._head = 0
         self._durable = 0
-        self._closed = False
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
         """Check and count records; return the last sequence number."""
@@ -72,7 +73,7 @@ class MemoryStore:
         self._check()
 
     def status(self) -> LogStatus:
-        """Return the position that the log would have."""
+        """Return the state of the log, as if it stored its records."""
         return LogStatus(
             head=self._head,
             durable=self._durable,
@@ -80,16 +81,12 @@ class MemoryStore:
             epoch=1,
             snapshot=0,
             tail_bytes_dropped=0,
-            writable=not self._closed,
+            writable=self._is_open,
         )
 
     def close(self, *, clean: bool = True) -> None:
-        """Refuse everything from now on."""
-        self._closed = True
-
-    def _check(self) -> None:
-        if self._closed:
-            raise NotReady("the log is closed")
+        """Refuse every later call."""
+        self._closing.set()
 
 
 @hookimpl

@@ -12,7 +12,6 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -22,17 +21,14 @@ from kbcore.errors import (
     InvalidInput,
     LogCorrupted,
     LogTruncated,
-    NotReady,
-    StorageFailed,
     TooLarge,
 )
 from kbcore.plug.ports import LogRecord, LogStatus
+from kbplugins.store_base import KEPT_SNAPSHOTS, MAX_PAYLOAD, StoreBase
 
 FORMAT = 1
 """Format of the tables; a store refuses a newer one."""
 
-MAX_PAYLOAD = 64 << 20
-KEPT_SNAPSHOTS = 2
 READ_ROWS = 512
 READ_BYTES = 8 << 20
 """Size of a read: at most this many records or, if the payloads are large, this many bytes."""
@@ -112,16 +108,15 @@ class Tables(ABC):
         return rows[0] if rows else None
 
 
-class TableStore(ABC):
+class TableStore(StoreBase, ABC):
     """The part of a `LogStore` that is the same for every database."""
 
     _meta: LogMeta
     _seed: int
 
     def __init__(self, policy: str) -> None:
+        super().__init__()
         self._policy = policy
-        self._failed: StorageFailed | None = None
-        self._closing = threading.Event()
         self._snapshotting = threading.Lock()
         self._head = self._durable = 0
         self._snapshots: list[SnapshotRow] = []
@@ -167,7 +162,7 @@ class TableStore(ABC):
             epoch=self._meta.epoch,
             snapshot=self._newest(),
             tail_bytes_dropped=0,
-            writable=self._failed is None and not self._closing.is_set() and self._accepts_writes(),
+            writable=self._is_open and self._accepts_writes(),
         )
 
     def _newest(self) -> int:
@@ -199,23 +194,6 @@ class TableStore(ABC):
         if len(self._snapshots) < KEPT_SNAPSHOTS:
             return self._meta.first
         return max(self._meta.first, min(seq, *(row.seq for row in self._snapshots)) + 1)
-
-    def _check(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-        if self._closing.is_set():
-            raise NotReady("the log is closed")
-
-    @contextmanager
-    def _recording_failure(self) -> Iterator[None]:
-        """After StorageFailed in the block, every later call raises it again."""
-        try:
-            yield
-        except StorageFailed as error:
-            if self._failed is None:
-                self._failed = error
-                logger.error("%s", error.message)
-            raise
 
 
 def seed(log_id: bytes) -> int:

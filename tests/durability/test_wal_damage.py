@@ -288,7 +288,7 @@ def test_without_the_log_since_the_older_snapshot_a_bad_one_is_corruption() -> N
         store.close()
     else:
         with pytest.raises(
-            LogCorrupted, match=f"the log before record {known.segments[0]} is gone"
+            LogCorrupted, match=f"the log before record {known.segments[0]} was dropped"
         ):
             open_wal(files)
     assert known.segments[0] > 1

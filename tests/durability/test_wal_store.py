@@ -295,7 +295,7 @@ def test_a_short_write_leaves_nothing_of_the_batch() -> None:
     fill(store, 2)
     end = 64 + 2 * 132
     files.at, files.fault = files.calls + 1, "short"
-    with pytest.raises(StorageFull, match="took 66 of 132"):
+    with pytest.raises(StorageFull, match="66 of 132 bytes were written"):
         store.append([(1, 1, b"r" * 100)])
     assert len(files.names[segment.name_of(1)].data) == end
     assert store.append([(9, 1, b"next")]) == 3

@@ -240,7 +240,7 @@ SERVER_PATH = "/srv/kb/secret-folder"
     "error",
     [
         StorageFull(
-            f"no room on the disk of {SERVER_PATH}",
+            f"the disk of {SERVER_PATH} is full",
             {"file": f"{SERVER_PATH}/x.wal", "errno": 28, "freeBytes": 0},
         ),
         StorageFailed(f"fsync of {SERVER_PATH}/x.wal failed", {"file": f"{SERVER_PATH}/x.wal"}),

@@ -1,4 +1,4 @@
-"""The chat completions interface: OpenAI's, and that of vLLM, llama.cpp, LM Studio, Ollama and many others."""
+"""The chat completions interface of OpenAI, vLLM, llama.cpp, LM Studio, Ollama and many others."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class OpenAI(HTTPProvider):
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         body: dict[str, Any] = {"model": self._model, "messages": turns}
-        if (
-            self._base == self.base_url
-        ):  # its newer models take neither max_tokens nor a temperature
+        if self._base == self.base_url:
+            # OpenAI's newer models accept neither max_tokens nor a temperature.
             body["max_completion_tokens"] = request.max_tokens
         else:
             body |= {"max_tokens": request.max_tokens, "temperature": 0}

@@ -28,13 +28,13 @@ MAX_ANSWER_BYTES = 4 << 20
 
 CONNECT_SECONDS = 10.0
 
-_PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+_TEMPORARY = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which a retry may succeed."""
 
 _REFUSED = frozenset((400, 404, 413, 415, 422, 501))
 """Statuses that reject the request itself."""
 
-_SHOWN = 300
+_EXCERPT_BYTES = 300
 
 log = logging.getLogger("kbplugins.llm_http")
 
@@ -62,7 +62,8 @@ class HTTPProvider(ABC):
                 "Accept-Encoding": "identity",
             },
             follow_redirects=False,
-            trust_env=not _is_here(base),  # a proxy of the environment is for addresses elsewhere
+            # A proxy in the environment is not for servers on this machine.
+            trust_env=not _is_loopback(base),
             transport=transport,
             limits=httpx.Limits(max_keepalive_connections=config.llm_max_concurrency),
         )
@@ -83,11 +84,11 @@ class HTTPProvider(ABC):
             ) from error
         if type(completion.text) is not str:
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
-        used, made = (
+        input_tokens, output_tokens = (
             count if type(count) is int else None
             for count in (completion.input_tokens, completion.output_tokens)
         )
-        return Completion(completion.text, used, made, completion.truncated)
+        return Completion(completion.text, input_tokens, output_tokens, completion.truncated)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -95,7 +96,7 @@ class HTTPProvider(ABC):
 
     @abstractmethod
     def path(self) -> str:
-        """The path of a request below the base address."""
+        """Return the path of a request below the base address."""
 
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
@@ -156,7 +157,7 @@ class HTTPProvider(ABC):
 
     def _failed(self, answer: httpx.Response, content: bytes) -> ProviderFailed:
         status = answer.status_code
-        excerpt = content[:_SHOWN].decode("utf-8", "replace")
+        excerpt = content[:_EXCERPT_BYTES].decode("utf-8", "replace")
         if self._key:
             excerpt = excerpt.replace(self._key, "[key]")
         log.warning("%s answered %d: %s", self.name, status, excerpt)
@@ -165,11 +166,11 @@ class HTTPProvider(ABC):
         kind = "rate_limited" if status == 429 else "refused" if status in _REFUSED else "error"
         after = _seconds(answer.headers.get("Retry-After"))
         return ProviderFailed(
-            f"{self.name} answered {status}", kind, retry=status in _PASSING, retry_after=after
+            f"{self.name} answered {status}", kind, retry=status in _TEMPORARY, retry_after=after
         )
 
 
-def _is_here(base: str) -> bool:
+def _is_loopback(base: str) -> bool:
     host = urlsplit(base).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,12 +1,13 @@
 """The only access to the file system: calls that tests can make fail, with errors translated.
 
-`Files` is the seam (one method a system call), `OsFiles` the real one. `Disk` is what the rest of the plugin
-uses: it repeats interrupted calls and turns every `OSError` into one of three verdicts:
+`Files` has one method per system call; `OsFiles` implements it, and tests replace it. The rest of the
+plugin uses `Disk`, which repeats interrupted calls and translates every `OSError`:
 
-* no room (ENOSPC, EDQUOT, EFBIG) outside a sync: `StorageFull`, nothing is lost and work may go on;
-* any error of fsync or fdatasync, no room included: `StorageFailed`. The kernel may have thrown the dirty pages
-  away and marked them clean, so neither a retry nor a reopen can tell what is on the disk;
-* any other error: `FileFailed`, a `StorageFailed` too; only snapshots, which can be thrown away, survive it.
+* disk full (ENOSPC, EDQUOT, EFBIG) outside a sync: `StorageFull`; nothing is lost, work can continue;
+* any error of fsync or fdatasync, also a full disk: `StorageFailed`. The kernel may have dropped the
+  dirty pages and marked them clean, so no retry can show what is on the disk;
+* any other error: `FileFailed`, a subclass of `StorageFailed`. Only a snapshot can fail this way
+  without ending the process.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CHUNK = 1 << 20
 
 
 class FileFailed(StorageFailed):
-    """A file call other than a sync failed, and not for lack of room."""
+    """A file call other than a sync failed, and the disk is not full."""
 
 
 class Files(Protocol):
@@ -44,69 +45,69 @@ class Files(Protocol):
         """Open a file or folder and return its descriptor."""
 
     def close(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
 
     def size(self, fd: int) -> int:
-        """Length of the file in bytes."""
+        """Return the length of the file in bytes."""
 
     def pread(self, fd: int, count: int, offset: int) -> bytes:
-        """At most `count` bytes from `offset`; empty at the end of the file."""
+        """Return at most `count` bytes from `offset`; none at the end of the file."""
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        """Write at `offset`; returns how many bytes were taken."""
+        """Write at `offset`; return the number of bytes written."""
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file, or make it longer with zeros."""
 
     def allocate(self, fd: int, size: int) -> None:
-        """Reserve room for the first `size` bytes; what was not written reads as zeros."""
+        """Allocate the first `size` bytes; those not written read as zeros."""
 
     def fdatasync(self, fd: int) -> None:
-        """Put the content on the disk."""
+        """Sync the content to the disk."""
 
     def fsync(self, fd: int) -> None:
-        """Put content and attributes on the disk; of a folder, its names."""
+        """Sync content and attributes to the disk; for a folder, its names."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it, at one instant."""
+        """Rename a file atomically, replacing a file that has the name."""
 
     def unlink(self, path: str) -> None:
         """Remove a name."""
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a folder."""
+        """Return the names in a folder."""
 
     def makedirs(self, path: str) -> None:
-        """Make a folder and those above it where missing."""
+        """Create a folder and its parents if they do not exist."""
 
     def free_bytes(self, path: str) -> int:
-        """Return the bytes an ordinary user may still write on the file system of a folder."""
+        """Return the bytes an unprivileged user can still write on a folder's file system."""
 
     def lock(self, fd: int) -> bool:
         """Take the exclusive lock of a file without waiting; False when another holds it."""
 
 
 class OsFiles:
-    """The machine's file system."""
+    """The file system of the operating system."""
 
     def open(self, path: str, flags: int) -> int:
-        """Open with owner-only rights: the log holds what tenants stored."""
+        """Open a file that only its owner may read, because the log has the data of tenants."""
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def close(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         os.close(fd)
 
     def size(self, fd: int) -> int:
-        """Length of the file in bytes."""
+        """Return the length of the file in bytes."""
         return os.fstat(fd).st_size
 
     def pread(self, fd: int, count: int, offset: int) -> bytes:
-        """At most `count` bytes from `offset`."""
+        """Return at most `count` bytes from `offset`."""
         return os.pread(fd, count, offset)
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        """Write at `offset`; returns how many bytes were taken."""
+        """Write at `offset`; return the number of bytes written."""
         return os.pwrite(fd, data, offset)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -114,19 +115,19 @@ class OsFiles:
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, size: int) -> None:
-        """Reserve room for the first `size` bytes."""
+        """Allocate the first `size` bytes."""
         os.posix_fallocate(fd, 0, size)
 
     def fdatasync(self, fd: int) -> None:
-        """Put the content on the disk."""
+        """Sync the content to the disk."""
         os.fdatasync(fd)
 
     def fsync(self, fd: int) -> None:
-        """Put content and attributes on the disk."""
+        """Sync content and attributes to the disk."""
         os.fsync(fd)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had it."""
+        """Rename a file, replacing a file that has the name."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
@@ -134,15 +135,15 @@ class OsFiles:
         os.unlink(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a folder."""
+        """Return the names in a folder."""
         return os.listdir(path)
 
     def makedirs(self, path: str) -> None:
-        """Make a folder and those above it where missing."""
+        """Create a folder and its parents if they do not exist."""
         os.makedirs(path, mode=0o700, exist_ok=True)
 
     def free_bytes(self, path: str) -> int:
-        """Return the bytes an ordinary user may still write."""
+        """Return the bytes an unprivileged user can still write."""
         answer = os.statvfs(path)
         return answer.f_bavail * answer.f_frsize
 
@@ -167,13 +168,13 @@ class Disk:
         return os.path.join(self.folder, name)
 
     def make_folder(self) -> None:
-        """Make the folder where missing and make its own name durable."""
+        """Create the folder if it does not exist, durably."""
         self._call("mkdir", "", self.files.makedirs, self.folder)
         above = os.path.dirname(os.path.abspath(self.folder))
         self._sync_path(above, above)
 
     def names(self) -> list[str]:
-        """Names in the folder, sorted."""
+        """Return the names in the folder, sorted."""
         return sorted(self._call("listdir", "", self.files.listdir, self.folder))
 
     def open(self, name: str, flags: int) -> int:
@@ -181,18 +182,18 @@ class Disk:
         return self._call("open", name, self.files.open, self.path(name), flags)
 
     def close(self, fd: int) -> None:
-        """Close; an error here says nothing new, for what counts was synced before."""
+        """Close a file; errors are ignored because everything that matters was synced before."""
         try:
             self.files.close(fd)
         except OSError:
             return
 
     def size(self, name: str, fd: int) -> int:
-        """Length of an open file."""
+        """Return the length of an open file."""
         return self._call("fstat", name, self.files.size, fd)
 
     def read(self, name: str, fd: int, count: int, offset: int) -> bytes:
-        """`count` bytes from `offset`, fewer only at the end of the file."""
+        """Return `count` bytes from `offset`, fewer only at the end of the file."""
         data = self._call("read", name, self.files.pread, fd, count, offset)
         if len(data) == count or not data:
             return data
@@ -215,16 +216,16 @@ class Disk:
             self.close(fd)
 
     def write_once(self, name: str, fd: int, data: bytes, offset: int) -> int:
-        """One write call; returns how many bytes were taken, which may be too few."""
+        """Make one write call; return the number of bytes written, which may be too few."""
         return self._call("write", name, self.files.pwrite, fd, data, offset)
 
     def write(self, name: str, fd: int, data: bytes, offset: int) -> int:
-        """Write all, in as many calls as it takes; for files that do not count before they are renamed."""
+        """Write all bytes, in several calls if necessary; for files that are renamed afterwards."""
         done = self.write_once(name, fd, data, offset)
         while done < len(data):
             more = self.write_once(name, fd, data[done:], offset + done)
             if more == 0:
-                raise self._verdict(
+                raise self._failure(
                     "write", name, OSError(errno.ENOSPC, "the file takes no more bytes")
                 )
             done += more
@@ -235,7 +236,7 @@ class Disk:
         self._call("truncate", name, self.files.truncate, fd, size)
 
     def allocate(self, name: str, fd: int, size: int) -> bool:
-        """Reserve room; False when this file system cannot."""
+        """Allocate space; return False if the file system does not support it."""
         while True:
             try:
                 self.files.allocate(fd, size)
@@ -244,19 +245,19 @@ class Disk:
             except OSError as error:
                 if error.errno in _NOT_SUPPORTED:
                     return False
-                raise self._verdict("allocate", name, error) from error
+                raise self._failure("allocate", name, error) from error
             return True
 
     def fdatasync(self, name: str, fd: int) -> None:
-        """Put content on the disk; any error is final."""
+        """Sync the content of a file; any error is final."""
         self._sync("fdatasync", name, self.files.fdatasync, fd)
 
     def fsync(self, name: str, fd: int) -> None:
-        """Put a file on the disk; any error is final."""
+        """Sync a file with its attributes; any error is final."""
         self._sync("fsync", name, self.files.fsync, fd)
 
     def sync_folder(self) -> None:
-        """Make names durable: a file that was created, renamed or removed is so only after this."""
+        """Make names durable after files were created, renamed or removed."""
         self._sync_path(self.folder, "")
 
     def rename(self, source: str, target: str) -> None:
@@ -268,20 +269,20 @@ class Disk:
         self._call("unlink", name, self.files.unlink, self.path(name))
 
     def discard(self, name: str) -> None:
-        """Remove a file that may be gone or stuck; what stays is removed at the next start."""
+        """Remove a file if possible; otherwise the next start removes it."""
         try:
             self.files.unlink(self.path(name))
         except OSError:
             return
 
     def replace(self, name: str, data: bytes) -> None:
-        """Replace a small file at one instant: a crash leaves the old content or the new, never a mixture."""
+        """Replace a small file atomically: a crash leaves the old content or the new content."""
         aside = name + ".tmp"
         try:
             fd = self.open(aside, CREATE)
             try:
                 self.write(aside, fd, data, 0)
-                # Before the rename: else the new name could point at content that never reached the disk.
+                # Before the rename: a file with its final name must have its content on the disk.
                 self.fsync(aside, fd)
             finally:
                 self.close(fd)
@@ -289,11 +290,11 @@ class Disk:
         except StorageFull:
             self.discard(aside)
             raise
-        # After the rename: the caller relies on the new content being there.
+        # After the rename: the new content must be durable on return.
         self.sync_folder()
 
     def free_bytes(self) -> int:
-        """Return the bytes left on the file system of the folder."""
+        """Return the free bytes on the file system of the folder."""
         return self._call("statvfs", "", self.files.free_bytes, self.folder)
 
     def lock(self, name: str, fd: int) -> bool:
@@ -303,9 +304,8 @@ class Disk:
     def _sync_path(self, path: str, name: str) -> None:
         try:
             fd = self._call("open", name, self.files.open, path, READ | os.O_DIRECTORY)
-        except (
-            StorageFull
-        ) as error:  # never "no room, go on": the rename before this may or may not last
+        except StorageFull as error:
+            # Work cannot continue: the rename before this may or may not be durable.
             raise StorageFailed(error.message, error.details) from error
         try:
             self._sync("fsync", name, self.files.fsync, fd)
@@ -316,9 +316,7 @@ class Disk:
         while True:
             try:
                 function(fd)
-            except (
-                InterruptedError
-            ):  # not an error of the device: nothing was reported, so nothing is swallowed
+            except InterruptedError:  # not an error of the disk, so a retry is safe
                 continue
             except OSError as error:
                 raise StorageFailed(
@@ -336,12 +334,12 @@ class Disk:
             except InterruptedError:
                 continue
             except OSError as error:
-                raise self._verdict(call, name, error) from error
+                raise self._failure(call, name, error) from error
 
-    def _verdict(self, call: str, name: str, error: OSError) -> StorageFull | FileFailed:
+    def _failure(self, call: str, name: str, error: OSError) -> StorageFull | FileFailed:
         details = {"call": call, "file": name, "errno": error.errno}
         if error.errno in NO_ROOM:
             return StorageFull(
-                f"no room on the disk of {self.folder}: {error.strerror or error}", details
+                f"the disk of {self.folder} is full: {error.strerror or error}", details
             )
         return FileFailed(f"{call} of {self.path(name)} failed: {error.strerror or error}", details)

@@ -15,8 +15,8 @@ def _in_place(call: Callable[[], None]) -> None:
 class Flusher:
     """A thread that calls `flush` at most once per interval, and only after a write.
 
-    It ends at the first failure: the owner of `flush` remembers it and refuses everything from then on. `offload` makes the
-    call: where threads are greenlets, a sync in place would stop them all.
+    The thread ends at the first failure, after which the owner of `flush` refuses every call.
+    `offload` makes the call: where threads are greenlets, a direct call would block all of them.
     """
 
     def __init__(self, flush: Callable[[], None], interval: float) -> None:
@@ -31,9 +31,8 @@ class Flusher:
 
     def written(self) -> None:
         """Request a sync within an interval from now."""
-        if (
-            self._written
-        ):  # already known; read without the lock because only a sync clears it, and first of all
+        # Read without the lock: only the thread clears it, before the sync.
+        if self._written:
             return
         with self._state:
             self._written = True
@@ -54,7 +53,7 @@ class Flusher:
                 self._state.wait_for(lambda: self._stopped, timeout=self._interval)
                 if self._stopped:
                     return
-                # Cleared before the sync: a write during it asks for another.
+                # Cleared before the sync: a write during the sync requests another one.
                 self._written = False
             try:
                 self.offload(self._flush)

@@ -3,15 +3,15 @@
     offset  size  field
          0     4  length    payload bytes, 1 to 64 MiB; 0 is the end of the log if only zeros follow
          4     4  crc       CRC-32 over the log id, this header without this field, and the payload
-         8     8  seq       +1 a record
+         8     8  seq       one more than the record before
         16     8  durable   highest sequence number known to be synced when this was written
-        24     4  epoch     leadership term, never falling
-        28     1  type      of the payload; the log does not look inside
+        24     4  epoch     leadership term, never lower than before
+        28     1  type      of the payload, which the log does not interpret
         29     1  version   of the payload
         30     2  flags     bit 0 compressed; none is used yet
 
-The log id is part of the checksum, so a record of another log is not mistaken for one of this. `durable` is how a
-later record vouches for earlier ones: if they are damaged now, they were acknowledged once.
+The log id is part of the checksum, so a record of another log is never valid in this one. `durable`
+shows which earlier records were synced: if such a record is damaged, acknowledged data is lost.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from kbcore.errors import InvalidInput, TooLarge
+from kbplugins.store_base import MAX_PAYLOAD
 
 HEADER_BYTES = 32
-MAX_PAYLOAD = 64 << 20
 CHECKSUM_CRC32 = 2
-"""zlib's CRC-32; 1 is kept for CRC-32C."""
+"""zlib's CRC-32; 1 is reserved for CRC-32C."""
 
 HEADER = struct.Struct("<IIQQIBBH")
 _PREFIX = struct.Struct("<II")
-_CHECKED = struct.Struct(
-    "<IQQIBBH"
-)  # the header without its crc, which is what the checksum covers
-_HIGH_SEQ = 11  # where the high five bytes of seq are
+_CHECKED = struct.Struct("<IQQIBBH")
+"""The header without its crc: the part that the checksum covers."""
+
+_HIGH_SEQ = 11
+"""Offset of the high five bytes of `seq`."""
 
 
 def encode(
     records: Sequence[tuple[int, int, bytes]], seq: int, durable: int, epoch: int, id_crc: int
 ) -> tuple[bytes, int]:
-    """Frame (type, version, payload) records from `seq` on; returns the bytes and the checksum of the last."""
+    """Encode (type, version, payload) records from `seq` on; return the bytes and the last checksum."""
     parts: list[bytes] = []
     add = parts.append
     checked_header = _CHECKED.pack
@@ -78,10 +79,10 @@ def _bad_length(length: int) -> Exception:
 
 
 def find(data: bytes, expected: int, id_crc: int) -> Iterator[tuple[int, int, int]]:
-    """Valid records at any byte of `data` as (offset, seq, durable): what a damaged place may hide.
+    """Yield the valid records at any byte of `data`, after damage, as (offset, seq, durable).
 
-    Only sequence numbers that fit in are looked for: from `expected` to as many more as there is room for. That
-    fixes the high five bytes of the field to one or two values, so the search is a substring search.
+    Numbers from `expected` up to the maximum number of records in `data` are possible. So the high
+    five bytes of the field have one or two values, and the search is a substring search.
     """
     highs = {number >> 24 for number in (expected, expected + len(data) // HEADER_BYTES + 1)}
     pattern = re.compile(b"|".join(re.escape(high.to_bytes(5, "little")) for high in sorted(highs)))
@@ -111,7 +112,10 @@ def _record_at(data: bytes, start: int, expected: int, id_crc: int) -> tuple[int
 
 
 def _skip_zeros(data: bytes, start: int) -> int:
-    """Past a long run of zeros, which is no record: its length would be 0. Keeps the search linear."""
+    """Return the offset after a long run of zeros, which keeps the search linear.
+
+    Zeros are never a record, because the length of a record is not 0.
+    """
     if data[start : start + 64].strip(b"\0"):
         return start + 1
     step = start

@@ -1,4 +1,7 @@
-"""The leader mark: a file with the leader that a storage follows. Its existence counts, even if unreadable."""
+"""The leader mark: a file with the address of the leader that this log follows.
+
+If the file exists, the log follows a leader, even if the file is unreadable.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ NAME = "FOLLOWS"
 
 
 class LeaderMark:
-    """A part of stores that work on files: implements `kbcore.plug.ports.RemembersLeader`."""
+    """The leader mark of stores on files; implements `kbcore.plug.ports.RemembersLeader`."""
 
     _disk: Disk
     _mark_name = NAME
@@ -17,13 +20,10 @@ class LeaderMark:
     def leader(self) -> str:
         """Return the address of the leader, "" for none; read once."""
         if self._leader is None:
-            there = self._mark_name in self._disk.names()
-            text = (
-                self._disk.read_file(self._mark_name).decode("utf-8", "replace").strip()
-                if there
-                else ""
-            )
-            self._leader = text or ("an unknown leader" if there else "")
+            self._leader = ""
+            if self._mark_name in self._disk.names():
+                text = self._disk.read_file(self._mark_name).decode("utf-8", "replace")
+                self._leader = text.strip() or "an unknown leader"
         return self._leader
 
     def remember(self, leader: str) -> None:

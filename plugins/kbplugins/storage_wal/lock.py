@@ -1,4 +1,4 @@
-"""One process a folder: LOCK, held from before anything is read until the log is closed."""
+"""The lock that one process holds on a folder from before the first read until the log is closed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,16 @@ NAME = "LOCK"
 
 
 def take(disk: Disk, name: str = NAME) -> int:
-    """Lock the folder, or what else the file `name` stands for, and leave our name in the file.
+    """Lock the folder with the file `name`, and write the process into the file.
 
     Returns the descriptor that holds the lock.
 
-    Raises StorageBusy with the name of the holder. The kernel frees the lock when its process ends, however it
-    ends; the file itself stays, for removing it would let two processes lock two files of the same name.
+    Raises StorageBusy with the name of the holder. The kernel releases the lock when its process
+    ends. The file stays: if it were removed, two processes could lock two files of the same name.
     """
     fd = disk.open(name, LOCKFILE)
     try:
-        if not disk.lock(name, fd):
-            holder = (
-                disk.read(name, fd, 512, 0).decode("utf-8", "replace").strip()
-                or "an unknown process"
-            )
-            held = disk.folder if name == NAME else disk.path(name).removesuffix(".lock")
-            raise StorageBusy(
-                f"{held} is in use by {holder}", {"directory": disk.folder, "holder": holder}
-            )
+        _lock(disk, name, fd)
         disk.truncate(name, fd, 0)
         disk.write(name, fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     except BaseException:
@@ -38,21 +30,23 @@ def take(disk: Disk, name: str = NAME) -> int:
     return fd
 
 
-def look(disk: Disk) -> int | None:
-    """Hold the lock of a folder that is only read, and leave nothing there; None where it has none. Raises StorageBusy."""
+def take_to_read(disk: Disk) -> int | None:
+    """Lock a folder without changing it; None if it has no lock file. Raises StorageBusy."""
     if NAME not in disk.names():
         return None
     fd = disk.open(NAME, READ)
     try:
-        if not disk.lock(NAME, fd):
-            holder = (
-                disk.read(NAME, fd, 512, 0).decode("utf-8", "replace").strip()
-                or "an unknown process"
-            )
-            raise StorageBusy(
-                f"{disk.folder} is in use by {holder}", {"directory": disk.folder, "holder": holder}
-            )
+        _lock(disk, NAME, fd)
     except BaseException:
         disk.close(fd)
         raise
     return fd
+
+
+def _lock(disk: Disk, name: str, fd: int) -> None:
+    if not disk.lock(name, fd):
+        text = disk.read(name, fd, 512, 0).decode("utf-8", "replace").strip()
+        holder = text or "an unknown process"
+        target = disk.folder if name == NAME else disk.path(name).removesuffix(".lock")
+        details = {"directory": disk.folder, "holder": holder}
+        raise StorageBusy(f"{target} is in use by {holder}", details)

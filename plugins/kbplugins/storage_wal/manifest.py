@@ -1,7 +1,7 @@
-"""MANIFEST: which files must be there, and how the log was left.
+"""MANIFEST: the files that must exist, and whether the log was closed cleanly.
 
 Three lines of text: `KBMANIFEST <format>`, one JSON object, the CRC-32 of the two lines before as 8 hex digits.
-It is replaced as a whole and never changed in place, so it is always one of two sound versions.
+It is replaced as a whole and never changed in place, so a crash leaves the old or the new version.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MAGIC = b"KBMANIFEST"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The files of a log and how it was left.
+    """The files of a log and its state when MANIFEST was written.
 
-    `segments` are first sequence numbers, `snapshots` sequence numbers, both rising. `durable` is the highest
-    sequence number synced when this was written: no start may find less. With `clean`, `end` is where the last
-    segment ends and `durable` the last record: no start may find anything else.
+    `segments` has first sequence numbers and `snapshots` sequence numbers, both ascending. `durable`
+    is the highest sequence number synced at that time: every later start must have that record. If
+    `clean`, `durable` is the last record and the last segment ends at byte `end`, exactly.
     """
 
     log_id: str
@@ -36,6 +36,16 @@ class Manifest:
     clean: bool = False
     end: int = 0
 
+    @property
+    def log_id_bytes(self) -> bytes:
+        """The 16 bytes of the log id."""
+        return bytes.fromhex(self.log_id)
+
+    @property
+    def id_crc(self) -> int:
+        """The start value of every record's checksum."""
+        return crc32(self.log_id_bytes)
+
 
 def encode(manifest: Manifest) -> bytes:
     """Return the bytes of the file."""
@@ -45,10 +55,10 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, folder: str) -> Manifest:
-    """Read the bytes of the file; raises LogCorrupted, or ConfigError for a format newer than ours."""
+    """Read the bytes of the file; raises LogCorrupted, and ConfigError for a newer format."""
     lines = data.split(b"\n")
     if len(lines) < 4 or lines[-1] or lines[-2] != b"%08x" % crc32(data[: -len(lines[-2]) - 1]):
-        raise _damaged(folder, "its checksum does not fit")
+        raise _damaged(folder, "its checksum is wrong")
     magic, _, number = lines[0].partition(b" ")
     if magic != _MAGIC or not number.isdigit():
         raise _damaged(folder, "it is not a manifest")
@@ -96,14 +106,14 @@ def _parse(fields: dict[str, Any]) -> Manifest:
         raise ValueError("a field has the wrong type")
     if list(manifest.segments) != sorted(set(manifest.segments)):
         raise ValueError("segments are out of order")
-    if len(bytes.fromhex(manifest.log_id)) != 16:
+    if len(manifest.log_id_bytes) != 16:
         raise ValueError("the log id is not 16 bytes")
     return manifest
 
 
 def _damaged(folder: str, problem: str) -> LogCorrupted:
     return LogCorrupted(
-        f"{folder}/{NAME}: damaged: {problem}. Ways out: `kbcore restore`, `kbcore salvage`",
+        f"{folder}/{NAME}: damaged: {problem}. Run `kbcore restore` or `kbcore salvage`",
         directory=folder,
         segment=NAME,
         offset=0,

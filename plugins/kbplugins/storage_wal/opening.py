@@ -1,14 +1,14 @@
 """Opening of a log folder: check the existing files, then make the log writable.
 
-The order matters. Nothing is changed before everything was judged; after an unclean stop what survived is made
-durable before anything is served; and MANIFEST stops saying "clean" before the first record is written.
+The order matters. No file is changed before all were checked. After an unclean stop the surviving
+records are made durable before any is served. MANIFEST loses its `clean` flag before the first
+record is written.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 from kbcore.clock import Clock
 from kbcore.errors import LogCorrupted
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Opened:
-    """A log that is ready: its manifest, whole segments, the one being written, and its last record."""
+    """An opened log: its manifest, complete segments, the segment being written, and its last record."""
 
     manifest: Manifest
     sealed: tuple[Extent, ...]
@@ -41,7 +41,7 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
     if content.dropped:
         logger.warning(
-            "%s: torn tail cut at byte %d after record %d, %d bytes dropped; none of it was acknowledged",
+            "%s: torn tail cut at byte %d after record %d; dropped %d bytes that were never acknowledged",
             disk.path(content.extents[-1].name),
             content.extents[-1].end,
             content.head,
@@ -50,12 +50,12 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
 
     # From here on the folder is changed.
     _tidy(disk, names, content.surplus, kept_snapshots)
-    log_id = bytes.fromhex(manifest.log_id)
     sealed, crc = content.extents[:-1], content.crc
     if content.extents:
-        tail = _reopen(disk, clock, log_id, manifest, content, segment_bytes)
+        tail = _reopen(disk, clock, manifest, content, segment_bytes)
     else:
-        tail = begin(disk, clock, log_id, manifest.epoch, 1, 0, 0, segment_bytes)
+        header = Header(manifest.log_id_bytes, manifest.epoch, 1, 0, clock.now_ms())
+        tail = Tail.begin(disk, header, 0, segment_bytes)
     manifest = replace(
         manifest,
         segments=tuple(extent.first for extent in (*sealed, tail.extent)),
@@ -72,40 +72,24 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped)
 
 
-def begin(
-    disk: Disk,
-    clock: Clock,
-    log_id: bytes,
-    epoch: int,
-    first: int,
-    crc: int,
-    needed: int,
-    segment_bytes: int,
-) -> Tail:
-    """Make a new last segment that starts with `first`, with room for `needed` bytes to come; durable on return."""
-    header = Header(log_id, epoch, first, crc, clock.now_ms())
-    fd, room = segment.create(disk, header, (), segment_bytes, segment.HEADER_BYTES + needed)
-    return Tail(disk, fd, room, Extent(first))
-
-
 def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
     if manifests.NAME in names:
         return manifests.load(disk)
-    strays = [
+    log_files = [
         name
         for name in names
         if segment.first_of(name) is not None or snapshots.seq_of(name) is not None
     ]
-    if strays:
+    if log_files:
         raise LogCorrupted(
-            f"{disk.folder}/{manifests.NAME}: the file is missing, but {strays[0]} exists. "
-            "Ways out: `kbcore restore` a backup, or `kbcore salvage` what is sound",
+            f"{disk.folder}/{manifests.NAME}: the file is missing, but {log_files[0]} exists. "
+            "Restore a backup with `kbcore restore`, or save the intact records with `kbcore salvage`",
             directory=disk.folder,
             segment=manifests.NAME,
             offset=0,
-            found=strays,
+            found=log_files,
         )
-    # The manifest comes first: a crash before the first segment is made leaves a log that is empty, not damaged.
+    # The manifest comes first: a crash before the first segment leaves an empty log, not damage.
     manifest = Manifest(new_id.hex(), epoch=1)
     manifests.save(disk, manifest)
     return manifest
@@ -114,23 +98,27 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
 def sound_snapshots(
     disk: Disk, manifest: Manifest, extents: list[Extent], head: int
 ) -> tuple[int, ...]:
-    """Return the snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
+    """Return the snapshots to keep.
+
+    A damaged newest one is dropped if there is an older state and the log has all records since.
+    """
     kept_snapshots = list(manifest.snapshots)
     first = extents[0].first if extents else 1
-    log_id = bytes.fromhex(manifest.log_id)
     names = disk.names()
     while kept_snapshots:
         name = snapshots.name_of(kept_snapshots[-1])
         problem = (
-            snapshots.verify(disk, log_id, kept_snapshots[-1]) if name in names else "no such file"
+            snapshots.verify(disk, manifest.log_id_bytes, kept_snapshots[-1])
+            if name in names
+            else "no such file"
         )
         if not problem:
             break
         base = kept_snapshots[-2] if len(kept_snapshots) > 1 else 0
         if first > base + 1:
             raise LogCorrupted(
-                f"{disk.path(name)}: {problem}, and the log before record {first} is gone. "
-                "Way out: `kbcore restore` a backup",
+                f"{disk.path(name)}: {problem}, and the log before record {first} was dropped. "
+                "Restore a backup with `kbcore restore`",
                 directory=disk.folder,
                 segment=name,
                 offset=0,
@@ -138,7 +126,10 @@ def sound_snapshots(
                 found=problem,
             )
         logger.warning(
-            "%s: %s; going on from record %d and the log since then", disk.path(name), problem, base
+            "%s: %s; using the state at record %d and the log after it",
+            disk.path(name),
+            problem,
+            base,
         )
         kept_snapshots.pop()
     newest = kept_snapshots[-1] if kept_snapshots else 0
@@ -153,7 +144,7 @@ def sound_snapshots(
 def _tidy(
     disk: Disk, names: list[str], surplus: list[str], kept_snapshots: tuple[int, ...]
 ) -> None:
-    """Remove what a crash left behind: half-written files, and files MANIFEST no longer names."""
+    """Remove files left by a crash: incomplete ones, and those that MANIFEST does not name."""
     for name in names:
         seq = snapshots.seq_of(name)
         if (
@@ -161,30 +152,31 @@ def _tidy(
             or name in surplus
             or (seq is not None and seq not in kept_snapshots)
         ):
-            logger.info("%s: left behind, removed", disk.path(name))
+            logger.info("%s: left by a crash, removed", disk.path(name))
             disk.discard(name)
 
 
 def _reopen(
     disk: Disk,
     clock: Clock,
-    log_id: bytes,
     manifest: Manifest,
-    content: recovery.Found,
+    content: recovery.LogContent,
     segment_bytes: int,
 ) -> Tail:
     extent = content.extents[-1]
     if content.clean:
         fd = disk.open(extent.name, UPDATE)
         return Tail(disk, fd, disk.size(extent.name, fd), extent)
-    # After an unclean stop a page may be in the cache only: a sync may have failed, its page been marked clean,
-    # and the process have died of it. A sync now would say nothing; a copy is written from what was read, and is
-    # synced before anything of it is served.
+    # After an unclean stop a page may be in the cache only: if a sync failed, the kernel may have
+    # marked the page clean, and another sync would succeed without writing it. So the records are
+    # copied into a new file, which is synced before any record is served.
     source = disk.open(extent.name, READ)
     try:
         old = Header.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
-        header = old or Header(log_id, manifest.epoch, extent.first, 0, clock.now_ms())
-        fd, room = segment.create(
+        header = old or Header(
+            manifest.log_id_bytes, manifest.epoch, extent.first, 0, clock.now_ms()
+        )
+        fd, capacity = segment.create(
             disk,
             header,
             recovery.surviving(disk, extent, source),
@@ -193,9 +185,4 @@ def _reopen(
         )
     finally:
         disk.close(source)
-    return Tail(disk, fd, room, extent)
-
-
-def id_checksum(log_id: bytes) -> int:
-    """Return the start value of every record's checksum."""
-    return crc32(log_id)
+    return Tail(disk, fd, capacity, extent)

@@ -1,20 +1,19 @@
 """Recovery at start: an intact log, a torn tail to cut, or damage to refuse.
 
-At the first place that is no valid record the rules of docs/reference/log-format.md decide, in this order:
+At the first position without a valid record, the rules of docs/reference/log-format.md apply in order:
 
-1. not in the last segment: corruption, for a segment is synced before the next is begun;
-2. a valid record behind it vouches for the record missing here (`durable`), or MANIFEST does: corruption;
-3. MANIFEST says the log was closed cleanly: corruption, for then nothing may be missing;
-4. otherwise a torn tail: written but never acknowledged. It is cut.
+1. not in the last segment: corruption, because a segment is synced before the next one is created;
+2. `durable` of a valid record after it, or of MANIFEST, shows that the record was synced: corruption;
+3. MANIFEST has the flag `clean`: corruption, because a clean close syncs every record;
+4. otherwise it is a torn tail: records that were written but never acknowledged. It is cut.
 
-Nothing is changed in the folder before all of it has been judged, so a refused folder is as it was found.
+The folder is changed only after every file was checked, so a refused folder stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from zlib import crc32
 
 from kbcore.errors import LogCorrupted
 from kbplugins.storage_wal import frame, segment
@@ -25,8 +24,8 @@ from kbplugins.storage_wal.segment import Extent, Header, Reader
 
 
 @dataclass(slots=True)
-class Found:
-    """The sound content of a log: its segments, last record, and what was torn off the end."""
+class LogContent:
+    """The intact content of a log: its segments, last record, and the bytes of a torn tail."""
 
     extents: list[Extent]
     head: int
@@ -40,11 +39,11 @@ class Found:
 def corrupted(
     folder: str, name: str, offset: int, expected: int, found: str, after: int, why: str = ""
 ) -> LogCorrupted:
-    """Return the refusal of a damaged log: where, what was expected, what was found, and the ways out."""
+    """Return the error for a damaged log: position, expected record, stored bytes, and what to do."""
     return LogCorrupted(
         f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {found}; "
         f"{after} valid records follow{'; ' + why if why else ''}. "
-        "Ways out: `kbcore restore` a backup, or `kbcore salvage` what is sound",
+        "Restore a backup with `kbcore restore`, or save the intact records with `kbcore salvage`",
         directory=folder,
         segment=name,
         offset=offset,
@@ -54,18 +53,18 @@ def corrupted(
     )
 
 
-def examine(disk: Disk, names: list[str], manifest: Manifest) -> Found:
-    """Read every segment and judge its end; raises LogCorrupted. Changes nothing."""
+def examine(disk: Disk, names: list[str], manifest: Manifest) -> LogContent:
+    """Read every segment and check its end; change no file. Raises LogCorrupted."""
     firsts, surplus = _segments(disk, names, manifest)
     log = _Log(disk, manifest, adopted=len(firsts) > len(manifest.segments))
     for index, first in enumerate(firsts):
         log.segment(first, last=index == len(firsts) - 1, leading=index == 0)
     log.finish()
-    return Found(log.extents, log.head, log.crc, log.clean, log.dropped, surplus)
+    return LogContent(log.extents, log.head, log.crc, log.clean, log.dropped, surplus)
 
 
 def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[int], list[str]]:
-    """Segments to read, and files to remove: older ones a crash left undeleted, newer ones that hold nothing."""
+    """Return the segments to read, and leftovers of a crash to remove: older or empty files."""
     present = {first: name for name in names if (first := segment.first_of(name)) is not None}
     for first in manifest.segments:
         if first not in present:
@@ -86,8 +85,8 @@ def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[in
         if manifest.segments and first < manifest.segments[0]:
             surplus.append(name)
         elif not firsts or first > firsts[-1]:
-            # Newer than MANIFEST: left by a crash between the making of a segment and the naming of it, and then
-            # empty. One with records is read like any other and must continue the log.
+            # Newer than MANIFEST: a crash after the segment was created and before MANIFEST was
+            # written leaves it empty. A segment with records must continue the log.
             if _holds_records(disk, name, manifest):
                 firsts.append(first)
             else:
@@ -99,13 +98,8 @@ def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[in
 
 def _holds_records(disk: Disk, name: str, manifest: Manifest) -> bool:
     data = disk.read_file(name)[segment.HEADER_BYTES :].rstrip(b"\0")
-    # Any record from the first on would do, so the search starts where every number is allowed that can be there.
     first = segment.first_of(name) or 1
-    return any(True for _ in frame.find(data, first, _id_crc(manifest)))
-
-
-def _id_crc(manifest: Manifest) -> int:
-    return crc32(bytes.fromhex(manifest.log_id))
+    return any(True for _ in frame.find(data, first, manifest.id_crc))
 
 
 class _Log:
@@ -114,9 +108,9 @@ class _Log:
     def __init__(self, disk: Disk, manifest: Manifest, *, adopted: bool) -> None:
         self._disk = disk
         self._manifest = manifest
-        self._id = bytes.fromhex(manifest.log_id)
-        self._id_crc = crc32(self._id)
-        # A segment that MANIFEST does not know was written after its clean flag, which then says nothing.
+        self._id = manifest.log_id_bytes
+        self._id_crc = manifest.id_crc
+        # A segment that MANIFEST does not name was written after its `clean` flag was set.
         self.clean = manifest.clean and not adopted
         self.extents: list[Extent] = []
         self.head = 0
@@ -150,12 +144,12 @@ class _Log:
             self.extents.append(extent)
             self.head, self.crc, self.epoch = reader.seq - 1, reader.crc, reader.epoch
             if reader.problem or not segment.only_zeros(self._disk, name, fd, reader.offset, size):
-                self._judge(name, fd, reader, size, last)
+                self._check_end(name, fd, reader, size, last)
         finally:
             self._disk.close(fd)
 
     def finish(self) -> None:
-        """Hold what was found against what MANIFEST says must be there."""
+        """Compare the records read with MANIFEST."""
         manifest = self._manifest
         name = self.extents[-1].name if self.extents else MANIFEST
         end = self.extents[-1].end if self.extents else 0
@@ -197,19 +191,19 @@ class _Log:
         self.epoch = header.epoch
         self.crc = header.crc_before
 
-    def _judge(self, name: str, fd: int, reader: Reader, size: int, last: bool) -> None:
+    def _check_end(self, name: str, fd: int, reader: Reader, size: int, last: bool) -> None:
         rest = self._disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0")
-        description = reader.problem or "zeros and then something else"
+        description = reader.problem or "zeros followed by other bytes"
         after = 0
-        vouched = 0
+        synced = 0
         for _, _, durable in frame.find(rest, reader.seq, self._id_crc):
             after += 1
-            vouched = max(vouched, durable)
+            synced = max(synced, durable)
         why = ""
         if not last:
             why = "later segments exist"
-        elif vouched >= reader.seq:
-            why = f"a later record says that record {vouched} was synced"
+        elif synced >= reader.seq:
+            why = f"a later record says that record {synced} was synced"
         elif self._manifest.durable >= reader.seq:
             why = f"record {self._manifest.durable} was synced when MANIFEST was written"
         elif self.clean:

@@ -1,7 +1,8 @@
-"""Replacement of a log by another: written completely in a folder aside, then moved; a crash only delays it.
+"""Replacement of a log by another: written completely in a subfolder, then moved; safe in a crash.
 
-The folder counts as soon as it has a MANIFEST, which is written last. From then on every start moves it over before anything
-else, so that what is found is the old log or the new one, never a mixture.
+The new log is complete as soon as the subfolder has a MANIFEST, which is written last. From then on
+the next start finishes the move before it reads the log, so it opens either the old log or the new
+one, never a mixture.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ logger = logging.getLogger(__name__)
 def stage(
     disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segment_bytes: int
 ) -> None:
-    """Make the new log aside; durable on return. Raises StorageFull or SnapshotFailed, with nothing changed."""
+    """Create the new log in the subfolder, durably.
+
+    Raises StorageFull or SnapshotFailed, with nothing changed.
+    """
     aside = Disk(disk.files, disk.path(ASIDE))
     try:
         planting.plant(aside, clock, seed, chunks, segment_bytes)
@@ -37,25 +41,28 @@ def stage(
 
 
 def finish(disk: Disk) -> bool:
-    """Move a complete staged log over the current one; return whether there was one. Call before opening a log."""
+    """Replace the current log by a complete staged one; return whether there was one.
+
+    Call this before a log is opened.
+    """
     if ASIDE not in disk.names():
         return False
     aside = Disk(disk.files, disk.path(ASIDE))
-    there = aside.names()
-    if manifests.NAME not in there:
+    names = aside.names()
+    if manifests.NAME not in names:
         _discard(aside)
         return False
     try:
-        _move(disk, aside, set(there))
-    except StorageFull as error:  # there is no way back any more: the next start goes on from here
+        _move(disk, aside, set(names))
+    except StorageFull as error:  # the old log is partly removed: only the next start can go on
         raise StorageFailed(error.message, error.details) from error
     return True
 
 
-def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
+def _move(disk: Disk, aside: Disk, staged: set[str]) -> None:
     new = manifests.load(aside)
     logger.info(
-        "%s: log %s from record %d on takes the place of what was here",
+        "%s: replaced by log %s from record %d on",
         disk.folder,
         new.log_id,
         new.durable + 1,
@@ -63,7 +70,7 @@ def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
     new_files = [snapshots.name_of(seq) for seq in new.snapshots] + [
         segment.name_of(first) for first in new.segments
     ]
-    moved = {name for name in new_files if name not in there}  # before a crash
+    moved = {name for name in new_files if name not in staged}  # by a start that crashed
     for name in disk.names():
         if (
             segment.first_of(name) is not None or snapshots.seq_of(name) is not None
@@ -72,7 +79,7 @@ def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
     for name in new_files:
         if name not in moved:
             disk.rename(f"{ASIDE}/{name}", name)
-    # Before MANIFEST: it must never name a file that a power cut removes.
+    # Before MANIFEST: it must never name a file that a power loss removes.
     disk.sync_folder()
     disk.rename(f"{ASIDE}/{manifests.NAME}", manifests.NAME)
     disk.sync_folder()

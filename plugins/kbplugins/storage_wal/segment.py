@@ -1,13 +1,13 @@
-"""One file of the log: a header of 64 bytes, then records, then zeros up to the size it was given at first.
+"""One file of the log: a header of 64 bytes, then records, then zeros up to its allocated size.
 
 offset  size  field
      0     6  magic      "KBWAL", 0
      6     2  format     1
      8     1  checksum   2 = CRC-32
      9    16  log id
-    25     4  epoch      leadership term in which it was begun
+    25     4  epoch      leadership term in which the segment was created
     29     8  first seq  of the first record
-    37     4  crc        of the last record before it, 0 for none: ties the files into one chain
+    37     4  crc        of the last record of the segment before, 0 for none: links the files
     41     8  created    epoch milliseconds, information only
     49    11  zeros
     60     4  crc        CRC-32 of the 60 bytes before
@@ -24,6 +24,7 @@ from zlib import crc32
 from kbcore.errors import ConfigError, StorageFailed, StorageFull
 from kbplugins.storage_wal import frame
 from kbplugins.storage_wal.files import CREATE, Disk
+from kbplugins.store_base import MAX_PAYLOAD
 
 FORMAT = 1
 HEADER_BYTES = 64
@@ -73,7 +74,7 @@ class Header:
 
     @classmethod
     def decode(cls, data: bytes) -> Header | None:
-        """Read 64 bytes; None when they are no sound header, ConfigError when they are of a newer format."""
+        """Read 64 bytes; return None for a damaged header. Raises ConfigError for a newer format."""
         if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(
             data[: _HEADER.size]
         ):
@@ -91,9 +92,9 @@ class Header:
 
 @dataclass(slots=True)
 class Extent:
-    """Content of a segment: its first record, its end in bytes, and places to start reading.
+    """Content of a segment: its first record, its end in bytes, and offsets to start reading at.
 
-    `marks` are (seq, offset) of a record every 64 KiB, so that a reader near the end skips what it does not need.
+    `marks` has (seq, offset) of a record every 64 KiB, so that a reader can start near a record.
     """
 
     first: int
@@ -106,12 +107,12 @@ class Extent:
         return name_of(self.first)
 
     def mark(self, seq: int, offset: int) -> None:
-        """Remember where a record starts, unless one close before is known."""
+        """Store the offset of a record unless the last mark is less than 64 KiB before it."""
         if not self.marks or offset - self.marks[-1][1] >= _MARK_BYTES:
             self.marks.append((seq, offset))
 
     def start_for(self, seq: int) -> tuple[int, int]:
-        """Return the last known (seq, offset) at or before a record."""
+        """Return the last marked (seq, offset) at or before a record."""
         index = bisect_right(self.marks, (seq, self.end))
         return self.marks[index - 1] if index else (self.first, HEADER_BYTES)
 
@@ -119,9 +120,9 @@ class Extent:
 class Reader:
     """Reads records in order and stops at the first that is not valid.
 
-    Afterwards `offset` is where it stopped, `seq` the record it expected there, `crc` and `epoch` those of the
-    last good record, and `problem` what was found instead: empty at zeros or the end of the file, in which case
-    the caller still has to look whether only zeros follow.
+    Afterwards `offset` is the position of that record, `seq` its expected number, and `crc` and
+    `epoch` are those of the last valid record. `problem` describes the bytes there; it is empty at
+    zeros or the end of the file, and then the caller must check that only zeros follow.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Reader:
             length, crc, seq, _, epoch, kind, version, flags = unpack(data, at)
             if length == 0:
                 return
-            if length > frame.MAX_PAYLOAD or self.offset + size + length > self._limit:
+            if length > MAX_PAYLOAD or self.offset + size + length > self._limit:
                 self.problem = f"a length of {length} bytes"
                 return
             end = at + size + length
@@ -201,20 +202,21 @@ def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:
 def create(
     disk: Disk, header: Header, body: Iterable[bytes], want: int, need: int
 ) -> tuple[int, int]:
-    """Make a durable segment from its header and framed records; returns its descriptor and its room in bytes.
+    """Create a durable segment from its header and framed records; return descriptor and capacity.
 
-    Room for `want` bytes is reserved, less on a small disk but not under `need`: so a full disk shows here, where
-    no record is at risk. It is written aside and renamed, so a segment that has its name is whole.
+    `want` bytes are allocated, or on a small disk fewer, but at least `need`: a full disk is
+    detected here, before any record is written. The file is written under a temporary name and then
+    renamed, so a segment with its own name is always complete.
     """
     name = name_of(header.first)
     aside = name + ".tmp"
     fd = disk.open(aside, CREATE)
     try:
-        room = _reserve(disk, aside, fd, max(want, need), need)
+        capacity = _allocate(disk, aside, fd, max(want, need), need)
         offset = disk.write(aside, fd, header.encode(), 0)
         for part in body:
             offset = disk.write(aside, fd, part, offset)
-        # Content before name before manifest: after any crash, a named file is readable.
+        # Content, then name, then manifest: after any crash, a named file is readable.
         disk.fsync(aside, fd)
         disk.rename(aside, name)
         disk.sync_folder()
@@ -222,17 +224,17 @@ def create(
         disk.close(fd)
         disk.discard(aside)
         raise
-    return fd, room
+    return fd, capacity
 
 
-def _reserve(disk: Disk, name: str, fd: int, want: int, need: int) -> int:
+def _allocate(disk: Disk, name: str, fd: int, want: int, need: int) -> int:
     size = want
     while True:
         try:
             if not disk.allocate(name, fd, size):
                 return want
         except StorageFull:
-            disk.truncate(name, fd, 0)  # a failed reservation may have taken part of the room
+            disk.truncate(name, fd, 0)  # a failed allocation may have taken part of the space
             if size <= need:
                 raise
             size = max(need, size // 2)
@@ -241,18 +243,24 @@ def _reserve(disk: Disk, name: str, fd: int, want: int, need: int) -> int:
 
 
 class Tail:
-    """The segment that is written: whole batches go to its end, or nothing does."""
+    """The segment that is written, `capacity` bytes long: each batch is appended whole or not at all."""
 
-    def __init__(self, disk: Disk, fd: int, room: int, extent: Extent) -> None:
+    def __init__(self, disk: Disk, fd: int, capacity: int, extent: Extent) -> None:
         self._disk = disk
         self.fd = fd
-        self.room = room
+        self.capacity = capacity
         self.extent = extent
 
-    def write(self, data: bytes) -> None:
-        """Hand a batch to the kernel in one call; on any failure none of it stays in the file.
+    @classmethod
+    def begin(cls, disk: Disk, header: Header, needed: int, segment_bytes: int) -> Tail:
+        """Create an empty last segment with at least `needed` bytes for records; durable on return."""
+        fd, capacity = create(disk, header, (), segment_bytes, HEADER_BYTES + needed)
+        return cls(disk, fd, capacity, Extent(header.first))
 
-        Raises StorageFull when there is no room, which a short write means too; StorageFailed otherwise.
+    def write(self, data: bytes) -> None:
+        """Write a batch in one call; after a failure the file has no part of it.
+
+        Raises StorageFull on a full disk, also after a short write; StorageFailed otherwise.
         """
         end = self.extent.end
         try:
@@ -263,7 +271,7 @@ class Tail:
         if done != len(data):
             self._cut_back()
             raise StorageFull(
-                f"no room on the disk of {self._disk.folder}: the log took {done} of {len(data)} bytes",
+                f"the disk of {self._disk.folder} is full: {done} of {len(data)} bytes were written",
                 {"call": "write", "file": self.extent.name},
             )
         self.extent.end = end + len(data)
@@ -273,14 +281,14 @@ class Tail:
         self._disk.fdatasync(self.extent.name, self.fd)
 
     def close(self) -> None:
-        """Give the descriptor back; the caller has synced what matters."""
+        """Close the file; the caller has synced it if necessary."""
         self._disk.close(self.fd)
 
     def _cut_back(self) -> None:
-        """Take a half-written batch out, durably: its sequence numbers are about to be given to other records.
+        """Remove a partly written batch, durably, because its numbers will be used for other records.
 
-        Without the sync a power cut could bring the refused records back. The room behind the end is gone with
-        the cut, so the next batch begins a new segment, where running out of room harms nothing.
+        Without the sync the refused records could return after a power loss. The allocation after
+        the end is lost too, so the next batch begins a new segment.
         """
         name, end = self.extent.name, self.extent.end
         try:
@@ -290,4 +298,4 @@ class Tail:
                 f"{name} cannot be cut back to {end} bytes: {error.message}"
             ) from error
         self._disk.fdatasync(name, self.fd)
-        self.room = end
+        self.capacity = end

@@ -1,8 +1,8 @@
-"""Snapshot files: written aside, synced, read back, and only then named.
+"""Snapshot files: written under a temporary name, synced, verified, and then renamed.
 
     header   6 magic "KBSNAP" | 2 format 1 | 1 checksum kind 2 | 16 log id | 4 epoch | 8 base seq | 8 created ms
              | 15 zeros | 4 CRC-32 of the 60 bytes before
-    section  4 length | 4 CRC-32 of the data | data             (one a chunk, in order)
+    section  4 length | 4 CRC-32 of the data | data             (one for each chunk, in order)
     footer   4 FF FF FF FF | 8 number of sections | 8 bytes of data in all | 4 CRC-32 of all bytes before
 
 All numbers are little endian. Nothing follows the footer.
@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from zlib import crc32
 
 from kbcore.errors import ConfigError, LogCorrupted, SnapshotFailed, TooLarge
 from kbplugins.storage_wal import frame
 from kbplugins.storage_wal.files import CREATE, READ, Disk, FileFailed
+from kbplugins.store_base import MAX_PAYLOAD
 
 FORMAT = 1
-MAX_SECTION = 64 << 20
+
 _MAGIC = b"KBSNAP"
 _HEADER = struct.Struct("<6sHB16sIQQ15x")
 _HEADER_BYTES = 64
@@ -48,19 +50,35 @@ def seq_of(name: str) -> int | None:
     return None
 
 
-def write(
-    disk: Disk, log_id: bytes, epoch: int, seq: int, created: int, chunks: Iterable[bytes]
-) -> None:
-    """Store a snapshot under its name, durably; MANIFEST is the caller's.
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a snapshot; `created` is in epoch milliseconds, for information only."""
 
-    Raises StorageFull or SnapshotFailed, with nothing left behind, and StorageFailed when a sync failed.
+    log_id: bytes
+    epoch: int
+    seq: int
+    created: int
+
+    def encode(self) -> bytes:
+        """Return the 64 bytes on disk."""
+        fields = self.log_id, self.epoch, self.seq, self.created
+        data = _HEADER.pack(_MAGIC, FORMAT, frame.CHECKSUM_CRC32, *fields)
+        return data + _CRC.pack(crc32(data))
+
+
+def write(disk: Disk, header: Header, chunks: Iterable[bytes]) -> None:
+    """Store a snapshot under its name, durably; the caller writes MANIFEST.
+
+    Raises StorageFull or SnapshotFailed, with no file left, and StorageFailed after a failed sync.
     """
+    seq = header.seq
     name = name_of(seq)
     aside = name + ".tmp"
     try:
         try:
-            _write(disk, aside, _header(log_id, epoch, seq, created), chunks)
-            _verify_written(disk, aside, log_id, seq)
+            _write(disk, aside, header.encode(), chunks)
+            if problem := _problem(disk, aside, header.log_id, seq):
+                raise SnapshotFailed(f"snapshot at {seq} was not stored: read back, {problem}")
             disk.rename(aside, name)
         except FileFailed as error:
             raise SnapshotFailed(
@@ -69,13 +87,8 @@ def write(
     except BaseException:
         disk.discard(aside)
         raise
-    # Before MANIFEST names it: a named snapshot must be found after a power cut.
+    # Before MANIFEST names it: a named snapshot must exist after a power loss.
     disk.sync_folder()
-
-
-def _header(log_id: bytes, epoch: int, seq: int, created: int) -> bytes:
-    data = _HEADER.pack(_MAGIC, FORMAT, frame.CHECKSUM_CRC32, log_id, epoch, seq, created)
-    return data + _CRC.pack(crc32(data))
 
 
 def _write(disk: Disk, name: str, header: bytes, chunks: Iterable[bytes]) -> None:
@@ -94,10 +107,10 @@ def _write(disk: Disk, name: str, header: bytes, chunks: Iterable[bytes]) -> Non
             offset = disk.write(name, fd, data, offset)
 
         for chunk in chunks:
-            if len(chunk) > MAX_SECTION:
+            if len(chunk) > MAX_PAYLOAD:
                 raise TooLarge(
-                    f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_SECTION}",
-                    {"bytes": len(chunk), "limit": MAX_SECTION},
+                    f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}",
+                    {"bytes": len(chunk), "limit": MAX_PAYLOAD},
                 )
             parts += (_SECTION.pack(len(chunk), crc32(chunk)), chunk)
             waiting += len(chunk) + _SECTION.size
@@ -108,24 +121,14 @@ def _write(disk: Disk, name: str, header: bytes, chunks: Iterable[bytes]) -> Non
         parts.append(_FOOTER.pack(_END, sections, total))
         flush()
         disk.write(name, fd, _CRC.pack(crc), offset)
-        # Before the rename: the name must never lead to content that did not reach the disk.
+        # Before the rename: a file with its final name must have its content on the disk.
         disk.fsync(name, fd)
     finally:
         disk.close(fd)
 
 
-def _verify_written(disk: Disk, name: str, log_id: bytes, seq: int) -> None:
-    try:
-        for _ in _sections(disk, name, log_id, seq):
-            pass
-    except LogCorrupted as error:
-        raise SnapshotFailed(
-            f"snapshot at {seq} was not stored: read back, {error.message}", error.details
-        ) from error
-
-
 def log_id_of(disk: Disk, name: str) -> bytes | None:
-    """Return the log a snapshot file says it is of, None where its header is damaged."""
+    """Return the log id in the header of a snapshot file, None if the header is damaged."""
     data = disk.read_file(name)[:_HEADER_BYTES]
     if len(data) < _HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(
         data[: _HEADER.size]
@@ -136,9 +139,13 @@ def log_id_of(disk: Disk, name: str) -> bytes | None:
 
 
 def verify(disk: Disk, log_id: bytes, seq: int) -> str:
-    """Read a whole snapshot; empty when it is sound, else what is wrong with it."""
+    """Read a whole snapshot; return "" if it is intact, otherwise what is wrong with it."""
+    return _problem(disk, name_of(seq), log_id, seq)
+
+
+def _problem(disk: Disk, name: str, log_id: bytes, seq: int) -> str:
     try:
-        for _ in _sections(disk, name_of(seq), log_id, seq):
+        for _ in _sections(disk, name, log_id, seq):
             pass
     except LogCorrupted as error:
         return error.message
@@ -146,7 +153,7 @@ def verify(disk: Disk, log_id: bytes, seq: int) -> str:
 
 
 def read(disk: Disk, log_id: bytes, seq: int) -> Iterator[bytes]:
-    """Return the chunks of a snapshot; raises LogCorrupted where it is damaged."""
+    """Return the chunks of a snapshot; raises LogCorrupted if it is damaged."""
     return _sections(disk, name_of(seq), log_id, seq)
 
 
@@ -215,11 +222,11 @@ class _Sections:
             self._offset += count
         return data
 
-    def _damaged(self, found: str) -> LogCorrupted:
+    def _damaged(self, problem: str) -> LogCorrupted:
         return LogCorrupted(
-            f"{self._disk.path(self._name)}: damaged near byte {self._offset}: {found}",
+            f"{self._disk.path(self._name)}: damaged near byte {self._offset}: {problem}",
             directory=self._disk.folder,
             segment=self._name,
             offset=self._offset,
-            found=found,
+            found=problem,
         )

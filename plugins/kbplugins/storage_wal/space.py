@@ -17,19 +17,20 @@ logger = logging.getLogger(__name__)
 
 RESERVE = "reserve"
 RESERVE_BYTES = 16 << 20
-"""Size of the reserve where MIN_FREE_MB is as much; with less, it is as much as that."""
+"""Maximum size of the reserve; it is not larger than MIN_FREE_MB."""
 
 PROBE = "probe.tmp"
 _PROBE_BYTES = 4096
-_LOOK_EVERY_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _OVERHEAD = 8192
-"""Bytes a write may take beside its records: the header of a new segment, and MANIFEST written aside."""
+"""Bytes a write may need in addition to its records: a segment header and a new MANIFEST."""
 
 
 class Space:
-    """Free room of the log's disk. Below `min_free` writes stop; they go on at an eighth more than that.
+    """The free space of the log's disk. Below `min_free` writes are refused.
 
-    The margin, and what the refused write needed, keep a nearly full disk from switching with every write.
+    They are accepted again at an eighth more than that plus the size of the refused write, so that
+    a nearly full disk does not change state with every write.
     """
 
     def __init__(self, disk: Disk, clock: Clock, min_free: int, reserve: int = 0) -> None:
@@ -38,17 +39,24 @@ class Space:
         self._min_free = min_free
         self._reserve = reserve
         self._needed = 0
-        self._looked: float | None = None
-        self._tried: float | None = None
+        self._checked_at: float | None = None
+        self._tried_at: float | None = None
         self.full = False
         self.released = not self._keep_reserve()
 
     def admit(self, needed: int) -> None:
-        """Let a write of `needed` bytes pass or raise StorageFull. Looks once a second, or each time while full."""
+        """Raise StorageFull if a write of `needed` bytes must be refused.
+
+        Checks the disk once a second, and every time while the disk is full.
+        """
         now = self._clock.monotonic()
-        if not self.full and self._looked is not None and now - self._looked < _LOOK_EVERY_S:
+        if (
+            not self.full
+            and self._checked_at is not None
+            and now - self._checked_at < _CHECK_INTERVAL_S
+        ):
             return
-        self._looked = now
+        self._checked_at = now
         free = self._disk.free_bytes()
         if free < self._limit() or not self._resumed(free):
             raise self.ran_out(needed, free=free)
@@ -56,7 +64,7 @@ class Space:
     def ran_out(
         self, needed: int, *, free: int | None = None, cause: StorageFull | None = None
     ) -> StorageFull:
-        """Enter the full state; returns the error to raise, with the free and needed bytes."""
+        """Enter the full state; return the error to raise, with the free and needed bytes."""
         if free is None:
             try:
                 free = self._disk.free_bytes()
@@ -64,7 +72,7 @@ class Space:
                 free = 0
         if not self.full:
             logger.warning(
-                "no room in %s: %d bytes free, %d needed; writes are refused until there is",
+                "the disk of %s is full: %d bytes free, %d needed; writes are refused",
                 self._disk.folder,
                 free,
                 needed + self._min_free,
@@ -80,7 +88,7 @@ class Space:
         return StorageFull(message, {**((cause.details or {}) if cause else {}), **details})
 
     def writable(self) -> bool:
-        """Return True if the next write would be tried; checks again while full, to notice freed space."""
+        """Return True if the next write would be tried; while full, check the disk again."""
         try:
             return not self.full or self._disk.free_bytes() >= self._limit()
         except (StorageFull, StorageFailed):
@@ -90,7 +98,9 @@ class Space:
         """Release the reserve; False if it does not exist."""
         if self.released:
             return False
-        logger.warning("%s: given up, so that room can be made", self._disk.path(RESERVE))
+        logger.warning(
+            "%s: removed, so that writes that free space can be made", self._disk.path(RESERVE)
+        )
         self._disk.discard(RESERVE)
         self.released = True
         return True
@@ -107,22 +117,26 @@ class Space:
         )
 
     def _resumed(self, free: int) -> bool:
-        """Leave the full state if a write and a sync go well and the reserve is there again; tried once a second."""
+        """Leave the full state if a test write and a new reserve succeed; tried once a second."""
         if not self.full:
             return True
         now = self._clock.monotonic()
-        if self._tried is not None and now - self._tried < _LOOK_EVERY_S:
+        if self._tried_at is not None and now - self._tried_at < _CHECK_INTERVAL_S:
             return False
-        self._tried = now
+        self._tried_at = now
         if not self._probe() or (self.released and not self._keep_reserve()):
             return False
-        logger.info("room again in %s: %d bytes free; writes are taken", self._disk.folder, free)
+        logger.info(
+            "the disk of %s has space again: %d bytes free; writes are accepted",
+            self._disk.folder,
+            free,
+        )
         self.full = self.released = False
-        self._tried = None
+        self._tried_at = None
         return True
 
     def _probe(self) -> bool:
-        """Return True if a file can be written; quotas can make the reported free space wrong."""
+        """Return True if a file can be written: with quotas the reported free space can be wrong."""
         try:
             fd = self._disk.open(PROBE, CREATE)
             try:
@@ -137,10 +151,10 @@ class Space:
         return True
 
     def _keep_reserve(self) -> bool:
-        """See to it that the reserve is there; False where there is no room for it."""
+        """Create the reserve if necessary; return False if the disk has no space for it."""
         if not self._reserve:
             return True
-        if self._stands():
+        if self._reserve_exists():
             return True
         try:
             if self._disk.free_bytes() < self._min_free + self._reserve:
@@ -157,7 +171,7 @@ class Space:
             return False
         return True
 
-    def _stands(self) -> bool:
+    def _reserve_exists(self) -> bool:
         if RESERVE not in self._disk.names():
             return False
         fd = self._disk.open(RESERVE, READ)

@@ -1,7 +1,8 @@
-"""The durable log: segments in order, rotation, syncing as the policy says, snapshots.
+"""The durable log: segments, rotation, syncing by policy, snapshots.
 
-Locks, always taken in this order: `_writing` (append and rotation), `_syncing` (fdatasync and the change of the
-file it is for), `_naming` (MANIFEST and the lists it holds). A reader takes none: it works on immutable lists.
+Locks, always taken in this order: `_writing` (append and rotation), `_syncing` (fdatasync and the
+change of the file it applies to), `_naming` (MANIFEST and its lists). Readers use immutable lists
+and take no lock.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from kbcore.errors import (
     Conflict,
     InvalidInput,
     LogTruncated,
-    NotReady,
     StorageFailed,
     StorageFull,
     TooLarge,
@@ -33,17 +33,17 @@ from kbplugins.storage_wal.flusher import Flusher
 from kbplugins.storage_wal.leader_mark import LeaderMark
 from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import RESERVE_BYTES, Space
+from kbplugins.store_base import KEPT_SNAPSHOTS, StoreBase
 
 logger = logging.getLogger(__name__)
 
-KEPT_SNAPSHOTS = 2
 _SMALL_SEGMENT = 1 << 20
 MAX_BATCH = 1 << 30
-"""Bytes of one append: the kernel takes less than 2 GiB in one call, and a short write counts as a failure."""
+"""Maximum bytes of one append: Linux writes less than 2 GiB per call, and a short write is a failure."""
 
 
-class WalStore(LeaderMark):
-    """A `LogStore` on files. `fs`, `clock`, `random_bytes` and sizes of segments and of the reserve are seams for tests."""
+class WalStore(LeaderMark, StoreBase):
+    """A `LogStore` on files; tests replace `fs`, `clock`, `random_bytes` and the sizes."""
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class WalStore(LeaderMark):
         segment_bytes: int | None = None,
         reserve_bytes: int | None = None,
     ) -> None:
+        super().__init__()
         self._disk = Disk(fs or OsFiles(), path_of(config.storage_url) or config.storage_dir)
         self._clock = clock or SystemClock()
         self._policy = config.fsync_policy
@@ -62,8 +63,6 @@ class WalStore(LeaderMark):
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self._naming = threading.Lock()
-        self._failed: StorageFailed | None = None
-        self._closed = False
         self._flusher: Flusher | None = None
         self._disk.make_folder()
         self._lock_fd = lock.take(self._disk)
@@ -82,33 +81,33 @@ class WalStore(LeaderMark):
         except BaseException:
             self._disk.close(self._lock_fd)
             raise
-        self._hold(opened)
+        self._use(opened)
         if self._policy == "interval":
             self._flusher = Flusher(self._flush, config.fsync_interval_ms / 1000)
 
-    def _hold(self, opened: opening.Opened) -> None:
+    def _use(self, opened: opening.Opened) -> None:
         self._manifest = opened.manifest
         self._sealed = opened.sealed
         self._tail = opened.tail
         self._head = self._durable = opened.head
         self._crc = opened.crc
         self._dropped = opened.dropped
-        self._log_id = bytes.fromhex(opened.manifest.log_id)
-        self._id_crc = opening.id_checksum(self._log_id)
+        self._log_id = opened.manifest.log_id_bytes
+        self._id_crc = opened.manifest.id_crc
 
     def work_through(self, offload: Callable[[Callable[[], None]], None]) -> None:
-        """Run the syncs that no caller waits for through `offload`, so that they block no other task."""
+        """Run background syncs through `offload`, so that they do not block other tasks."""
         if self._flusher is not None:
             self._flusher.offload = offload
 
     # -- writing ------------------------------------------------------------
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Hand records to the kernel in one write, all or none; returns the last sequence number."""
+        """Write records in one call, all or none; return the last sequence number."""
         return self._append(records, for_room=False)
 
     def append_for_room(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Do the same for records that make room: also on a disk that is called full, and out of the reserve if need be."""
+        """Append records that free space, also when the disk is full, if necessary from the reserve."""
         try:
             return self._append(records, for_room=True)
         except StorageFull:
@@ -118,17 +117,15 @@ class WalStore(LeaderMark):
             return self._append(records, for_room=True)
 
     def look_for_room(self) -> bool:
-        """Take writes again where the disk has room again; whether they are taken now."""
+        """Accept writes again if the disk has free space; return whether writes are accepted."""
         with self._writing:
             self._check()
             if self._space.full:
                 try:
-                    self._space.admit(0)
+                    with self._recording_failure():
+                        self._space.admit(0)
                 except StorageFull:
                     return False
-                except StorageFailed as error:
-                    self._fail(error)
-                    raise
         return True
 
     def _append(self, records: Sequence[tuple[int, int, bytes]], *, for_room: bool) -> int:
@@ -145,36 +142,33 @@ class WalStore(LeaderMark):
                     {"limit": MAX_BATCH},
                 )
             try:
-                if not for_room:
-                    self._space.admit(len(data))
-                if self._tail.extent.end + len(data) > self._tail.room:
-                    self._rotate(
-                        len(data),
-                        min(_SMALL_SEGMENT, self._segment_bytes)
-                        if for_room
-                        else self._segment_bytes,
-                    )
-                    # The batch was framed before the rotation synced what is before it: its `durable` is merely low.
-                self._tail.write(data)
+                with self._recording_failure():
+                    self._write(data, for_room)
             except StorageFull as error:
                 if error.details and "freeBytes" in error.details:
                     raise
                 raise self._space.ran_out(len(data), cause=error) from error
-            except StorageFailed as error:
-                self._fail(error)
-                raise
             self._tail.extent.mark(self._head + 1, self._tail.extent.end - len(data))
             self._crc = crc
-            self._head += len(
-                records
-            )  # last: a sync that reads this number must find the bytes in the kernel
+            # Last: a sync that reads this number must find the bytes in the kernel.
+            self._head += len(records)
             return self._head
 
-    def sync(self) -> None:
-        """Make what was appended as durable as FSYNC_POLICY promises.
+    def _write(self, data: bytes, for_room: bool) -> None:
+        if not for_room:
+            self._space.admit(len(data))
+        if self._tail.extent.end + len(data) > self._tail.capacity:
+            # The batch was encoded before the rotation syncs the records before it, so `durable` in
+            # its headers is lower than it could be, which is allowed.
+            size = min(_SMALL_SEGMENT, self._segment_bytes) if for_room else self._segment_bytes
+            self._rotate(len(data), size)
+        self._tail.write(data)
 
-        `always` waits for the disk. Under `interval` and `never` append has already handed the bytes to the
-        kernel, which a killed process does not take with it; under `interval` a thread syncs them in time.
+    def sync(self) -> None:
+        """Make the appended records as durable as FSYNC_POLICY requires.
+
+        `always` waits for the disk. Under `interval` and `never` the kernel already has the bytes,
+        so they survive a killed process; under `interval` a thread syncs them later.
         """
         self._check()
         if self._policy == "always":
@@ -183,43 +177,33 @@ class WalStore(LeaderMark):
             self._flusher.written()
 
     def _flush(self) -> None:
-        """Put everything appended so far on the disk."""
+        """Sync all appended records."""
         with self._syncing:
             self._check()
             head = self._head
             if head == self._durable:
                 return
-            try:
-                # The one promise of the log: no caller acknowledges a record before this has returned.
+            with self._recording_failure():
+                # No record may be acknowledged before this has returned.
                 self._tail.sync()
-            except StorageFailed as error:
-                self._fail(error)
-                raise
             self._durable = max(self._durable, head)
 
-    def _rotate(self, needed: int, want: int) -> None:
-        """Begin a new segment with room for a batch. A crash between any two steps leaves a log that opens.
+    def _rotate(self, needed: int, segment_bytes: int) -> None:
+        """Begin a new segment with space for a batch. A crash between two steps leaves a log that opens.
 
-        The old segment is synced first: only the last segment may end in a torn tail. The new one is whole and
-        has its name on the disk before MANIFEST names it, and no record is written before that.
+        The old segment is synced first, because only the last segment may have a torn tail. The new
+        one is complete on the disk before MANIFEST names it, and it is empty until then.
         """
         with self._syncing:
             old = self._tail
             old.sync()
             self._durable = self._head
-            tail = opening.begin(
-                self._disk,
-                self._clock,
-                self._log_id,
-                self._manifest.epoch,
-                self._head + 1,
-                self._crc,
-                needed,
-                want,
-            )
+            epoch, created = self._manifest.epoch, self._clock.now_ms()
+            header = segment.Header(self._log_id, epoch, self._head + 1, self._crc, created)
+            tail = Tail.begin(self._disk, header, needed, segment_bytes)
             if tail.extent.first != old.extent.first:
                 self._name(old, tail)
-            # Otherwise a segment without records was replaced by one with more room, under the name it had.
+            # Otherwise an empty segment was replaced by a larger one with the same name.
             self._tail = tail
             old.close()
 
@@ -232,8 +216,8 @@ class WalStore(LeaderMark):
                     durable=self._durable,
                 )
             except StorageFull:
-                # MANIFEST is the old one and the segment is in the way. After any other failure MANIFEST may
-                # already name it, on the disk or in the cache, so it must stay.
+                # MANIFEST is unchanged, so the new segment is removed. After any other failure the
+                # new MANIFEST may be on the disk or in the cache, so the segment must stay.
                 tail.close()
                 self._disk.discard(tail.extent.name)
                 raise
@@ -245,7 +229,7 @@ class WalStore(LeaderMark):
     # -- reading ------------------------------------------------------------
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Return every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
+        """Yield the records with a number over `after` up to the current head, in order."""
         self._check()
         head = self._head
         tail = self._tail.extent
@@ -271,9 +255,8 @@ class WalStore(LeaderMark):
                 raise LogTruncated("records were dropped while they were read", None) from error
             raise
         try:
-            end = (
-                extent.end
-            )  # it grows while we read; everything up to the head of this reading is before it
+            # The end moves during the read; all records up to `head` are before it.
+            end = extent.end
             seq, offset = extent.start_for(after + 1)
             reader = segment.Reader(
                 self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=end
@@ -294,66 +277,57 @@ class WalStore(LeaderMark):
     # -- snapshots ----------------------------------------------------------
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Store a snapshot of the state at `seq`; the one before it is kept, older ones are deleted."""
+        """Store a snapshot of the state at `seq`, keep the one before it, and delete older ones."""
         self._check()
         newest = self._manifest.snapshots[-1] if self._manifest.snapshots else 0
         if not newest <= seq <= self._head:
             raise InvalidInput(
                 f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head"
             )
-        try:
+        with self._recording_failure():
             if seq > self._durable:
-                # Else a power cut could leave a snapshot that is ahead of its log.
+                # Otherwise a power loss could leave a snapshot that is ahead of its log.
                 self._flush()
             if self._space.full:
-                self._space.release()  # what it takes, the log that it makes unnecessary gives back
-            snapshots.write(
-                self._disk, self._log_id, self._manifest.epoch, seq, self._clock.now_ms(), chunks
-            )
+                # The log that this snapshot replaces frees more space than the reserve.
+                self._space.release()
+            header = snapshots.Header(self._log_id, self._manifest.epoch, seq, self._clock.now_ms())
+            snapshots.write(self._disk, header, chunks)
             with self._naming:
                 known = (*(number for number in self._manifest.snapshots if number != seq), seq)
                 self._save(
                     snapshots=known[-KEPT_SNAPSHOTS:],
                     durable=max(self._durable, self._manifest.durable),
                 )
-        except StorageFailed as error:
-            self._fail(error)
-            raise
         for number in known[:-KEPT_SNAPSHOTS]:
             self._disk.discard(snapshots.name_of(number))
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Begin an empty log with a snapshot made elsewhere; the next record is seq + 1."""
+        """Begin an empty log with a snapshot of another log; the next record is seq + 1."""
         self._check()
         if self._head or self._manifest.snapshots:
             raise Conflict("only an empty log can begin with a snapshot")
         self.replace_with(LogSeed(self._manifest.log_id, self._manifest.epoch, seq), chunks)
 
     def replace_with(self, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Put another log in the place of this one, all or none; see `replacing`."""
+        """Replace this log by another, all or nothing; see `replacing`."""
         with self._writing, self._syncing, self._naming:
             self._check()
-            try:
+            with self._recording_failure():
                 replacing.stage(self._disk, self._clock, seed, chunks, self._segment_bytes)
                 replacing.finish(self._disk)
                 self._tail.close()
-                self._hold(opening.open_log(self._disk, self._clock, b"", self._segment_bytes))
-            except StorageFailed as error:
-                self._fail(error)
-                raise
+                self._use(opening.open_log(self._disk, self._clock, b"", self._segment_bytes))
 
     def raise_epoch(self, epoch: int) -> None:
-        """Enter a later term; MANIFEST says so before the first record of it."""
+        """Enter a later term; MANIFEST has it before the first record of that term is written."""
         with self._writing, self._syncing, self._naming:
             self._check()
-            try:
+            with self._recording_failure():
                 self._save(epoch=replacing.later(epoch, self._manifest.epoch))
-            except StorageFailed as error:
-                self._fail(error)
-                raise
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the newest snapshot; it was read and found sound when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was verified when the log was opened or when it was saved."""
         self._check()
         seqs = self._manifest.snapshots
         return (seqs[-1], snapshots.read(self._disk, self._log_id, seqs[-1])) if seqs else None
@@ -363,29 +337,27 @@ class WalStore(LeaderMark):
         self._check()
         with self._naming:
             if len(self._manifest.snapshots) < KEPT_SNAPSHOTS:
-                return  # the state to fall back to is the empty one, and the way from there is the whole log
+                return  # if the snapshot is damaged, the whole log is needed
             limit = min(seq, *self._manifest.snapshots)
             extents = (*self._sealed, self._tail.extent)
-            gone = [old for old, new in pairwise(extents) if new.first <= limit + 1]
-            if not gone:
+            dropped = [old for old, new in pairwise(extents) if new.first <= limit + 1]
+            if not dropped:
                 return
-            self._sealed = self._sealed[len(gone) :]
+            self._sealed = self._sealed[len(dropped) :]
             try:
-                # MANIFEST first: a crash in between leaves files too many, which the next start removes.
-                self._save(segments=self._manifest.segments[len(gone) :])
+                # MANIFEST first: after a crash in between, the next start removes the files.
+                with self._recording_failure():
+                    self._save(segments=self._manifest.segments[len(dropped) :])
             except StorageFull:
-                self._sealed = (*gone, *self._sealed)
+                self._sealed = (*dropped, *self._sealed)
                 raise
-            except StorageFailed as error:
-                self._fail(error)
-                raise
-        for extent in gone:
+        for extent in dropped:
             self._disk.discard(extent.name)
 
     # -- state --------------------------------------------------------------
 
     def status(self) -> LogStatus:
-        """Return the state of the log. `durable` is what was really synced, under every policy."""
+        """Return the state of the log; `durable` is the last synced record under every policy."""
         return LogStatus(
             head=self._head,
             durable=self._durable,
@@ -393,13 +365,13 @@ class WalStore(LeaderMark):
             epoch=self._manifest.epoch,
             snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
             tail_bytes_dropped=self._dropped,
-            writable=self._failed is None and not self._closed and not self._space.full,
+            writable=self._is_open and not self._space.full,
         )
 
     def close(self, *, clean: bool = True) -> None:
-        """Sync, mark in MANIFEST that nothing is missing, and let the folder go; without `clean` only the last."""
+        """Release the folder; if `clean`, sync first and mark the log as complete in MANIFEST."""
         with self._writing:
-            if self._closed:
+            if self._closing.is_set():
                 return
             if self._flusher is not None:
                 self._flusher.stop()
@@ -408,14 +380,14 @@ class WalStore(LeaderMark):
                     self._flush()
                     self._mark_clean()
             finally:
-                self._closed = True
+                self._closing.set()
                 self._tail.close()
                 self._disk.close(self._lock_fd)
 
     def _mark_clean(self) -> None:
         with self._naming:
             try:
-                # After the sync: with this flag no start may find less than the end it names.
+                # After the sync: a log with this flag must end exactly at `end`.
                 self._save(clean=True, durable=self._head, end=self._tail.extent.end)
             except StorageFull as error:
                 logger.warning(
@@ -426,13 +398,3 @@ class WalStore(LeaderMark):
         manifest = replace(self._manifest, **changes)  # type: ignore[arg-type]
         manifests.save(self._disk, manifest)
         self._manifest = manifest
-
-    def _check(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-        if self._closed:
-            raise NotReady("the log is closed")
-
-    def _fail(self, error: StorageFailed) -> None:
-        if self._failed is None:
-            self._failed = error

@@ -25,7 +25,7 @@ def check(disk: Disk) -> dict[str, Any]:
     try:
         manifest = manifests.load(disk)
     except KBError as error:
-        missing = {"file": manifests.NAME, "found": "there is no MANIFEST"}
+        missing = {"file": manifests.NAME, "found": "MANIFEST does not exist"}
         report["problems"].append(_problem(error) if manifests.NAME in names else missing)
         return report
     report |= {
@@ -60,17 +60,17 @@ def check(disk: Disk) -> dict[str, Any]:
 
 
 def _snapshots(names: list[str], manifest: Manifest) -> list[int]:
-    there = {seq for name in names if (seq := snapshots.seq_of(name)) is not None}
-    return sorted(there | set(manifest.snapshots))
+    stored = {seq for name in names if (seq := snapshots.seq_of(name)) is not None}
+    return sorted(stored | set(manifest.snapshots))
 
 
 def _snapshot(disk: Disk, seq: int, named: bool, manifest: Manifest) -> dict[str, Any]:
     name = snapshots.name_of(seq)
     try:
-        problem = snapshots.verify(disk, bytes.fromhex(manifest.log_id), seq)
+        problem = snapshots.verify(disk, manifest.log_id_bytes, seq)
     except (ConfigError, StorageFailed) as error:
         problem = error.message
-    # One that MANIFEST does not name is a leftover, which the next start removes.
+    # The next start removes a snapshot that MANIFEST does not name.
     return {
         "file": name,
         "seq": seq,
@@ -92,7 +92,7 @@ def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
             disk,
             name,
             fd,
-            opening.id_checksum(bytes.fromhex(manifest.log_id)),
+            manifest.id_crc,
             seq=first,
             offset=segment.HEADER_BYTES,
             limit=max(size, segment.HEADER_BYTES),
@@ -103,12 +103,7 @@ def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
             if size > reader.offset
             else b""
         )
-        after = sum(
-            1
-            for _ in frame.find(
-                rest, reader.seq, opening.id_checksum(bytes.fromhex(manifest.log_id))
-            )
-        )
+        after = sum(1 for _ in frame.find(rest, reader.seq, manifest.id_crc))
         return {
             "file": name,
             "first": first,

@@ -1,8 +1,8 @@
-"""`kbcore salvage`: the sound parts of a damaged log, and the losses tenant by tenant.
+"""`kbcore salvage`: the intact parts of a damaged log, and a report of the losses for each tenant.
 
-Every file is read, independent of MANIFEST. The copy begins with the snapshot from which the sound records lead
-furthest. The records after it get numbers without gaps, so the copy has a higher term: followers of the damaged
-log start again.
+Every file is read, whether MANIFEST names it or not. The copy begins with the snapshot that has the
+longest run of intact records after it. The remaining records are renumbered without gaps, so the
+copy has a higher term, and followers of the damaged log start again.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from kbcore.errors import ConfigError, KBError, LogCorrupted
 from kbcore.plug.ports import LogSeed
-from kbplugins.storage_wal import frame, opening, segment, snapshots
+from kbplugins.storage_wal import frame, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk
 from kbplugins.storage_wal.segment import Header
@@ -23,14 +24,14 @@ Owners = Callable[[bytes], Iterable[tuple[str, str]]]
 
 
 @dataclass(slots=True)
-class _Place:
+class _Position:
     file: str
     offset: int
     end: int
 
 
 class Salvage:
-    """A damaged folder, read; nothing in it is changed. Raises LogCorrupted where nothing at all can be read."""
+    """The content of a damaged folder, which is not changed. Raises LogCorrupted if no file is readable."""
 
     def __init__(self, disk: Disk, owners: Owners, *, skip_damaged: bool) -> None:
         self._disk = disk
@@ -39,16 +40,15 @@ class Salvage:
         self._epoch = 1
         self._highest = 0
         self._log_id = self._identity()
-        self._places: dict[int, _Place] = {}
-        self._debris: list[
-            tuple[int, bytes]
-        ] = []  # unreadable bytes, and the record expected where they begin
+        self._positions: dict[int, _Position] = {}
+        # Unreadable bytes, with the record expected where they begin.
+        self._debris: list[tuple[int, bytes]] = []
         for name in self._names:
             if segment.first_of(name) is not None:
                 self._read_segment(name)
         self._base, self._reach = self._choose()
-        self._highest = max(self._highest, self._reach, *self._places)
-        later = sorted(seq for seq in self._places if seq > self._reach)
+        self._highest = max(self._highest, self._reach, *self._positions)
+        later = sorted(seq for seq in self._positions if seq > self._reach)
         self._later = later if skip_damaged else []
         self._dropped = [] if skip_damaged else later
 
@@ -58,15 +58,15 @@ class Salvage:
         return LogSeed(self._log_id.hex(), self._epoch + 1, self._base)
 
     def chunks(self) -> Iterator[bytes]:
-        """Return the chunks of the snapshot it begins with."""
+        """Return the chunks of the snapshot that the copy begins with."""
         return snapshots.read(self._disk, self._log_id, self._base)
 
     def batches(self) -> Iterator[list[tuple[int, int, bytes]]]:
-        """Yield the records after it, in order."""
+        """Yield the records after the snapshot, in order."""
         batch: list[tuple[int, int, bytes]] = []
         size = 0
         for seq in (*range(self._base + 1, self._reach + 1), *self._later):
-            kind, version, payload = self._record(self._places[seq])
+            kind, version, payload = self._record(self._positions[seq])
             batch.append((kind, version, payload))
             size += len(payload)
             if size >= BATCH:
@@ -76,16 +76,16 @@ class Salvage:
             yield batch
 
     def report(self) -> dict[str, Any]:
-        """Return what was kept and what is lost: ranges of sequence numbers, in all and by tenant.
+        """Return the kept and lost ranges of sequence numbers, in total and for each tenant.
 
-        `certain` is False where the records themselves cannot be read, and the tenant is a guess from what is left of them.
+        `certain` is False if a record is unreadable and its tenant is a guess from its bytes.
         """
         kept_seqs = set(self._later)
         missing = [seq for seq in range(self._reach + 1, self._highest + 1) if seq not in kept_seqs]
         by_tenant: dict[tuple[str | None, str | None, bool], list[int]] = {}
         for seq in missing:
-            if seq in self._places:
-                index = self._places[seq]
+            if seq in self._positions:
+                index = self._positions[seq]
                 owners: set[tuple[str | None, str | None]] = set(
                     self._owners(self._record(index)[2])
                 )
@@ -117,7 +117,7 @@ class Salvage:
         }
 
     def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:
-        """Return the owners that the unreadable bytes in place of a record mention."""
+        """Return the owners named in the unreadable bytes at the position of a record."""
         before = [(first, data) for first, data in self._debris if first <= seq]
         return (
             set(self._owners(max(before, key=lambda candidate: candidate[0])[1]))
@@ -129,11 +129,11 @@ class Salvage:
         log_id: bytes | None = None
         try:
             manifest = manifests.load(self._disk)
-            log_id = bytes.fromhex(manifest.log_id)
+            log_id = manifest.log_id_bytes
             self._epoch = manifest.epoch
             self._highest = max(manifest.durable, *manifest.snapshots, 0)
         except KBError:
-            self._highest = 0  # MANIFEST is one of the files that may be damaged; segments and snapshots know the rest
+            self._highest = 0  # MANIFEST is damaged: segments and snapshots have the log id too
         for name in self._names:
             header = None
             if segment.first_of(name) is not None:
@@ -158,20 +158,20 @@ class Salvage:
         data = self._disk.read_file(name).rstrip(b"\0")
         first = segment.first_of(name) or 1
         at, end, expected = segment.HEADER_BYTES, segment.HEADER_BYTES, first
-        for offset, seq, _ in frame.find(data[at:], first, opening.id_checksum(self._log_id)):
+        for offset, seq, _ in frame.find(data[at:], first, crc32(self._log_id)):
             start = at + offset
             if start > end:
                 self._debris.append((expected, data[end:start]))
             length = frame.HEADER.unpack_from(data, start)[0]
             end, expected = start + frame.HEADER_BYTES + length, seq + 1
-            self._places.setdefault(seq, _Place(name, start, end))
+            self._positions.setdefault(seq, _Position(name, start, end))
         if len(data) > end:
             self._debris.append((expected, data[end:]))
 
     def _choose(self) -> tuple[int, int]:
-        """Return the snapshot to begin with, and the last record that can be reached from it without a gap."""
-        there = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
-        bases = [0, *(seq for seq in there if self._is_sound(seq))]
+        """Return the snapshot to begin with, and the last record after it without a gap."""
+        stored = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
+        bases = [0, *(seq for seq in stored if self._is_sound(seq))]
         return max(
             ((base, self._reached(base)) for base in bases), key=lambda reach: (reach[1], reach[0])
         )
@@ -183,11 +183,11 @@ class Salvage:
             return False
 
     def _reached(self, base: int) -> int:
-        while base + 1 in self._places:
+        while base + 1 in self._positions:
             base += 1
         return base
 
-    def _record(self, index: _Place) -> tuple[int, int, bytes]:
+    def _record(self, index: _Position) -> tuple[int, int, bytes]:
         fd = self._disk.open(index.file, READ)
         try:
             data = self._disk.read(index.file, fd, index.end - index.offset, index.offset)
@@ -198,7 +198,7 @@ class Salvage:
 
 
 def _ranges(numbers: list[int]) -> list[list[int]]:
-    """Rising numbers as [first, last] of each run."""
+    """Return ascending numbers as [first, last] of each run."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

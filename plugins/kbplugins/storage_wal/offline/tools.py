@@ -18,7 +18,7 @@ from kbplugins.storage_wal.store import WalStore
 
 
 class WalTools:
-    """`StorageTools` for folders of the durable log; `fs`, `clock` and `segment_bytes` are seams for tests."""
+    """`StorageTools` for folders of the durable log; tests replace `fs`, `clock` and `segment_bytes`."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class WalTools:
         self._segment_bytes = segment_bytes or config.wal_segment_mb << 20
 
     def check(self, folder: str) -> dict[str, Any]:
-        """Read all of a log and change nothing."""
+        """Read and check a whole log without changing it."""
         disk = Disk(self._fs, folder)
-        held = lock.look(disk)
+        held = lock.take_to_read(disk)
         try:
             return fsck.check(disk)
         finally:
@@ -44,7 +44,7 @@ class WalTools:
                 disk.close(held)
 
     def plant(self, folder: str, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Make a log in an empty folder that begins with a snapshot."""
+        """Create a log in an empty folder that begins with a snapshot."""
         planting.plant(Disk(self._fs, folder), self._clock, seed, chunks, self._segment_bytes)
 
     def salvage(
@@ -55,9 +55,9 @@ class WalTools:
         skip_damaged: bool,
         owners: Callable[[bytes], Iterable[tuple[str, str]]],
     ) -> dict[str, Any]:
-        """Copy what is sound of a damaged log into an empty folder, in a new term."""
+        """Copy the intact records of a damaged log into an empty folder, in a new term."""
         disk = Disk(self._fs, folder)
-        held = lock.look(disk)
+        held = lock.take_to_read(disk)
         try:
             salvage = Salvage(disk, owners, skip_damaged=skip_damaged)
             self.plant(to, salvage.seed, salvage.chunks())

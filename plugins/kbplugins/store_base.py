@@ -1,0 +1,48 @@
+"""The base class of the log stores: a store is open, closed, or failed for good."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kbcore.errors import NotReady, StorageFailed
+
+MAX_PAYLOAD = 64 << 20
+"""Maximum bytes of a log record and of a snapshot chunk, the same in every store."""
+
+KEPT_SNAPSHOTS = 2
+"""Number of snapshots a store keeps, so that a damaged newest one can be replaced."""
+
+logger = logging.getLogger(__name__)
+
+
+class StoreBase:
+    """After a failed sync or a close every later call is refused."""
+
+    def __init__(self) -> None:
+        self._failed: StorageFailed | None = None
+        self._closing = threading.Event()
+
+    @property
+    def _is_open(self) -> bool:
+        return self._failed is None and not self._closing.is_set()
+
+    def _check(self) -> None:
+        """Raise the earlier StorageFailed, or NotReady if the store is closed."""
+        if self._failed is not None:
+            raise self._failed
+        if self._closing.is_set():
+            raise NotReady("the log is closed")
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """After StorageFailed in the block, every later call raises it again."""
+        try:
+            yield
+        except StorageFailed as error:
+            if self._failed is None:
+                self._failed = error
+                logger.error("%s", error.message)
+            raise
