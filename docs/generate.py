@@ -1,4 +1,4 @@
-"""Write the reference pages that follow from the code; `--check` only says which are out of date.
+"""Write the reference pages from the code; with `--check` only list the pages that are out of date.
 
 python docs/generate.py [--check]
 """
@@ -11,7 +11,8 @@ import json
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import kbcore
@@ -23,7 +24,7 @@ from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
 from kbserver import hookspecs as http_hookspecs
 from kbserver.errors import STATUS
-from kbserver.example_scenarios import single_node as story
+from kbserver.example_scenarios import single_node as scenario
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.tools import TOOLS
@@ -32,6 +33,18 @@ from kbserver.openapi import document
 ROOT = Path(__file__).resolve().parent
 PAGES = ROOT / "reference"
 NOTE = "<!-- Written by docs/generate.py from the code; change it there. -->"
+
+
+def table(columns: str, rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table; `columns` has the headings, separated by commas."""
+    headings = columns.split(", ")
+    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
+    return [lines[0], "|---" * len(headings) + "|", *lines[1:]]
+
+
+def paragraph(text: str) -> list[str]:
+    """Return the lines of a paragraph, wrapped at 100 columns."""
+    return textwrap.wrap(text, 100, break_on_hyphens=False, break_long_words=False)
 
 
 SETTING_SECTIONS = {
@@ -52,57 +65,61 @@ SETTING_SECTIONS = {
 
 
 def configuration() -> str:
+    secrets = ", ".join(f"`{setting.name}_FILE`" for setting in SETTINGS if setting.secret)
     lines = [
         "# Settings",
         "",
-        "Settings are read from the environment at the start. Flags of `kbcore serve` take precedence. If",
-        "a setting is not valid, the server exits with status 78 and a line that names the setting. A",
-        "secret can also be read from a file, whose path is the value of "
-        + ", ".join(f"`{setting.name}_FILE`" for setting in SETTINGS if setting.secret)
-        + ".",
+        *paragraph(
+            "Settings are read from the environment at the start. Flags of `kbcore serve` take "
+            "precedence. If a setting is not valid, the server exits with status 78 and a line "
+            "that names the setting. A secret can also be read from a file, whose path is the "
+            f"value of {secrets}."
+        ),
     ]
+    sections: dict[str, list[tuple[str, ...]]] = {}
     for setting in SETTINGS:
         if title := SETTING_SECTIONS.get(setting.name):
-            lines += ["", f"## {title}", ""]
-            lines += ["| setting | default | value | meaning |", "|---|---|---|---|"]
+            rows = sections.setdefault(title, [])
         default = setting.parser.format(setting.default)
-        shown = f"`{default}`" if default else "none"
-        lines.append(
-            f"| `{setting.name}` | {shown} | {setting.parser.permitted} | {setting.help} |"
-        )
+        value = f"`{default}`" if default else "none"
+        rows.append((f"`{setting.name}`", value, setting.parser.permitted, setting.help))
+    for title, rows in sections.items():
+        lines += ["", f"## {title}", "", *table("setting, default, value, meaning", rows)]
     return "\n".join(lines)
 
 
-def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
-    """KBError and everything below it in our packages, in order of status, code and name."""
+def error_classes() -> list[type[KBError]]:
+    """Return KBError and its public subclasses in our packages, by status, code and name."""
+    ours = ("kbplanner", "kbcore", "kbserver")
     for package in (kbplanner, kbcore, kbserver):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if not module.name.endswith("__main__") and "conformance" not in module.name:
                 importlib.import_module(module.name)
-    found = {kind}
-    todo = [kind]
-    while todo:
-        for below in todo.pop().__subclasses__():
-            ours = below.__module__.startswith(("kbplanner", "kbcore", "kbserver"))
-            if ours and below not in found and not below.__name__.startswith("_"):
-                found.add(below)
-                todo.append(below)
-    return iter(sorted(found, key=lambda error: (STATUS[error.code], error.code, error.__name__)))
+    classes = {KBError}
+    pending = [KBError]
+    while pending:
+        for error in pending.pop().__subclasses__():
+            is_ours = error.__module__.startswith(ours) and not error.__name__.startswith("_")
+            if is_ours and error not in classes:
+                classes.add(error)
+                pending.append(error)
+    return sorted(classes, key=lambda error: (STATUS[error.code], error.code, error.__name__))
 
 
 def errors() -> str:
-    rows = ["| status | code | class | module | meaning |", "|---|---|---|---|---|"]
-    for error in error_classes():
-        meaning = (
+    rows = [
+        (
+            str(getattr(error, "status", STATUS[error.code])),
+            f"`{error.code}`",
+            f"`{error.__name__}`",
+            f"`{error.__module__}`",
             inspect.cleandoc(error.__doc__ or "")
             .split("\n\n")[0]
             .replace("\n", " ")
-            .replace("|", "\\|")
+            .replace("|", "\\|"),
         )
-        status = getattr(error, "status", STATUS[error.code])
-        rows.append(
-            f"| {status} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |"
-        )
+        for error in error_classes()
+    ]
     return "\n".join(
         [
             "# Errors",
@@ -110,15 +127,18 @@ def errors() -> str:
             "Every error is `{code, message, details}` as JSON, with `X-Request-ID`. `details` is an object or null.",
             "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
             "",
-            *rows,
+            *table("status, code, class, module, meaning", rows),
         ]
     )
 
 
-KINDS = {
-    "Collecting": "They return a mapping from names to what is offered. Two plugins that give one name refuse the start.",
-    "Deciding": "The first answer that is not None counts; the plugin that was loaded last is asked first.",
-    "Telling": "They return nothing. An exception is logged and counted (`svc_plugin_failures_total`), and reaches nobody.",
+HOOK_KINDS = {
+    "Collecting": "They return a mapping from names to implementations. If two plugins offer the same "
+    "name, the server does not start.",
+    "Deciding": "The first result that is not None is used. The plugin that was loaded last is called "
+    "first.",
+    "Notifying": "They return nothing. An exception is logged and counted "
+    "(`svc_plugin_failures_total`); clients never see it.",
 }
 
 
@@ -126,23 +146,29 @@ def hooks() -> str:
     parts = [
         "# Hooks",
         "",
-        "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry point in group `kbcore`. Built-ins",
-        "enter by the same door. A function takes only the arguments it wants. `KB_API_VERSION = 1` in a plugin says which",
-        "major version of the protocols it is made for; another one refuses it at the start. `kbcore plugins` lists what is",
-        "installed, `PLUGINS_DISABLED` leaves plugins out by name, `PLUGINS_TRACE` logs every call of a hook. What offers ",
-        "must be able to do is in `kbcore.plug.ports`.",
+        *paragraph(
+            "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry "
+            "point in the group `kbcore`. Built-in plugins are loaded in the same way. A function "
+            "can leave out arguments that it does not use. `KB_API_VERSION = 1` in a plugin is "
+            "the version of the protocols it implements; the server does not start with a plugin "
+            "of another version. `kbcore plugins` lists the installed plugins, `PLUGINS_DISABLED` "
+            "leaves plugins out by name, and `PLUGINS_TRACE` logs every call of a hook. The "
+            "protocols that plugins implement are in `kbcore.plug.ports`."
+        ),
     ]
-    found: dict[str, list[tuple[str, Callable[..., object]]]] = {kind: [] for kind in KINDS}
+    hooks_by_kind: dict[str, list[tuple[str, Callable[..., object]]]] = {
+        kind: [] for kind in HOOK_KINDS
+    }
     for module in (hookspecs, http_hookspecs):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name.startswith("kb_"):
                 returns = str(inspect.signature(function).return_annotation)
                 decides = getattr(function, "kbcore_spec", {}).get("firstresult")
-                kind = "Deciding" if decides else "Telling" if returns == "None" else "Collecting"
-                found[kind].append((name, function))
-    for kind, text in KINDS.items():
-        parts += ["", f"## {kind} hooks", "", text]
-        for name, function in sorted(found[kind]):
+                kind = "Deciding" if decides else "Notifying" if returns == "None" else "Collecting"
+                hooks_by_kind[kind].append((name, function))
+    for kind, text in HOOK_KINDS.items():
+        parts += ["", f"## {kind} hooks", "", *paragraph(text)]
+        for name, function in sorted(hooks_by_kind[kind]):
             parts += ["", f"### {name}", "", f"    {name}{_signature(function)}"]
             parts += ["", inspect.cleandoc(function.__doc__ or "")]
     return "\n".join(parts)
@@ -152,55 +178,65 @@ def metrics() -> str:
     parts = [
         "# Metrics",
         "",
-        "`GET /metrics` gives them in the Prometheus text format while `METRICS_SINKS` (by default `prometheus`) has a sink",
-        "that can; otherwise it is 404. They count what is done, whichever way it was asked for: HTTP, the command line on",
-        "a folder, or an embedding program, where `runtime.metrics.expose()` gives the same text. Durations are in seconds,",
-        "sizes in bytes. Gauges are worked out when somebody asks. A dashboard and alert rules are in `docs/operations/`.",
-        "Names in bold are those the HTTP interface documents. What is not in use (no language model, no tool calls) has no",
-        "samples.",
+        *paragraph(
+            "`GET /metrics` returns the metrics in the Prometheus text format if `METRICS_SINKS` "
+            "(by default `prometheus`) names a sink with that format, and 404 otherwise. "
+            "Operations count in the same way over HTTP, from the command line on a folder, and "
+            "in a Python program, where `runtime.metrics.expose()` returns the same text. "
+            "Durations are in seconds and sizes in bytes. Gauges are computed when they are read. "
+            "A dashboard and alert rules are in `docs/operations/`. Names in bold are part of the "
+            "HTTP interface. Metrics of an unused feature, such as a language model, have no "
+            "samples."
+        ),
     ]
     areas = dict.fromkeys(spec.area for spec in FAMILIES)
     for area in areas:
-        parts += ["", f"## {area}", "", "| name | kind | labels | meaning |", "|---|---|---|---|"]
-        for spec in FAMILIES:
-            if spec.area == area:
-                shown = f"**`{spec.name}`**" if spec.name in DOCUMENTED else f"`{spec.name}`"
-                labels = ", ".join(f"`{label}`" for label in spec.labels)
-                parts.append(f"| {shown} | {spec.kind.value} | {labels} | {spec.help} |")
+        rows = [
+            (
+                f"**`{spec.name}`**" if spec.name in DOCUMENTED else f"`{spec.name}`",
+                spec.kind.value,
+                ", ".join(f"`{label}`" for label in spec.labels),
+                spec.help,
+            )
+            for spec in FAMILIES
+            if spec.area == area
+        ]
+        parts += ["", f"## {area}", "", *table("name, kind, labels, meaning", rows)]
     return "\n".join(parts)
 
 
 def bytecode() -> str:
-    rows = ["| instruction | effect |", "|---|---|"]
+    rows = []
     for path in sorted((ROOT.parent / "csrc").glob("*.c")):
-        for head, effect in re.findall(
+        comments = re.findall(
             r"/\* Opcode: ([^\n]*?)\s*\n(.*?)\*/", path.read_text(encoding="utf-8"), re.S
-        ):
+        )
+        for instruction, effect in comments:
             words = " ".join(line.strip(" *") for line in effect.splitlines()).strip()
-            rows.append(f"| `{head.strip()}` | {words} |")
+            rows.append((f"`{instruction.strip()}`", words))
     return "\n".join(
         [
             "# Bytecode",
             "",
-            "What a plan becomes. The layout of the words and the rules of a run: `csrc/README.md`.",
+            "The instructions of a compiled plan. `csrc/README.md` describes their words and a run.",
             "",
-            *rows,
+            *table("instruction, effect", rows),
         ]
     )
 
 
 def python_api() -> str:
-    parts = ["# Python", "", "What `import kbcore` offers."]
+    parts = ["# Python", "", "The public names of `import kbcore`."]
     for name in sorted(kbcore.__all__):
-        thing = getattr(kbcore, name)
-        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        value = getattr(kbcore, name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
             continue
-        parts += ["", f"## {name}", "", inspect.cleandoc(thing.__doc__ or "")]
-        if inspect.isfunction(thing):
-            parts += ["", f"    {name}{_signature(thing)}"]
+        parts += ["", f"## {name}", "", inspect.cleandoc(value.__doc__ or "")]
+        if inspect.isfunction(value):
+            parts += ["", f"    {name}{_signature(value)}"]
         elif name in ("EmbeddedKB", "AnswerSet", "Runtime"):
-            # Only what the class adds: what it inherits from Sequence is Python's to document.
-            for method, function in sorted(vars(thing).items()):
+            # Inherited methods, such as those of Sequence, are in Python's documentation.
+            for method, function in sorted(vars(value).items()):
                 if inspect.isfunction(function) and not method.startswith("_"):
                     parts += ["", f"### {name}.{method}", "", f"    {method}{_signature(function)}"]
                     parts += ["", inspect.cleandoc(function.__doc__ or "")]
@@ -208,20 +244,19 @@ def python_api() -> str:
 
 
 def _signature(function: Callable[..., object]) -> str:
-    """As in the source: annotations are strings there, which inspect would show in quotes; defaults keep theirs."""
+    """Return the signature as in the source, without quotes around annotations that are strings."""
     signature = inspect.signature(function)
-    plain = [
-        p.replace(annotation=_Bare(p.annotation))
-        for p in signature.parameters.values()
-        if p.name != "self"
+    parameters = [
+        parameter.replace(annotation=_Unquoted(parameter.annotation))
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
     ]
-    return str(
-        signature.replace(parameters=plain, return_annotation=_Bare(signature.return_annotation))
-    )
+    result = _Unquoted(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=result))
 
 
-class _Bare(str):
-    """A text whose repr is itself."""
+class _Unquoted(str):
+    """A string whose repr has no quotes."""
 
     __slots__ = ()
 
@@ -233,9 +268,12 @@ def planner_passes() -> str:
     parts = [
         "# Planner passes",
         "",
-        "What happens to rules between their text and the engine, in this order. The first five run when rules are",
-        "written, so that a refused rule changes nothing; the others when a goal is first asked with a new binding",
-        "pattern. Examples show rules with a goal, and the clauses after the pass. `b` marks a bound argument, `f` a",
+        *paragraph(
+            "What happens to rules between their text and the engine, in this order. The first "
+            "five run when rules are written, so that a refused rule changes nothing; the others "
+            "when a goal is first asked with a new binding pattern. Examples show rules with a "
+            "goal, and the clauses after the pass. `b` marks a bound argument, `f` a"
+        ),
         "free one.",
     ]
     for name in PASS_ORDER:
@@ -268,60 +306,57 @@ PASS_ORDER = (
     "instances",
     "parts",
 )
-"""Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others, `instances` and
-`parts` are for proofs."""
+"""Modules of `kbplanner.passes` in the order they run; `order` and `verify` are used by other passes,
+`instances` and `parts` by proofs."""
 
 
 def tools() -> str:
-    """The tool protocol: tools, resources, prompts."""
+    """Return the page about the tools, resources and prompts of the MCP server."""
     lines = [
         "# Tools, resources and prompts",
         "",
-        "What clients of the tool protocol (MCP) find at `/mcp`; [how to connect one](../how-to/connect-an-mcp-client.md).",
-        "Arguments are read as the bodies of the HTTP routes are; those in bold are needed. Every list in an answer has an",
-        "end, and `truncated` says that there is more.",
+        *paragraph(
+            "The MCP server at `/mcp` has these tools, resources and prompts; see [how to connect "
+            "a client](../how-to/connect-an-mcp-client.md). Arguments have the same form as the "
+            "bodies of the HTTP routes; required arguments are in bold. Every list in an answer "
+            "has a limited length, and `truncated` is true if "
+            "there are more entries."
+        ),
         "",
         "## Tools",
         "",
-        "`MCP_TOOLS=all` shows those of the second table too, `extract` and `synthesize` where there is a language model.",
-        "Role: what a caller needs. Changes: what a call may do.",
-        "Tools that write take `transactionId` where it is listed.",
+        *paragraph(
+            "`MCP_TOOLS=all` adds the tools of the second table; `extract` and `synthesize` need "
+            "a language model. Role: the role that the caller needs. Changes: whether a call can "
+            "add or remove data."
+        ),
     ]
     for usual in (True, False):
-        lines += [
-            "",
-            "| tool | arguments | answer | role | changes | |",
-            "|---|---|---|---|---|---|",
-        ]
-        for tool in TOOLS.values():
-            if tool.usual == usual:
-                shown = tool.shown["inputSchema"]
-                needed = shown.get("required", [])
-                takes = ", ".join(
-                    f"**{name}**" if name in needed else name for name in shown["properties"]
-                )
-                gives = ", ".join(tool.answer["properties"])
-                changes = "" if not tool.writes else "takes away" if tool.destroys else "adds"
-                cells = (f"`{tool.name}`", takes, gives, tool.needs, changes, tool.description)
-                lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "## Resources",
-        "",
-        "All of them can be followed.",
-        "",
-        "| address | what it is |",
-        "|---|---|",
-    ]
-    lines += [f"| `{each['uri']}` | {each['description']} |" for each in resources.LISTED]
-    lines += [
-        f"| `{each['uriTemplate']}` | {each['description']} |" for each in resources.TEMPLATES
-    ]
-    lines += ["", "## Prompts", "", "| prompt | arguments | what it is for |", "|---|---|---|"]
+        rows = []
+        for tool in (tool for tool in TOOLS.values() if tool.usual == usual):
+            schema = tool.shown["inputSchema"]
+            arguments = _emphasised(schema["properties"], schema.get("required", []))
+            changes = "" if not tool.writes else "removes" if tool.destroys else "adds"
+            answer = ", ".join(tool.answer["properties"])
+            rows.append(
+                (f"`{tool.name}`", arguments, answer, tool.needs, changes, tool.description)
+            )
+        lines += ["", *table("tool, arguments, answer, role, changes, purpose", rows)]
+    rows = [(f"`{each['uri']}`", each["description"]) for each in resources.LISTED]
+    rows += [(f"`{each['uriTemplate']}`", each["description"]) for each in resources.TEMPLATES]
+    lines += ["", "## Resources", "", "A client can subscribe to each resource.", ""]
+    lines += table("address, content", rows)
+    rows = []
     for prompt in PROMPTS.values():
-        takes = ", ".join(f"**{name}**" if needed else name for name, _, needed in prompt.arguments)
-        lines.append(f"| `{prompt.name}` | {takes} | {prompt.description} |")
+        required = [name for name, _, is_required in prompt.arguments if is_required]
+        names = [name for name, _, _ in prompt.arguments]
+        rows.append((f"`{prompt.name}`", _emphasised(names, required), prompt.description))
+    lines += ["", "## Prompts", "", *table("prompt, arguments, purpose", rows)]
     return "\n".join(lines)
+
+
+def _emphasised(names: Iterable[str], required: Collection[str]) -> str:
+    return ", ".join(f"**{name}**" if name in required else name for name in names)
 
 
 GENERATED = {
@@ -340,8 +375,8 @@ EXAMPLES = Path(document.__file__).with_name("examples.json")
 
 
 def examples() -> bool:
-    """Whether the examples of the OpenAPI document are other than kept; they are written unless only that is asked."""
-    text = json.dumps(story.record(), indent=1, ensure_ascii=False) + "\n"
+    """Return True if the examples of the OpenAPI document are out of date; write them unless --check."""
+    text = json.dumps(scenario.record(), indent=1, ensure_ascii=False) + "\n"
     if EXAMPLES.exists() and EXAMPLES.read_text(encoding="utf-8") == text:
         return False
     if "--check" not in sys.argv:
