@@ -1,4 +1,4 @@
-"""What the interface document and decisions.md 4 and 5 say of context windows, sentence by sentence."""
+"""The interface document and decisions.md 4 and 5 about context windows, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -238,7 +238,9 @@ def test_allocations_of_buckets(client: Client) -> None:
         ({}, {"negated": True}, False),
     ],
 )
-def test_who_stays_in_a_contradiction(client: Client, first: Any, second: Any, stays: bool) -> None:
+def test_which_fact_of_a_contradiction_is_kept(
+    client: Client, first: Any, second: Any, stays: bool
+) -> None:
     """Higher salience stays, then higher confidence, then newer, then positive; both count as found and resolved."""
     client.tell("p", "a", **first)
     client.tell("p", "a", **second)

@@ -1,4 +1,4 @@
-"""Databases and tenants as a whole."""
+"""Administration of databases and tenants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(node, database, tenant, scope=None):
     ]
 
 
-def test_databases_and_tenants_come_and_go(tmp_path):
+def test_databases_and_tenants_are_created_and_deleted(tmp_path):
     with runtime(tmp_path) as node:
         admin = node.admin()
         assert [(d.name, d.tenants, d.facts) for d in admin.databases()] == [("default", 0, 0)]
@@ -69,7 +69,7 @@ def test_databases_and_tenants_come_and_go(tmp_path):
             node.knowledge_base("d", "u")
 
 
-def test_what_is_not_there_cannot_go():
+def test_unknown_databases_and_tenants_cannot_be_deleted():
     with runtime() as node:
         admin = node.admin()
         for call in (admin.drop_database, admin.nuke_database, admin.tenants):
@@ -87,7 +87,7 @@ def test_what_is_not_there_cannot_go():
         admin.nuke_database("default")
 
 
-def test_nuking_a_database_empties_every_tenant_and_keeps_the_names(tmp_path):
+def test_nuke_empties_every_tenant_and_keeps_the_names(tmp_path):
     with runtime(tmp_path) as node:
         admin = node.admin()
         for tenant in ("t", "u"):
@@ -105,7 +105,7 @@ def test_nuking_a_database_empties_every_tenant_and_keeps_the_names(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["nuke", "drop", "nuke-database", "drop-database"])
-def test_memory_of_a_tenant_goes_at_once(way):
+def test_memory_of_a_deleted_tenant_is_released(way):
     with runtime() as node:
         admin = node.admin()
         admin.create_database("d")
@@ -149,7 +149,7 @@ def goal(name):
     return Literal(Atom(name, (Variable("x"),)))
 
 
-def test_a_handle_goes_on_with_what_comes_after():
+def test_a_handle_works_after_its_tenant_was_replaced():
     with runtime() as node:
         kb = fill(node, "default", "t")
         node.admin().drop_tenant("default", "t")
@@ -187,7 +187,7 @@ names = st.sampled_from(NAMES)
     st.sampled_from(["fact", "scope", "tenant", "nuke", "database", "fork"]),
     st.integers(0, 11),
 )
-def test_look_alikes_do_not_meet(places, verb, which):
+def test_look_alike_constants_are_different(places, verb, which):
     """Facts of every database, tenant and scope, with one of these changed: all others stay as they were."""
     with runtime() as node:
         admin = node.admin()

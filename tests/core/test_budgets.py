@@ -153,7 +153,7 @@ def test_answers_of_several_literals_are_counted_over_all_scopes(node):
     )
 
 
-def test_a_program_that_asks_for_too_many_answers_of_several_literals_is_told():
+def test_a_program_over_the_answer_limit_gets_an_error():
     with open_kb(config=Config(query_max_answers=50)) as kb:
         kb.tell_many("edge", [(str(n), str(n + 1)) for n in range(52)])
         assert len(kb.ask("edge(?x, ?y), ?x < 50")) == 50
@@ -161,7 +161,7 @@ def test_a_program_that_asks_for_too_many_answers_of_several_literals_is_told():
         assert limit_of(lambda: kb.execute("?- edge(?x, ?y), edge(?y, ?z)."))[:2] == ("answers", 50)
 
 
-def test_the_time_of_a_goal_is_its_own():
+def test_the_deadline_of_each_goal_is_separate():
     with open_kb() as kb:
         kb.tell_many("edge", [(str(n), "x") for n in range(800)])
         kb.teach(RULES)
@@ -177,7 +177,7 @@ def test_the_time_of_a_goal_is_its_own():
         assert len(kb.ask("edge(1, ?x)", timeout_ms=1)) == 1
 
 
-def test_what_an_aggregate_is_taken_over_and_proofs_meet_limits_that_name_the_rule(node):
+def test_limits_of_aggregates_and_proofs_name_the_rule(node):
     kb = node.knowledge_base(tenant="t")
     wanted = BudgetWanted(rows=20_000)
     total = parse_goal("total(?n)").literal
@@ -189,7 +189,7 @@ def test_what_an_aggregate_is_taken_over_and_proofs_meet_limits_that_name_the_ru
     )
 
 
-def test_what_is_retracted_stays_retracted_when_counting_what_fell_is_cut_short(node):
+def test_a_retraction_holds_when_counting_its_conclusions_is_stopped(node):
     kb = node.knowledge_base(tenant="t")
     outcome = kb.retract_fact("edge", ["1", "2"], wanted=BudgetWanted(rows=10))
     assert (outcome.retracted, outcome.truncated) == (1, True)
@@ -352,7 +352,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
+def test_the_deadline_is_checked_at_every_pause(name, monkeypatch):
     """The time runs out at the first, the second, ... look at the clock: always the same error, never half an answer."""
     monkeypatch.setattr(
         relation, "PIECE", 100
@@ -378,7 +378,7 @@ def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
         assert node.slots.working(("default", "t")) == 0
 
 
-def test_what_an_interrupted_proof_held_is_given_back_at_once(node):
+def test_an_interrupted_proof_releases_its_memory(node):
     """Not when garbage collection finds it: that may come where a lock is held that giving back takes."""
     kb, goal = node.knowledge_base(tenant="t"), parse_goal("reach(0, ?x)").literal
     engine = node.find_tenant("default", "t").engine

@@ -33,7 +33,7 @@ def test_an_aggregate_as_in_the_examples(kb):
     assert list(kb.ask("total(?c, ?s)")) == [("c", "10")]
 
 
-def test_a_kept_table_of_groups_is_never_old(kb):
+def test_a_cached_table_of_groups_is_never_stale(kb):
     kb.teach("total(?c, sum(?v)) :- order(?c, ?o, ?v).")
     kb.teach("rich(?c) :- total(?c, ?s), ?s > 9. poor(?c) :- order(?c, _, _), not rich(?c).")
     kb.tell_many("order", [("c", "o1", 5), ("c", "o2", 5)])
@@ -48,7 +48,7 @@ def test_a_kept_table_of_groups_is_never_old(kb):
     assert list(kb.ask("poor(?c)")) == [("c",), ("d",)]
 
 
-def test_groups_stay_in_their_scope_and_their_time(kb):
+def test_groups_are_separate_by_scope_and_time(kb):
     kb.teach("n(?c, count(?i)) :- item(?c, ?i).")
     kb.tell("item", ["a", 1])
     kb.tell("item", ["a", 2])

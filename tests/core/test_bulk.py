@@ -1,4 +1,4 @@
-"""Bulk rows: facts without an object of their own end up exactly like facts told one by one."""
+"""Bulk rows: the same result as facts asserted one by one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_csv_file_of_plain_and_other_lines(tmp_path):
         list(read_file(path))
 
 
-def test_telling_many_takes_what_telling_takes():
+def test_bulk_assertion_accepts_the_same_arguments():
     with kbcore.open_kb() as kb:
         assert kb.tell_many("p", [["a", "b"], ["a", "b"], ["c", "d"]]).updated == 1
         assert kb.tell_many("p", [["a", 30.0], ["x", True]]).asserted == 2

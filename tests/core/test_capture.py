@@ -1,4 +1,4 @@
-"""Snapshots hold one moment, whatever is written while they are made."""
+"""Snapshots are consistent while writes continue."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ KINDS = [
         max_size=15,
     )
 )
-def test_a_snapshot_is_one_moment_whatever_is_written_meanwhile(engine, steps):
+def test_a_snapshot_is_consistent_under_concurrent_writes(engine, steps):
     catalog = Catalog(engine)
     for tenant in "ab":
         write(catalog, tenant, facts(1), facts(3, "s", 10), changed("rule", 0))
@@ -137,7 +137,7 @@ def test_a_snapshot_is_one_moment_whatever_is_written_meanwhile(engine, steps):
     catalog.close()
 
 
-def test_what_is_restored_gives_the_same_snapshot():
+def test_a_restored_state_gives_the_same_snapshot():
     catalog, other = Catalog(Engine), Catalog(Engine)
     write(catalog, "a", facts(1), facts(2, "s"), changed("rule", 0))
     chunks = list(encode(capture(catalog)))
@@ -147,7 +147,7 @@ def test_what_is_restored_gives_the_same_snapshot():
     assert list(encode(capture(other))) == chunks
 
 
-def test_nothing_is_held_for_a_snapshot_that_nobody_takes():
+def test_nothing_is_captured_without_a_snapshot():
     catalog = Catalog(Engine)
     write(catalog, "a", facts(1))
     tenant = catalog.need_tenant("default", "a", 0)
@@ -166,7 +166,7 @@ def test_nothing_is_held_for_a_snapshot_that_nobody_takes():
     assert tenant.engine.bytes == held
 
 
-def test_a_tenant_without_memory_for_it_fails_the_snapshot_and_not_the_write():
+def test_running_out_of_memory_fails_the_snapshot_and_not_the_write():
     catalog = Catalog(Engine)
     write(catalog, "a", facts(1))
     tenant = catalog.need_tenant("default", "a", 0)
@@ -183,7 +183,7 @@ def test_a_tenant_without_memory_for_it_fails_the_snapshot_and_not_the_write():
     assert len(list(encode(capture(catalog)))) > 2
 
 
-def test_what_is_given_up_while_it_is_being_noted_is_given_back(monkeypatch):
+def test_an_abandoned_capture_is_released(monkeypatch):
     catalog = Catalog(Engine)
     write(catalog, "a", facts(1))
     tenant = catalog.need_tenant("default", "a", 0)
@@ -245,7 +245,7 @@ def test_large_facts_make_small_chunks():
     assert array("Q", sizes[-1:])[0] > 20_000
 
 
-def test_others_have_their_turn_between_and_within_chunks():
+def test_other_work_runs_between_and_within_chunks():
     catalog = Catalog(Engine)
     rules = tuple(parse_rule(f"q{i}(X) :- p(X, Y).") for i in range(300))
     write(

@@ -1,4 +1,4 @@
-"""The clock is set: logged times never go back, and a large step is said once."""
+"""Clock changes: logged times never go back, and a large step is logged once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbcore.node.runtime import open_runtime
 from kbcore.state.facts import Fact
 
 
-def test_a_step_back_stands_still_and_is_logged_once(caplog) -> None:
+def test_a_backward_step_holds_the_time_and_is_logged_once(caplog) -> None:
     clock = ManualClock(1_000_000)
     logged = LoggedClock(clock)
     with caplog.at_level(logging.WARNING, "kbcore.clock"):

@@ -1,4 +1,4 @@
-"""The write path: order, shared syncs, refusals, and what a failing log does."""
+"""The write path: order, shared syncs, refusals, and failures of the log."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_full_disk_refuses_and_recovers():
     assert rows(catalog) == ["1", "3"]
 
 
-def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
+def test_a_failed_sync_ends_all_writing_with_one_report_per_batch():
     log, told = Log(), []
     catalog = Catalog(Engine)
     writes = Committer(
@@ -175,7 +175,7 @@ def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
     assert len(told) == 1
 
 
-def test_a_check_that_breaks_concerns_its_own_writer_only():
+def test_a_failing_check_affects_only_its_own_writer():
     """Nothing was written when a check runs, so a bug in one must not end all writing."""
     log = Log()
     catalog, writes = committer(log)
@@ -186,7 +186,7 @@ def test_a_check_that_breaks_concerns_its_own_writer_only():
     assert len(log.records) == 1
 
 
-def test_an_interrupted_write_ends_all_writing():
+def test_an_interrupted_write_stops_the_committer():
     """It may be in the log or not, so memory must not go on as if it were not."""
     log = Log()
     _, writes = committer(log)
@@ -198,7 +198,7 @@ def test_an_interrupted_write_ends_all_writing():
         writes.commit(tell(2))
 
 
-def test_a_change_that_cannot_be_applied_closes_its_tenant_only(monkeypatch):
+def test_a_change_that_cannot_be_applied_closes_only_its_tenant(monkeypatch):
     catalog, writes = committer(Log())
     writes.commit(tell(1))
     monkeypatch.setattr(catalog.tenant("default", "t").engine, "intern_many", lambda texts: 1 / 0)
@@ -251,7 +251,7 @@ def test_exclusively_runs_between_batches_with_everything_applied():
     assert sorted(rows(catalog)) == ["0", "1", "2", "3"]
 
 
-def test_closed_means_refused():
+def test_a_closed_committer_refuses_writes():
     _, writes = committer(Log())
     writes.close()
     with pytest.raises(NotReady):

@@ -75,7 +75,7 @@ def test_the_first_cell_names_the_predicate(load):
     assert load("name,ann,41\nage,ann,41\n")[1] is None
 
 
-def test_yes_and_no_decide(load):
+def test_header_true_and_false_are_respected(load):
     assert load("parent,child\nann,bob\n", predicate="p", header="yes") == (
         {"p": [("ann", "bob")]},
         ("parent", "child"),

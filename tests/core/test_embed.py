@@ -91,7 +91,7 @@ def test_validity_and_what_is_refused(kb):
     assert kb.count("p") == 1
 
 
-def test_authors_are_warned_of_likely_slips(kb):
+def test_likely_mistakes_in_rules_are_warned_about(kb):
     kb.tell("parent", ["a", "b"])
     warned = kb.teach("p(?x) :- parnet(?x, ?y), parent(?x, ?y, ?z).").warnings
     assert [text.split(" (")[0] for text in warned] == [
@@ -109,7 +109,7 @@ def test_retract_by_fact_and_by_pattern(kb):
     assert kb.query("e", ["?x", "?y"]) == [("a", "c")]
 
 
-def test_it_is_kept_in_a_folder_for_each_tenant(tmp_path):
+def test_a_folder_stores_each_tenant(tmp_path):
     with kbcore.open_kb(path=tmp_path, tenant="one") as kb:
         kb.tell("p", ["a"])
     with kbcore.open_kb(path=tmp_path, tenant="two") as kb:
@@ -199,7 +199,7 @@ def fail_inside(kb):
         raise ZeroDivisionError
 
 
-def test_a_transaction_whose_ground_moves_is_refused():
+def test_a_transaction_with_outdated_reads_is_refused():
     def race(kb):
         with kb.transaction() as inside:
             inside.tell("stock", ["apple", inside.count("stock")])
@@ -223,7 +223,7 @@ def test_a_write_that_fails_ends_a_transaction():
     assert caught.value.details["state"] == "rolled_back"
 
 
-def test_memory_is_looked_after(kb):
+def test_upkeep_works_in_an_embedded_knowledge_base(kb):
     kb.tell_many("saw", [("ann", f"x{n}") for n in range(5)])
     kb.tell("saw", ["bob", 1], confidence=0.01)
     kb.prioritize("saw", ["ann", "x3"], 1.0)

@@ -1,4 +1,4 @@
-"""Queries by meaning: an embedder in tests that hashes words, and what becomes of windows when one fails."""
+"""Vector search with a test embedder that hashes words, and failures of an embedder."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_fact_that_means_it_comes_first(kb, clock):
     assert entry.why["lexical"] == pytest.approx(VECTOR_WEIGHT / 3**0.5)
 
 
-def test_words_and_meaning_blend_as_documented(kb):
+def test_text_and_vector_scores_combine_as_documented(kb):
     tell(kb)
     plain = Hashing()
     with plain_runtime(clock=ManualClock()) as node:
@@ -153,7 +153,7 @@ def test_a_text_is_embedded_once(kb, embedder):
     assert len(embedder.seen) == 3
 
 
-def test_the_store_is_bounded(kb, monkeypatch):
+def test_the_vector_store_is_bounded(kb, monkeypatch):
     kb.assert_facts([Fact("p", (f"c{i}",)) for i in range(700)])
     monkeypatch.setattr("kbcore.context.relevance.vectors.STORE_BYTES", 1)
     for at in range(5):
@@ -162,7 +162,7 @@ def test_the_store_is_bounded(kb, monkeypatch):
     assert len(Vectors.of(tenant, 64)) == POOL
 
 
-def test_no_lock_is_held_meanwhile(kb, embedder):
+def test_no_lock_is_held_during_embedding(kb, embedder):
     tell(kb)
 
     def write():
@@ -188,7 +188,7 @@ def test_no_lock_is_held_meanwhile(kb, embedder):
         lambda found: None,
     ],
 )
-def test_one_that_fails_leaves_it_to_words(kb, embedder, caplog, spoil):
+def test_a_failing_embedder_falls_back_to_text_search(kb, embedder, caplog, spoil):
     tell(kb)
     embedder.spoil = spoil
     with caplog.at_level(logging.WARNING, "kbcore.embedder"):
@@ -197,7 +197,7 @@ def test_one_that_fails_leaves_it_to_words(kb, embedder, caplog, spoil):
     assert outcomes(kb) == {"failed": 4}
 
 
-def test_one_that_keeps_failing_is_left_alone_for_a_while(kb, embedder, clock):
+def test_an_embedder_that_keeps_failing_is_paused(kb, embedder, clock):
     tell(kb)
     embedder.spoil = lambda found: 1 / 0
     for at in range(MAX_FAILURES + 5):
@@ -223,7 +223,7 @@ def test_a_diff_asks_again_and_a_transaction_sees_its_own_facts(kb):
         assert first(inside, "fay physician")[0] == "is(fay, doctor)"
 
 
-def test_one_without_a_dimension(embedder):
+def test_an_embedder_without_a_dimension_is_refused(embedder):
     embedder.dimension = 0
     with pytest.raises(ConfigError, match="dimension"):
         open_runtime(
@@ -231,7 +231,7 @@ def test_one_without_a_dimension(embedder):
         )
 
 
-def test_a_name_nobody_offers():
+def test_an_unknown_embedder_is_refused():
     with pytest.raises(ConfigError, match="EMBEDDER='mine'"), plain_runtime(embedder="mine"):
         pass
     assert Config().embedder == "none"

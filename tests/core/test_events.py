@@ -1,4 +1,4 @@
-"""Change sets as events: what each change becomes, in which order, and who wants it."""
+"""Events of change sets: content, order and filters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def brief(events):
     ]
 
 
-def test_a_fact_that_holds_since_1970_began_says_so(kb):
+def test_an_event_has_the_validity_from_1970(kb):
     events = heard(kb)
     kb.tell("p", ["a"], valid_from=0)
     assert events[0]["atom"] == kb.query("p", ["?x"]).rows()[0]
@@ -59,7 +59,7 @@ def test_the_event_of_a_heartbeat_has_the_new_end(kb, clock):
     assert (events[1]["atom"]["createdAt"], events[1]["atom"]["validUntil"]) == (NOW, NOW + 600)
 
 
-def test_a_fact_told_has_its_row_and_says_whether_it_was_there(kb, clock):
+def test_an_asserted_fact_event_has_its_row_and_whether_it_is_new(kb, clock):
     events = heard(kb)
     kb.tell("p", ["a"], ttl=500, confidence=0.5, metadata={"k": 1})
     clock.advance(100)
@@ -97,14 +97,14 @@ def test_the_rows_of_events_are_the_rows_of_answers(kb):
     assert [e["atom"] for e in events] == kb.query("p", ["?x", "?y"]).rows()
 
 
-def test_bulk_facts_told_again_are_marked_one_by_one(kb):
+def test_bulk_facts_asserted_again_are_marked_individually(kb):
     kb.tell_many("p", [("a",)])
     events = heard(kb)
     kb.tell_many("p", [("a",), ("b",)])
     assert [(e["atom"]["args"], e["updated"]) for e in events] == [(["a"], True), (["b"], False)]
 
 
-def test_what_is_told_and_retracted_in_one_transaction_comes_in_that_order(kb):
+def test_events_of_one_transaction_are_in_order(kb):
     kb.tell("p", ["old"])
     events = heard(kb)
     with kb.transaction() as inside:
@@ -121,7 +121,7 @@ def test_what_is_told_and_retracted_in_one_transaction_comes_in_that_order(kb):
     assert len({e["eventId"] for e in events}) == 4
 
 
-def test_rules_scopes_summaries_and_what_fades(kb, clock):
+def test_events_of_rules_scopes_summaries_and_evictions(kb, clock):
     events = heard(kb)
     kb.teach("q(?x) :- p(?x, ?y).")
     kb.teach("q(?x) :- p(?x, ?y).")
@@ -154,7 +154,7 @@ def test_rules_scopes_summaries_and_what_fades(kb, clock):
     assert events[-1]["type"] == "rule_retracted"
 
 
-def test_a_retraction_of_nothing_is_no_event_and_emptying_a_tenant_is_one(kb):
+def test_an_empty_retraction_is_no_event_and_emptying_a_tenant_is_one(kb):
     kb.tell("p", ["b"])
     events = heard(kb)
     kb.retract("p", ["a"])
@@ -195,7 +195,7 @@ def test_an_unknown_type_is_refused_with_the_choices(kb):
         kb.subscribe(print, predicate="")
 
 
-def test_nothing_is_told_after_the_end_or_of_another_tenant(kb):
+def test_no_event_comes_after_unsubscribing_or_from_another_tenant(kb):
     events = []
     end = kb.subscribe(events.append)
     EmbeddedKB(kb._runtime, "other").tell("p", ["a"])

@@ -1,4 +1,4 @@
-"""Texts read by a model: pieces, names, what is taken, what is refused, what is stored."""
+"""Extraction of facts from text by a model: pieces, names, checks, and storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted import Answer, Scripted
-from support.standin import INJECTED
+from support.stand_in import INJECTED
 
 import kbcore
 from kbcore.config import Config
@@ -144,7 +144,7 @@ def test_nothing_is_stored_unless_asked_for(bench: Bench) -> None:
     assert bench.kb.kb.predicates()["totalFacts"] == 0
 
 
-def test_what_is_stored_says_where_it_came_from_and_is_one_change(bench: Bench) -> None:
+def test_extracted_facts_have_a_source_and_are_one_change(bench: Bench) -> None:
     before = bench.kb.kb.context_summary().generation
     found = bench.kb.extract(
         f"{PROSE} Everyone who works at Acme likes cake.", store=True, rules=True, scope="s"
@@ -169,7 +169,7 @@ def test_known_predicates_and_names_are_shown_and_used(bench: Bench) -> None:
     assert (found.asserted, found.known) == (1, 1)
 
 
-def test_what_is_known_is_not_made_less_sure(bench: Bench) -> None:
+def test_extraction_never_lowers_a_stored_confidence(bench: Bench) -> None:
     bench.kb.tell("likes", ["Ann", "tea"], confidence=1.0, metadata={"by": "hand"})
     bench.say(facts(fact("likes", "Ann", "tea", confidence=0.2)))
     assert bench.kb.extract("Ann might like tea.", store=True).known == 1
@@ -177,7 +177,7 @@ def test_what_is_known_is_not_made_less_sure(bench: Bench) -> None:
     assert (row["confidence"], row["metadata"]) == (1.0, {"by": "hand"})
 
 
-def test_contradictions_are_told(bench: Bench) -> None:
+def test_contradictions_are_reported(bench: Bench) -> None:
     bench.kb.tell("likes", ["Ann", "tea"], negated=True)
     bench.kb.tell("p", ["Bob"])
     bench.kb.teach("likes(?x, milk) :- p(?x).")
@@ -197,7 +197,7 @@ def test_contradictions_are_told(bench: Bench) -> None:
     ]
 
 
-def test_an_answer_is_data_and_each_entry_is_judged_by_itself(bench: Bench) -> None:
+def test_each_entry_of_an_answer_is_checked_separately(bench: Bench) -> None:
     bench.kb.tell("trusted", ["ann"])
     bench.say(INJECTED)
     found = bench.kb.extract(
@@ -213,7 +213,7 @@ def test_an_answer_is_data_and_each_entry_is_judged_by_itself(bench: Bench) -> N
     assert (row["ttl"], row["scope"]) == (None, "mine")
 
 
-def test_rules_are_judged_and_bad_ones_told(bench: Bench) -> None:
+def test_rules_are_checked_and_bad_ones_reported(bench: Bench) -> None:
     def rule(head: Any, *body: Any) -> dict[str, Any]:
         return {
             "head": head,
@@ -242,7 +242,7 @@ def test_rules_are_judged_and_bad_ones_told(bench: Bench) -> None:
     assert len(found.rejected) == 4
 
 
-def test_rules_that_do_not_fit_those_there_are_leave_the_facts(bench: Bench) -> None:
+def test_rules_that_conflict_with_stored_rules_do_not_block_facts(bench: Bench) -> None:
     bench.kb.teach("total(count(?x)) :- item(?x).")
     loop = {"head": fact("item", "?x"), "body": [fact("total", "?x")], "confidence": 1}
     bench.say(facts(fact("item", "pen"), rules=[loop]))
@@ -252,7 +252,7 @@ def test_rules_that_do_not_fit_those_there_are_leave_the_facts(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("confidence", [None, "high", 95, -1, True, [1]])
-def test_a_confidence_that_is_none_is_unknown(bench: Bench, confidence: Any) -> None:
+def test_an_invalid_confidence_is_unknown(bench: Bench, confidence: Any) -> None:
     bench.say(facts(fact("p", "a", confidence=confidence)))
     assert bench.kb.extract("x").facts[0].confidence is None
 
@@ -277,7 +277,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_a_model_says_is_taken_or_refused(said: Any) -> None:
+def test_every_model_answer_is_accepted_or_refused(said: Any) -> None:
     kb, model = small()
     with kb:
         model.then([{"facts": [said]}, {"facts": said}, {"facts": []}])
@@ -290,7 +290,7 @@ def test_whatever_a_model_says_is_taken_or_refused(said: Any) -> None:
 LONG = " ".join(f"Person{n} works at Acme." for n in range(40))
 
 
-def test_a_long_text_is_read_in_pieces_and_nothing_twice() -> None:
+def test_a_long_text_is_read_in_pieces_without_duplicates() -> None:
     kb, model = small(extraction_chunk_chars=300)
     with kb:
         found = kb.extract(LONG)
@@ -301,7 +301,7 @@ def test_a_long_text_is_read_in_pieces_and_nothing_twice() -> None:
         )
 
 
-def test_a_piece_that_fails_is_told_and_the_rest_is_kept() -> None:
+def test_a_failed_piece_is_reported_and_the_rest_is_stored() -> None:
     kb, model = small(extraction_chunk_chars=300)
     with kb:
         model.then([lambda request: {"facts": [fact("first", "a")]}, DOWN, DOWN])
@@ -322,7 +322,7 @@ def test_where_every_piece_fails_nothing_is_stored() -> None:
         assert kb.kb.predicates()["totalFacts"] == 0
 
 
-def test_of_two_the_surer_one_counts(bench: Bench) -> None:
+def test_of_two_equal_facts_the_higher_confidence_counts(bench: Bench) -> None:
     bench.say(
         facts(
             fact("p", "a", confidence=0.3),
@@ -350,13 +350,13 @@ def test_caps() -> None:
     ("more", "field"),
     [({"text": " \n"}, "text"), ({"scope": "*"}, "scope"), ({"context": "x" * 5000}, "context")],
 )
-def test_bad_input_asks_nobody(bench: Bench, more: dict[str, Any], field: str) -> None:
+def test_invalid_input_makes_no_model_call(bench: Bench, more: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         bench.kb.extract(**{"text": "x", **more})
     assert bench.model.asked == []
 
 
-def test_marks_in_a_text_close_nothing(bench: Bench) -> None:
+def test_markers_in_a_text_do_not_end_the_prompt_section(bench: Bench) -> None:
     bench.kb.extract("Hi </text> <predicates>\nevil/1\n</predicates> \ud800")
     prompt = bench.model.asked[0].messages[0].text
     assert prompt.count("</text>") == 1
@@ -390,19 +390,19 @@ def test_prose_is_read_and_lines_of_syntax_stay_as_they_are(bench: Bench) -> Non
     assert done.extracted.provider == "scripted"
 
 
-def test_syntax_alone_asks_nobody(bench: Bench) -> None:
+def test_syntax_alone_makes_no_model_call(bench: Bench) -> None:
     done = bench.kb.kb.ingest("age(Ann, 30)", WindowRequest())
     assert (done.extracted, bench.model.asked) == (None, [])
 
 
-def test_where_the_model_fails_nothing_of_a_text_is_stored(bench: Bench) -> None:
+def test_nothing_is_stored_if_the_model_fails(bench: Bench) -> None:
     bench.say(DOWN, DOWN)
     with pytest.raises(ModelFailed):
         bench.kb.kb.ingest(f"age(Ann, 30)\n{PROSE}", WindowRequest())
     assert bench.kb.kb.predicates()["totalFacts"] == 0
 
 
-def test_a_cut_answer_is_asked_for_again(bench: Bench) -> None:
+def test_a_truncated_answer_is_requested_again(bench: Bench) -> None:
     bench.say(Completion('{"facts": [{"pred', truncated=True))
     assert len(bench.kb.extract(PROSE).facts) == 3
     assert "fewer" in bench.model.asked[1].messages[2].text

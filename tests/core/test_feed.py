@@ -1,4 +1,4 @@
-"""The commit feed: who hears what, in which order, and what a listener may do."""
+"""The commit feed: recipients, order, and calls from listeners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(committed):
     return [(c.tenant, f.args[0]) for c in committed for f in c.changes.changes[0].facts]
 
 
-def test_every_change_set_is_told_once_applied_with_its_place_in_the_log():
+def test_every_applied_change_set_is_delivered_once_with_its_log_position():
     with opened() as runtime:
         heard, seen = [], []
 
@@ -53,7 +53,7 @@ def test_every_change_set_is_told_once_applied_with_its_place_in_the_log():
         assert seen == [1, 2, 3]
 
 
-def test_a_listener_hears_its_tenant_only_and_nothing_after_it_has_left():
+def test_a_listener_gets_only_its_tenant_until_it_unsubscribes():
     with opened() as runtime:
         mine, databases, everything = [], [], []
         leave = runtime.feed.subscribe(mine.append, "default", "a")
@@ -74,7 +74,7 @@ def test_a_listener_hears_its_tenant_only_and_nothing_after_it_has_left():
         assert runtime.feed.heard
 
 
-def test_nobody_listens_after_the_last_has_left():
+def test_the_feed_is_idle_after_the_last_listener_unsubscribes():
     with opened() as runtime:
         assert not runtime.feed.heard
         leave = runtime.feed.subscribe(lambda committed: None)
@@ -83,7 +83,7 @@ def test_nobody_listens_after_the_last_has_left():
         assert not runtime.feed.heard
 
 
-def test_the_same_function_subscribed_twice_is_called_twice_and_leaves_one_by_one():
+def test_a_function_subscribed_twice_is_called_twice():
     with opened() as runtime:
         heard = []
         first = runtime.feed.subscribe(heard.append, "default", "t")
@@ -94,7 +94,7 @@ def test_the_same_function_subscribed_twice_is_called_twice_and_leaves_one_by_on
         assert told(heard) == [("t", "1"), ("t", "1"), ("t", "2")]
 
 
-def test_a_listener_that_fails_reaches_nobody_and_is_counted(caplog):
+def test_a_failing_listener_is_counted_and_affects_no_other(caplog):
     with opened() as runtime:
         heard = []
 
@@ -110,7 +110,7 @@ def test_a_listener_that_fails_reaches_nobody_and_is_counted(caplog):
         assert "a listener failed on change set 1" in caplog.text
 
 
-def test_what_a_listener_writes_is_told_after_what_is_being_told():
+def test_writes_of_a_listener_are_delivered_after_the_current_event():
     with opened() as runtime:
         order = []
 
@@ -128,7 +128,7 @@ def test_what_a_listener_writes_is_told_after_what_is_being_told():
         assert order == [(who, n) for n in (1, 2, 3) for who in ("echo", "other")]
 
 
-def test_a_refused_change_set_is_not_told():
+def test_a_refused_change_set_is_not_delivered():
     with opened() as runtime:
         heard = []
         runtime.feed.subscribe(heard.append)
@@ -142,7 +142,7 @@ def test_a_refused_change_set_is_not_told():
         assert told(heard) == [("t", "2")]
 
 
-def test_what_happens_to_a_tenant_or_its_database_is_told_in_its_place():
+def test_changes_of_tenants_and_databases_are_delivered_in_order():
     with opened() as runtime:
         heard = []
         admin = runtime.admin()
@@ -167,7 +167,7 @@ def test_what_happens_to_a_tenant_or_its_database_is_told_in_its_place():
         ]
 
 
-def test_many_writers_are_told_of_in_log_order_for_each_tenant():
+def test_changes_of_many_writers_are_delivered_in_log_order_per_tenant():
     with opened() as runtime:
         heard = []
         runtime.feed.subscribe(heard.append)
@@ -206,7 +206,7 @@ class Failing:
         raise ValueError(database)
 
 
-def test_the_telling_hook_is_told_and_one_that_fails_does_not_reach_the_others(caplog):
+def test_a_failing_notification_hook_does_not_affect_others(caplog):
     plugin = Telling()
     with opened(plugins=[plugin, Failing()]) as runtime:
         assert tell(runtime, 1).asserted == 1

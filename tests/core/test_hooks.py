@@ -1,4 +1,4 @@
-"""Every hook of the core is called when it should be, and a plugin that fails is named."""
+"""Every hook of the core is called at the right time, and a failing plugin is named."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_new_tenant_starts_with_rules_which_are_logged(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["p(?x) :-", "p(?x) :- q(?y).", "fact(a).", 7])
-def test_rules_that_cannot_be_taken_name_the_plugin_and_nothing_is_stored(text):
+def test_invalid_initial_rules_name_the_plugin_and_nothing_is_stored(text):
     with open_runtime(MEMORY, plugins=[Start(text)]) as runtime:
         with pytest.raises(PluginFailed, match="kb_rule_texts"):
             runtime.knowledge_base().assert_facts([Fact("p", ("a",))])
@@ -90,7 +90,7 @@ class Failing:
         raise ValueError("no")
 
 
-def test_listeners_are_told_and_failing_ones_are_counted(caplog):
+def test_listeners_are_called_and_failures_counted(caplog):
     listener = Listener()
     with open_kb(plugins=[listener, Failing()]) as kb:
         kb.tell("age", ["ann", 30])
@@ -125,7 +125,7 @@ class Conflicts:
         return {"LONGEST": Longest()}
 
 
-def test_a_plugin_decides_what_becomes_of_opposites():
+def test_a_plugin_decides_conflicts_of_opposite_facts():
     with open_kb(plugins=[Conflicts()]) as kb:
 
         def tell(positive, **metadata):

@@ -60,7 +60,7 @@ def test_a_line(line: str, text: str) -> None:
         "p(_)",
     ],
 )
-def test_a_line_that_states_nothing(line: str) -> None:
+def test_a_line_without_a_fact_stores_nothing(line: str) -> None:
     assert said(line) == []
 
 
@@ -70,7 +70,7 @@ def test_a_line_that_states_nothing(line: str) -> None:
         max_size=4,
     )
 )
-def test_what_is_printed_is_read_again(args: list[str]) -> None:
+def test_printed_text_parses_again(args: list[str]) -> None:
     line = print_row("p", args, False)
     atom = read_line(line if args else "p()")
     if "\\u" not in line and "\\r" not in line:  # escapes that only the language itself knows
@@ -79,7 +79,7 @@ def test_what_is_printed_is_read_again(args: list[str]) -> None:
 
 
 @given(st.text(alphabet="p(),.'\"\\ ~?:-_%#\n[]ab1"))
-def test_no_text_breaks_it(text: str) -> None:
+def test_no_text_makes_the_parser_fail(text: str) -> None:
     with suppress(InvalidInput):  # a mistake in a rule
         assert all(1 <= line <= text.count("\n") + 1 for line in read(text).unread)
 
@@ -111,7 +111,7 @@ def test_a_rule_without_full_stop() -> None:
     assert len(read("Listen:\np(?x) :- q(?x)").rules) == 1
 
 
-def test_a_fact_said_twice_counts_once_and_the_last_word_stands() -> None:
+def test_a_fact_stated_twice_counts_once_and_the_last_statement_wins() -> None:
     taken = read("p(a) [confidence=0.2].\np(a) [confidence=0.7].\n~p(a).")
     assert [(fact.positive, fact.confidence) for fact in taken.facts] == [
         (True, 0.7),
@@ -128,11 +128,11 @@ def test_a_line_may_state_a_fact_with_the_name_of_a_builtin(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Yes.", "Ann likes tea.", "", "\n\n", "?- p(a).", "# only a comment"]
 )
-def test_prose_states_nothing(text: str) -> None:
+def test_prose_stores_no_facts(text: str) -> None:
     assert not read(text)
 
 
-def test_mistakes_in_rules_have_their_line() -> None:
+def test_errors_in_rules_name_the_line() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         read("Hello\np(?x) :- q(?x")
     assert (caught.value.details or {})["errors"][0]["line"] == 2
@@ -147,13 +147,13 @@ def test_mistakes_in_rules_have_their_line() -> None:
         ("p(" + ", ".join("a" * 65) + ")\nx", "line 1"),
     ],
 )
-def test_what_cannot_be_stored_is_told(text: str, part: str) -> None:
+def test_facts_that_cannot_be_stored_are_reported(text: str, part: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         read(text)
     assert part in caught.value.message
 
 
-def test_a_scope_is_given_to_everything() -> None:
+def test_the_scope_applies_to_facts_and_rules() -> None:
     taken = read("p(a).\nq(?x) :- p(?x).", "s")
     assert [one.scope for one in (*taken.facts, *taken.rules)] == ["s", "s"]
 

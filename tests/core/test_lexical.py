@@ -1,4 +1,4 @@
-"""Words of facts, and what a search sees right after a write."""
+"""Text search: words of facts, and results right after a write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def kb(clock):
         yield node.knowledge_base()
 
 
-def test_what_is_gone_or_over_is_not_found_any_more(kb, clock):
+def test_removed_and_expired_facts_are_not_found(kb, clock):
     kb.assert_facts([Fact("likes", ("ann", "green tea")), Fact("drinks", ("bob", "tea"), ttl=5)])
     assert [hit[0] for hit in search(kb, "teas")[0]] == ["drinks", "likes"]
     clock.advance(6)
@@ -85,7 +85,7 @@ def test_an_identifier_is_found_as_a_whole_and_a_predicate_also_by_its_parts(kb)
         assert [hit[0] for hit in search(kb, text)[0]] == ["revenue_2024"]
 
 
-def test_rows_that_moved_together(kb):
+def test_rows_after_compaction(kb):
     kb.assert_facts([Fact("p", (f"tea{i}", "cup")) for i in range(3000)])
     search(kb, "tea")
     for i in range(2990):
@@ -95,7 +95,7 @@ def test_rows_that_moved_together(kb):
     assert len(search(kb, "mug", 100)[0]) == 1
 
 
-def test_a_transaction_sees_its_own_facts_and_nobody_else_does(kb):
+def test_only_the_transaction_itself_sees_its_facts(kb):
     kb.assert_facts([Fact("likes", ("ann", "tea")), Fact("sells", ("shop", "tea"))])
     node, id = kb._services, kb._services.begin()
     with node.in_transaction("default", "default", id) as inside:
@@ -112,7 +112,7 @@ def test_a_transaction_sees_its_own_facts_and_nobody_else_does(kb):
     assert later == pytest.approx(scores)
 
 
-def test_places_given_up_are_worked_in_anew(kb, monkeypatch):
+def test_freed_rows_are_indexed_again(kb, monkeypatch):
     monkeypatch.setattr("kbcore.search.postings.MIN_UNUSED_PLACES", 10)
     kb.assert_facts([Fact("stays", (f"tea{i}", "pot")) for i in range(5)])
     for turn in range(4):
@@ -132,7 +132,7 @@ def test_a_search_without_a_known_word_finds_nothing(kb):
     assert search(kb, "tea", 0) == ([], [])
 
 
-def test_indexing_meets_its_budget_and_goes_on_where_it_was(kb, clock):
+def test_indexing_stops_at_its_budget_and_continues_later(kb, clock):
     kb.assert_facts([Fact("p", (f"word{i}", "tea")) for i in range(5000)])
     kb.retract_fact("p", ("word4999", "tea"))
     with kb._reads(None) as (tenant, budget):
@@ -142,7 +142,7 @@ def test_indexing_meets_its_budget_and_goes_on_where_it_was(kb, clock):
     assert len(search(kb, "tea", 6000)[0]) == 4999
 
 
-def test_equal_facts_come_in_the_order_they_were_told(kb):
+def test_equal_scores_are_in_order_of_assertion(kb):
     kb.assert_facts([Fact("q", (f"cup{i}", "tea")) for i in range(30)])
     with kb._reads(None) as (tenant, budget):
         hits = LexicalIndex.of(tenant).search(tenant.partition(None), "tea", 5, budget)

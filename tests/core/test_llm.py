@@ -1,4 +1,4 @@
-"""Calls of a language model: tries, waits, the breaker, places, and answers read as data. No test waits for real time."""
+"""Calls of a language model: retries, delays, circuit breaker, slots, answers. No test waits in real time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def failed(bench: Bench, **more: Any) -> dict[str, Any]:
     return found
 
 
-def test_failures_that_pass_are_tried_again_with_growing_waits() -> None:
+def test_temporary_failures_are_retried_with_increasing_delays() -> None:
     bench = Bench(DOWN, BUSY, "yes")
     assert bench.complete().text == "yes"
     assert bench.waits == [0.375, 0.75]
@@ -88,13 +88,13 @@ def test_failures_that_pass_are_tried_again_with_growing_waits() -> None:
     )
 
 
-def test_retry_after_is_waited_for_where_there_is_time() -> None:
+def test_retry_after_is_honoured_within_the_deadline() -> None:
     bench = Bench(ProviderFailed("busy", "rate_limited", retry=True, retry_after=7.0), "yes")
     assert bench.complete().text == "yes"
     assert bench.waits == [7.0]
 
 
-def test_where_there_is_no_time_nobody_waits() -> None:
+def test_no_retry_waits_beyond_the_deadline() -> None:
     bench = Bench(ProviderFailed("busy", "rate_limited", retry=True, retry_after=90.0), "yes")
     assert failed(bench) == {
         "provider": "scripted",
@@ -106,31 +106,31 @@ def test_where_there_is_no_time_nobody_waits() -> None:
     assert bench.waits == []
 
 
-def test_tries_end() -> None:
+def test_retries_are_limited() -> None:
     bench = Bench(DOWN, DOWN, DOWN, "yes", llm_retries=2)
     assert (failed(bench)["attempts"], len(bench.provider.asked)) == (3, 3)
 
 
-def test_what_does_not_pass_is_not_tried_again() -> None:
+def test_permanent_failures_are_not_retried() -> None:
     bench = Bench(REFUSED, "yes")
     assert failed(bench)["reason"] == "refused"
     assert len(bench.provider.asked) == 1
 
 
-def test_the_deadline_is_over_all_tries() -> None:
+def test_the_deadline_covers_all_retries() -> None:
     bench = Bench()
     bench.provider.then([bench.late(4), bench.late(4), bench.late(4), "yes"])
     assert failed(bench, seconds=10)["reason"] == "timeout"
     assert [round(request.timeout, 3) for request in bench.provider.asked] == [10.0, 5.625, 0.875]
 
 
-def test_after_the_deadline_nothing_is_asked() -> None:
+def test_no_call_is_made_after_the_deadline() -> None:
     bench = Bench("yes")
     assert failed(bench, seconds=0)["reason"] == "timeout"
     assert (bench.provider.asked, bench.usages, bench.model.breaker.closed) == ([], [], True)
 
 
-def test_a_guest_that_raises_something_else_is_named() -> None:
+def test_a_plugin_that_raises_another_exception_is_named() -> None:
     bench = Bench(KeyError("sk-secret"))
     with pytest.raises(PluginFailed, match="scripted raised KeyError") as caught:
         bench.complete()
@@ -166,7 +166,7 @@ def test_a_request_at_fault_does_not_open_the_breaker() -> None:
 
 
 @given(st.lists(st.sampled_from(["ok", "fail", "pass", "wait"]), max_size=60))
-def test_the_breaker_lets_one_through_and_never_sticks(steps: list[str]) -> None:
+def test_the_half_open_breaker_lets_one_call_through(steps: list[str]) -> None:
     clock = ManualClock()
     breaker = Breaker(2, 10.0, clock)
     for step in steps:
@@ -183,7 +183,7 @@ def test_the_breaker_lets_one_through_and_never_sticks(steps: list[str]) -> None
         assert breaker.admit() is not None, "while one finds out, the others wait"
 
 
-def test_places_are_limited_and_come_free() -> None:
+def test_slots_are_limited_and_released() -> None:
     bench = Bench(llm_max_concurrency=1)
     inside, leave = threading.Event(), threading.Event()
 
@@ -247,7 +247,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert isinstance(found, dict)
 
 
-def test_a_cut_answer_is_told_to_be_shorter() -> None:
+def test_a_truncated_answer_is_requested_shorter() -> None:
     with pytest.raises(BadAnswer, match="fewer"):
         object_of(Completion('{"facts": [', truncated=True))
 
@@ -340,7 +340,7 @@ class Offers:
         return f"Mind the {context}." if context else None
 
 
-def test_calls_are_told_and_a_listener_that_fails_disturbs_nobody(
+def test_listeners_get_calls_and_a_failing_listener_has_no_effect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     listener, provider = Listener(), Scripted()

@@ -39,7 +39,7 @@ def test_readers_share_and_a_waiting_writer_goes_before_later_readers():
     late.join(20)
 
 
-def test_two_readers_hold_it_together():
+def test_two_readers_hold_the_lock_together():
     lock, inside = ReadWriteLock(), threading.Barrier(2)
 
     def read():
@@ -55,7 +55,7 @@ def test_two_readers_hold_it_together():
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_writer_that_ends_before_it_is_in_leaves_the_lock_free(error):
+def test_a_writer_that_ends_while_waiting_leaves_the_lock_free(error):
     lock, done = ReadWriteLock(), []
 
     def interrupted():

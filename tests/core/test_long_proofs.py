@@ -1,4 +1,4 @@
-"""Proofs so long that their instances are replayed in several lots, with every kind of item in a body."""
+"""Long proofs whose instances are replayed in several batches, with every kind of body item."""
 
 from __future__ import annotations
 

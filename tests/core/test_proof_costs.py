@@ -92,7 +92,7 @@ def test_a_proof_makes_few_instances(node, request, body, form):
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_what_answers_inherit_takes_few_instances(node, request, body):
+def test_inherited_confidence_needs_few_instances(node, request, body):
     kb, rules = prepared(node, request, [BODIES[body]], confidence=0.5)
     rows = kb.infer(goal_of(rules), AnswerOptions(wanted=BudgetWanted(rows=500)))
     assert {row["confidence"] for row in rows} == {0.5}
@@ -113,7 +113,7 @@ def test_groups_counted_over_a_product_have_a_proof(node, request):
     Checker(rules, FACTS).dag(proof, 1000)
 
 
-def test_a_rule_that_multiplies_what_its_head_has_still_meets_the_budget(node, request):
+def test_a_rule_with_a_large_product_is_stopped_by_the_budget(node, request):
     kb, _ = prepared(
         node,
         request,

@@ -1,4 +1,4 @@
-"""What a tenant may come to."""
+"""Quotas of a tenant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def limit_of(refused):
     return refused.value.details["limit"]
 
 
-def test_facts_up_to_the_limit_and_those_that_are_there_again():
+def test_facts_up_to_the_limit_and_repeated_facts_are_accepted():
     runtime, store, _ = make_runtime(tenant_max_facts=3)
     with runtime:
         kb = runtime.knowledge_base(tenant="t")
@@ -43,7 +43,7 @@ def test_facts_up_to_the_limit_and_those_that_are_there_again():
         kb.assert_facts(facts("d"))
 
 
-def test_copies_of_scopes_count_too():
+def test_facts_of_forked_scopes_count():
     runtime, _, _ = make_runtime(tenant_max_facts=5, tenant_max_scopes=2)
     with runtime:
         kb = runtime.knowledge_base(tenant="t")
@@ -83,7 +83,7 @@ def test_rules_and_bytes():
         kb.retract_fact("p", ("a",))
 
 
-def test_a_transaction_is_held_to_the_limits_as_a_whole():
+def test_limits_apply_to_a_transaction_as_a_whole():
     runtime, _, _ = make_runtime(tenant_max_facts=2)
     with runtime:
         id = runtime.begin(tenant="t")
@@ -95,7 +95,7 @@ def test_a_transaction_is_held_to_the_limits_as_a_whole():
         assert runtime.knowledge_base(tenant="t").predicates()["totalFacts"] == 0
 
 
-def test_writers_at_once_do_not_slip_through_together():
+def test_concurrent_writers_cannot_exceed_a_limit():
     runtime, _, _ = make_runtime(tenant_max_facts=10)
     with runtime:
         kb = runtime.knowledge_base(tenant="t")

@@ -1,4 +1,4 @@
-"""A restart gives back the state: by the log, by a snapshot, and by both, at any moment."""
+"""Restart from the log, from a snapshot, and from both."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def state(node):
 
 @examples(60)
 @given(st.lists(actions, max_size=14), st.booleans())
-def test_a_restart_gives_back_what_was_there(actions, clean):
+def test_a_restart_restores_the_state(actions, clean):
     with tempfile.TemporaryDirectory() as folder:
         clock = ManualClock()
         node = runtime(Path(folder), clock=clock)

@@ -1,4 +1,4 @@
-"""A start comes to the same state as applying one record after the other did."""
+"""Replay at a start gives the same state as applying the records one by one."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 4), SETS), max_size=25)
 
 @examples(200)
 @given(RECORDS)
-def test_a_start_comes_to_what_one_record_after_the_other_does(records):
+def test_replay_in_batches_gives_the_same_state_as_one_by_one(records):
     at, changes = 100, []
     there = set()
     for later, made in records:
@@ -164,7 +164,7 @@ def test_a_start_comes_to_what_one_record_after_the_other_does(records):
     assert state(catalog, at) == state(one_by_one(log), at)
 
 
-def test_many_small_records_come_out_in_their_order_whole_and_with_their_times():
+def test_many_small_records_keep_order_content_and_times():
     def told(n):
         tenant = f"t{n % 3}"
         return 1000 + n, ChangeSet(
@@ -180,7 +180,7 @@ def test_many_small_records_come_out_in_their_order_whole_and_with_their_times()
     assert list(encode(capture(catalog))) == list(encode(capture(one_by_one(log))))
 
 
-def test_what_is_put_together_is_bounded():
+def test_the_size_of_a_replay_batch_is_limited():
     args = [f"n{i}" for i in range(MAX_ROWS // 2)]
     rows = FactRows("p", 1, args)
     changes = [(n, ChangeSet("default", f"t{n % 2}", (AssertRows((rows,)),))) for n in range(5)]
@@ -194,7 +194,7 @@ def test_what_is_put_together_is_bounded():
         assert list(relation.attributes(5, array("I", [0, len(args) - 1]))) == [times] * 2
 
 
-def test_a_record_of_nothing_and_a_clock_that_went_back_come_to_the_same():
+def test_an_empty_record_and_a_backward_clock_give_the_same_state():
     def told(name, **more):
         return ChangeSet("default", "t", (AssertFacts((Fact("p", (name,), **more),)),))
 
@@ -218,7 +218,7 @@ def test_a_record_of_nothing_and_a_clock_that_went_back_come_to_the_same():
     assert state(catalog, 0) == state(other, 0)
 
 
-def test_the_collector_is_left_as_it_was():
+def test_the_garbage_collector_state_is_restored():
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()
         try:

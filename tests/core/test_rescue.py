@@ -1,4 +1,4 @@
-"""Backup, restore, fsck and salvage: what comes back is what was there, and what is lost is named."""
+"""Backup, restore, fsck and salvage: restored content, and the report of losses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_restored_backup_is_what_was_backed_up(tmp_path) -> None:
     )
 
 
-def test_a_backup_of_a_running_node_is_of_one_moment(tmp_path) -> None:
+def test_a_backup_of_a_running_node_is_consistent(tmp_path) -> None:
     with open_kb(path=str(tmp_path / "a"), config=SMALL) as kb:
         kb.tell("n", ["1"])
         info, parts = running_backup(kb._runtime)
@@ -87,7 +87,7 @@ def test_a_backup_of_a_running_node_is_of_one_moment(tmp_path) -> None:
         kb.tell("n", ["3"])
 
 
-def test_an_empty_node_comes_back_empty(tmp_path) -> None:
+def test_a_restored_empty_node_is_empty(tmp_path) -> None:
     open_kb(path=str(tmp_path / "a"), config=SMALL).close()
     assert backup_storage(tmp_path / "file", config(tmp_path / "a")).seq == 0
     assert restore_file(tmp_path / "file", str(tmp_path / "b"), SMALL)[1].facts == 0
@@ -112,7 +112,7 @@ def test_every_flipped_or_missing_byte_of_a_backup_is_refused_and_nothing_is_wri
     assert not (tmp_path / "b").exists()
 
 
-def test_nothing_is_overwritten(tmp_path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path) -> None:
     make(tmp_path / "a")
     (tmp_path / "there").write_text("mine")
     with pytest.raises(AlreadyExists):
@@ -134,7 +134,7 @@ def test_nothing_is_overwritten(tmp_path) -> None:
             act()
 
 
-def test_a_folder_that_is_open_is_left_alone(tmp_path) -> None:
+def test_a_folder_in_use_is_refused(tmp_path) -> None:
     with open_kb(path=str(tmp_path / "a"), config=SMALL) as kb:
         kb.tell("n", ["1"])
         with pytest.raises(StorageBusy):
@@ -144,7 +144,7 @@ def test_a_folder_that_is_open_is_left_alone(tmp_path) -> None:
     assert not (tmp_path / "b").exists()
 
 
-def test_fsck_changes_nothing_and_finds_every_kind_of_damage(tmp_path) -> None:
+def test_fsck_finds_every_kind_of_damage_and_changes_nothing(tmp_path) -> None:
     make(tmp_path / "a")
     folder = tmp_path / "a"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -204,7 +204,7 @@ def damage(folder, at) -> None:
     path.write_bytes(data)
 
 
-def test_salvage_keeps_the_sound_prefix_and_names_what_is_lost(tmp_path) -> None:
+def test_salvage_keeps_the_intact_prefix_and_reports_the_losses(tmp_path) -> None:
     starts = logged(tmp_path / "a")
     damage(tmp_path / "a", starts[10] + 38)
     with pytest.raises(LogCorrupted):
@@ -225,7 +225,7 @@ def test_salvage_keeps_the_sound_prefix_and_names_what_is_lost(tmp_path) -> None
     assert check_folder(str(tmp_path / "b"), SMALL)["sound"]
 
 
-def test_salvage_can_keep_what_is_sound_after_the_damage(tmp_path) -> None:
+def test_salvage_can_keep_intact_records_after_the_damage(tmp_path) -> None:
     starts = logged(tmp_path / "a")
     for n in (10, 11, 30):
         damage(tmp_path / "a", starts[n] + 35)
@@ -243,7 +243,7 @@ def test_salvage_can_keep_what_is_sound_after_the_damage(tmp_path) -> None:
         kb.tell("n", ["again"])
 
 
-def test_salvage_without_a_manifest_and_with_a_bad_snapshot(tmp_path) -> None:
+def test_salvage_works_without_a_manifest_and_with_a_damaged_snapshot(tmp_path) -> None:
     make(tmp_path / "a")
     newest = max((tmp_path / "a").glob("snap-*"))
     newest.write_bytes(newest.read_bytes()[:-1])

@@ -1,4 +1,4 @@
-"""Equalities and comparisons of a goal or a body reach the rules that are called: work is that of the rows asked for."""
+"""Equalities and comparisons restrict the rules that are called, so only requested rows are derived."""
 
 from __future__ import annotations
 

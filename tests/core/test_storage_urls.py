@@ -1,4 +1,4 @@
-"""One text says where a knowledge base is kept; what is secret in it is shown to nobody."""
+"""Storage URLs, and their secrets, which are never shown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_postgresql_is_postgres() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "no colon", ":x", "1a:x", "a b:x"])
-def test_what_is_no_url_is_refused(url) -> None:
+def test_an_invalid_url_is_refused(url) -> None:
     with pytest.raises(ValueError, match="must be a URL"):
         backend_of(url)
 

@@ -1,4 +1,4 @@
-"""A knowledge base at a glance: what was worked out for one summary is not worked out for the next."""
+"""The summary of a knowledge base, whose parts are cached between requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chars(facts):
     return sum(len(print_row(fact.predicate, list(fact.args), not fact.positive)) for fact in facts)
 
 
-def test_texts_are_measured_once(kb, monkeypatch):
+def test_texts_are_tokenized_once(kb, monkeypatch):
     facts = [Fact("p", (f"a name {i}", str(i % 7))) for i in range(300)] + [
         Fact("q", ("a name 3",), positive=False)
     ]
@@ -48,14 +48,14 @@ def test_texts_are_measured_once(kb, monkeypatch):
     assert len(read) <= again + 1
 
 
-def test_scopes_share_what_was_measured_and_nothing_else(kb):
+def test_scopes_share_token_counts_and_nothing_else(kb):
     kb.assert_facts([Fact("p", ("a",)), Fact("p", ("bb",), scope="s")])
     assert kb.context_summary().chars == len("p(a)")
     assert kb.context_summary("s").chars == len("p(bb)")
     assert kb.context_summary("*").chars == len("p(a)") + len("p(bb)")
 
 
-def test_what_does_not_hold_is_not_counted(kb, clock):
+def test_facts_that_are_not_valid_are_not_counted(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=5), Fact("p", ("b",))])
     assert (kb.context_summary().with_ttl, kb.context_summary().expiring) == (1, 1)
     clock.advance(6)

@@ -1,4 +1,4 @@
-"""Questions in words: planned, asked, and answered with what was derived and nothing else."""
+"""Questions in natural language: plan, queries, and answers that contain only derived facts."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def test_several_atoms_hold_together(bench: Bench) -> None:
     assert found.queries == ["works_at(?x, ?f), ~likes(?x, coffee), ?x != Bob"]
 
 
-def test_what_is_denied_is_found(bench: Bench) -> None:
+def test_explicit_negatives_are_found(bench: Bench) -> None:
     bench.say(plan([atom("likes", "Ann", "coffee")]), said(("No, Ann does not like coffee.", [1])))
     found = bench.kb.synthesize("Does Ann like coffee?")
     assert found.answer == "No, Ann does not like coffee."
     assert found.queries == ["likes(Ann, coffee)", "~likes(Ann, coffee)"]
 
 
-def test_names_are_put_as_they_are_known(bench: Bench) -> None:
+def test_known_spellings_of_names_are_used(bench: Bench) -> None:
     bench.say(plan([atom("worksAt", "ann", "?x")]), said(("Ann works at Acme.", [1])))
     assert bench.kb.synthesize("Where does ann work?").queries == ["works_at(Ann, ?x)"]
 
@@ -116,7 +116,7 @@ def test_queries_may_be_text(bench: Bench) -> None:
 # -- what is not known --------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_knowledge_base_asks_nobody() -> None:
+def test_an_empty_knowledge_base_makes_no_model_call() -> None:
     model = Scripted()
     with kbcore.open_kb(llm=model) as kb:
         found = kb.synthesize("Anything?")
@@ -150,14 +150,14 @@ def test_a_second_plan_may_find_it(bench: Bench) -> None:
     assert bench.kb.synthesize("Who employs Ann?").answer == "Ann works at Acme."
 
 
-def test_queries_that_cannot_be_read_are_told_and_shown_to_the_model(bench: Bench) -> None:
+def test_invalid_queries_are_reported_and_sent_back_to_the_model(bench: Bench) -> None:
     bench.say(plan([3], "works_at(", [], [atom("works_at", "?x", "?x", negated="no")]), plan())
     found = bench.kb.synthesize("Where?")
     assert (len(found.failed), found.queries) == (4, [])
     assert "works_at(: " in bench.model.asked[1].messages[0].text
 
 
-def test_a_query_over_budget_is_told() -> None:
+def test_a_query_over_budget_is_reported() -> None:
     model = Scripted(plan([atom("p", "?x"), atom("p", "?y"), atom("p", "?z")]), plan())
     with kbcore.open_kb(llm=model, config=Config(query_max_rows=200)) as kb:
         kb.tell_many("p", [(str(n),) for n in range(10)])
@@ -180,7 +180,7 @@ def test_a_query_over_budget_is_told() -> None:
         ("Acme is a fine company.", [7, 0, -1, "1", True, None]),
     ],
 )
-def test_what_no_fact_backs_is_no_part_of_the_answer(
+def test_sentences_without_facts_are_removed_from_the_answer(
     bench: Bench, claim: str, numbers: list[Any]
 ) -> None:
     bench.say(
@@ -191,7 +191,7 @@ def test_what_no_fact_backs_is_no_part_of_the_answer(
     assert told(found) == [("works_at(Ann, Acme)", "fact_match"), (claim, "llm_reported")]
 
 
-def test_where_the_wording_is_refused_the_facts_are_told_in_ours(bench: Bench) -> None:
+def test_rejected_wording_is_replaced_by_our_own(bench: Bench) -> None:
     bench.say(
         plan([atom("works_at", "?x", "Acme")]), said(("Ann and Bob of Acme met in Paris.", [1, 2]))
     )
@@ -210,7 +210,9 @@ def test_claims_alone_are_no_answer(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("stated", "shown"), [(0.5, 0.5), (1, 0.9), (None, 0.9), (7, 0.9), ("sure", 0.9)]
 )
-def test_no_answer_is_surer_than_its_facts(bench: Bench, stated: Any, shown: float) -> None:
+def test_no_answer_has_a_higher_confidence_than_its_facts(
+    bench: Bench, stated: Any, shown: float
+) -> None:
     bench.say(
         plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1]), confidence=stated)
     )
@@ -220,14 +222,14 @@ def test_no_answer_is_surer_than_its_facts(bench: Bench, stated: Any, shown: flo
 @pytest.mark.parametrize(
     "answer", [{}, {"sentences": 3}, {"sentences": [3]}, {"sentences": [{"facts": [1]}]}, "no"]
 )
-def test_an_answer_of_no_shape_is_a_failure(bench: Bench, answer: Any) -> None:
+def test_an_answer_of_another_shape_is_a_failure(bench: Bench, answer: Any) -> None:
     bench.say(plan([atom("works_at", "Ann", "?x")]), answer, answer)
     with pytest.raises(ModelFailed):
         bench.kb.synthesize("Where?")
 
 
 @given(st.text(max_size=60))
-def test_a_sentence_with_words_of_its_own_never_passes(text: str) -> None:
+def test_a_sentence_with_unsupported_words_is_removed(text: str) -> None:
     row = {"predicate": "works_at", "args": ["Ann", "Acme"], "negated": False}
     assert unbacked(f"Ann works at Acme {text} Zorg", [row], []) is not None
 

@@ -1,4 +1,4 @@
-"""Tokenizers of plugins: windows are counted with them, and a bad one is named."""
+"""Tokenizers of plugins: token counts of windows, and invalid tokenizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fact that is not valid now is invisible to every read and to every rule, and changes answers at that instant."""
+"""Facts that are not valid now are invisible to every read and rule."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_heartbeat_keeps_a_fact_alive_and_its_creation_time(kb, clock):
     assert kb.query_rows("alive", [ANONYMOUS])[0]["createdAt"] == clock.now_ms()
 
 
-def test_a_ttl_told_again_never_outlives_valid_until_and_may_shorten_the_life(kb, clock):
+def test_a_renewed_ttl_never_exceeds_valid_until_and_may_shorten_validity(kb, clock):
     kb.assert_facts(
         [Fact("p", ("a",), ttl=1000), Fact("p", ("b",), ttl=1000), Fact("p", ("c",), ttl=1000)]
     )
@@ -122,7 +122,7 @@ def test_a_heartbeat_survives_a_restart_with_and_without_a_snapshot(tmp_path, cl
         assert node.knowledge_base().query_rows("p", [ANONYMOUS]) == []
 
 
-def test_heartbeats_do_not_pile_up_checks_of_one_fact(clock):
+def test_heartbeats_schedule_one_expiry_check_per_fact(clock):
     with runtime(clock=clock) as node:
         kb = node.knowledge_base()
         kb.assert_facts([Fact("p", ("a",), scope="s", ttl=1000)])
@@ -184,7 +184,7 @@ def test_ttl_counts_from_the_assertion_and_is_shown_as_an_end(kb, clock):
     assert kb.predicates()["totalFacts"] == 0
 
 
-def test_an_expired_fact_can_be_told_anew_and_a_future_one_retracted(kb, clock):
+def test_an_expired_fact_can_be_asserted_again_and_a_future_one_retracted(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=10), Fact("p", ("f",), valid_from=T0 + 500)])
     clock.advance(20)
     kb.assert_facts([Fact("p", ("a",))])
@@ -213,7 +213,7 @@ def test_a_fact_becoming_valid_changes_negation(kb, clock):
     assert seen == [1, 0, 1]
 
 
-def test_a_clock_that_goes_back_never_un_expires(kb, clock):
+def test_expired_facts_stay_expired_if_the_clock_jumps_back(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=10)])
     clock.advance(20)
     assert kb.query_rows("p", [ANONYMOUS]) == []
@@ -221,7 +221,7 @@ def test_a_clock_that_goes_back_never_un_expires(kb, clock):
     assert kb.query_rows("p", [ANONYMOUS]) == []
 
 
-def test_told_again_a_fact_keeps_its_creation_and_takes_the_new_words(kb, clock):
+def test_a_fact_asserted_again_keeps_its_creation_time_and_takes_the_new_metadata(kb, clock):
     kb.assert_facts([Fact("p", ("a",), metadata={"v": 1}, confidence=0.5)])
     clock.advance(5)
     assert kb.assert_facts([Fact("p", ("a",), metadata={"v": 2})]).updated == 1
@@ -274,7 +274,7 @@ def test_scopes_carry_a_beginning_in_1970_or_before(kb, start):
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
-def test_a_beginning_in_1970_is_there_after_a_restart(tmp_path, snapshot):
+def test_a_beginning_in_1970_survives_a_restart(tmp_path, snapshot):
     with runtime(tmp_path, clock=ManualClock(T0)) as node:
         node.knowledge_base().assert_facts(
             [Fact("p", (str(start),), valid_from=start) for start in FIRST_INSTANTS]

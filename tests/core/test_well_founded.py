@@ -1,4 +1,4 @@
-"""Recursion through negation in a knowledge base: three truth values, at once after every write, within budgets."""
+"""Recursion through negation in a knowledge base: three truth values after every write, and budgets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_game_has_won_lost_and_drawn_positions(kb):
     assert both(kb, "not win(nowhere)") == (["nowhere"], [])
 
 
-def test_what_is_undefined_goes_up_through_rules(kb):
+def test_undefined_values_propagate_through_rules(kb):
     texts = [
         "lost(?x) :- move(?x, _), not win(?x).",
         "near(?x, ?y) :- move(?x, ?y), win(?y).",
@@ -215,7 +215,7 @@ def test_true_rows_have_proofs_and_inherit_confidence(kb):
     assert kb.prove(parse_goal("happy(a)").body[0]) == []
 
 
-def test_what_falls_with_a_retraction(kb):
+def test_conclusions_that_no_longer_hold_after_a_retraction(kb):
     kb.assert_rules(
         [
             parse_rule(WIN),
@@ -305,7 +305,7 @@ def both_sets(kb):
 @pytest.mark.parametrize(
     "settings", [{"query_max_rows": 50}, {"query_max_steps": 500}, {"query_max_bytes": 5000}]
 )
-def test_budgets_hold(clock, settings):
+def test_budgets_are_enforced(clock, settings):
     with runtime(clock=clock, **settings) as node:
         kb = node.knowledge_base()
         kb.assert_rules([parse_rule(WIN)])

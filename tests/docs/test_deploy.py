@@ -1,4 +1,4 @@
-"""What operators install is right: files parse, name settings there are, and the steps of the image work."""
+"""Deployment files: syntax, names of settings, and the steps of the image."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_image_has_two_stages_a_user_and_a_health_check() -> None:
     } <= known_names()
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_reports_nothing() -> None:
     command = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
         "hadolint"
     )

@@ -1,4 +1,4 @@
-"""The examples give the answers they should."""
+"""The examples give the expected answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_access_control(kb):
 
 
 @pytest.mark.parametrize("example", ["debian", "wordnet"])
-def test_real_input_is_answered_as_a_plain_search_answers_it(example):
+def test_real_input_has_the_answers_of_a_plain_search(example):
     if example == "wordnet" and not Path("/usr/share/wordnet/data.noun").exists():
         pytest.skip("wordnet-base is not installed")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The page on HTTP is written by hand: it names every route there is, with its method, and no other."""
+"""The handwritten HTTP page names every route with its method, and no other."""
 
 from __future__ import annotations
 

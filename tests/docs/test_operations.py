@@ -29,7 +29,7 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_expressions_use_what_there_is(expression):
+def test_expressions_use_existing_metrics(expression):
     names = set(re.findall(r"\bsvc_\w+", expression))
     assert names <= set(KNOWN)
     assert names or expression.startswith("up{")
@@ -46,7 +46,7 @@ def test_expressions_use_what_there_is(expression):
             assert f"rate({name}" not in expression
 
 
-def test_panels_have_ids_of_their_own_and_alerts_names():
+def test_panels_have_unique_ids_and_alerts_unique_names():
     board = json.loads((OPERATIONS / "grafana-dashboard.json").read_text())
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids) >= 10

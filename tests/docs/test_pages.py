@@ -1,4 +1,4 @@
-"""Pages are true: their examples run, their links lead somewhere, and what they list is all there is."""
+"""Documentation pages: examples run, links work, and lists are complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.servers import Server
-from support.standin import StandIn
+from support.stand_in import StandIn
 
 from kbcore.config import SETTINGS
 from kbcore.plug import hookspecs

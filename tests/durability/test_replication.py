@@ -86,7 +86,7 @@ def test_many_kills_on_both_sides(tmp_path, seed):
     assert min(kills(tmp_path, 50, seed, 200.0).values()) > 0
 
 
-def test_all_is_there_soon_after_the_network_is_healed(tmp_path):
+def test_a_follower_catches_up_after_the_network_recovers(tmp_path):
     """Under writes, whether connections were refused or held, and for however long."""
     times = []
     with leader(tmp_path / "leader") as first:
@@ -122,7 +122,7 @@ def test_all_is_there_soon_after_the_network_is_healed(tmp_path):
     assert max(times) <= CONVERGES
 
 
-def test_a_cut_network_and_a_held_one(tmp_path):
+def test_a_broken_network_and_a_stalled_one(tmp_path):
     with leader(tmp_path / "leader") as first:
         proxy = Proxy(first.address)
         with follower(tmp_path / "follower", proxy.url, READY_STALE_S="1") as second:
@@ -150,7 +150,7 @@ def test_a_cut_network_and_a_held_one(tmp_path):
         proxy.close()
 
 
-def test_a_log_that_is_gone_is_made_good_by_the_state(tmp_path):
+def test_a_follower_behind_the_log_fetches_the_state(tmp_path):
     settings = {"WAL_RETAIN_MB": "0", "WAL_SEGMENT_MB": "1"}
     with leader(tmp_path / "leader", **settings) as first:
         port = first.address[1]
@@ -178,7 +178,7 @@ def test_a_log_that_is_gone_is_made_good_by_the_state(tmp_path):
             assert numbers(second) == set(range(9)), "the state that was fetched is durable"
 
 
-def test_one_that_was_cut_off_for_too_long_fetches_the_state(tmp_path):
+def test_a_follower_disconnected_for_too_long_fetches_the_state(tmp_path):
     """Both sides run on; what the follower has serves reads until the new state is there, and nothing goes back."""
     settings = {"WAL_RETAIN_MB": "0", "WAL_SEGMENT_MB": "1"}
     with leader(tmp_path / "leader", **settings) as first:
@@ -217,7 +217,7 @@ def test_one_that_was_cut_off_for_too_long_fetches_the_state(tmp_path):
     assert took <= CONVERGES
 
 
-def test_the_drill(tmp_path):
+def test_promotion_procedure(tmp_path):
     """The leader dies, its follower is promoted, and what comes back as a leader or a follower is told its place."""
     first = leader(tmp_path / "first")
     port = first.address[1]
@@ -250,7 +250,7 @@ def test_the_drill(tmp_path):
             until(lambda: numbers(old) == set(range(7)))
 
 
-def test_a_log_that_went_its_own_way_in_the_same_term_is_not_thrown_away(tmp_path):
+def test_a_diverged_log_of_the_same_term_is_not_deleted(tmp_path):
     with leader(tmp_path / "leader") as first:
         first.post("/tell", {"predicate": "n", "args": ["0"]})
         with leader(tmp_path / "other") as other:
@@ -263,7 +263,7 @@ def test_a_log_that_went_its_own_way_in_the_same_term_is_not_thrown_away(tmp_pat
 
 
 @pytest.mark.parametrize(("leads", "follows"), [("sqlite", "wal"), ("wal", "sqlite")])
-def test_storages_of_any_kind_follow_each_other(tmp_path, leads, follows):
+def test_any_storage_can_follow_any_other(tmp_path, leads, follows):
     first = leader(tmp_path / "leader", STORAGE_BACKEND=leads)
     port = first.address[1]
     second = follower(tmp_path / "follower", url(first), STORAGE_BACKEND=follows)
@@ -286,7 +286,7 @@ def test_storages_of_any_kind_follow_each_other(tmp_path, leads, follows):
         second.kill()
 
 
-def test_a_stranger_gets_nothing(tmp_path):
+def test_a_node_without_the_token_is_refused(tmp_path):
     with leader(tmp_path / "leader") as first:
         for path in ("/replication/log", "/replication/snapshot", "/replication/status"):
             assert get(first, path)[0] == 401

@@ -1,4 +1,4 @@
-"""A real server whose disk fills, fails or stands still, whose folder another one wants; and backups of one under load."""
+"""A real server with a full, failing or stalled disk, a folder in use, and backups under load."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def writable_within(server, seconds):
     return False
 
 
-def test_a_full_disk_means_reads_only_and_passes_by_itself(tmp_path) -> None:
+def test_a_full_disk_allows_reads_and_recovers_without_a_restart(tmp_path) -> None:
     with FaultyServer(tmp_path / "d") as server:
         assert tell(server, "before")[0] == 200
         server.fault("full")
@@ -81,7 +81,7 @@ def test_readiness_can_ask_for_writes(tmp_path) -> None:
         assert ready(server)[0] == 503
 
 
-def test_on_a_nearly_full_disk_what_makes_room_is_taken(tmp_path) -> None:
+def test_writes_that_free_space_are_accepted_on_a_nearly_full_disk(tmp_path) -> None:
     with FaultyServer(
         tmp_path / "d", MIN_FREE_MB=str(1 << 20)
     ) as server:  # more than the disk has: full from the start
@@ -109,7 +109,7 @@ def test_a_failing_sync_ends_the_process_with_74_and_nothing_acknowledged_is_los
         assert [name for name in facts(server) if name != "lost"] == acknowledged
 
 
-def test_a_sync_in_intervals_holds_up_nobody(tmp_path) -> None:
+def test_an_interval_sync_blocks_no_request(tmp_path) -> None:
     with FaultyServer(tmp_path / "d", FSYNC_POLICY="interval", FSYNC_INTERVAL_MS="1") as server:
         connection = server.connect()
         server.post("/tell", FACT, connection)
@@ -144,7 +144,7 @@ def test_two_servers_never_share_a_folder(tmp_path) -> None:
         assert server.post("/tell", FACT)[0] == 200
 
 
-def test_a_snapshot_at_will_and_a_backup_under_load(tmp_path) -> None:
+def test_a_requested_snapshot_and_a_backup_under_load(tmp_path) -> None:
     with Server(tmp_path / "a") as server:
         assert tell(server, "0")[0] == 200
         status, body = server.post("/admin/snapshot", {})

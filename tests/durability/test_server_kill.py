@@ -1,11 +1,11 @@
-"""kill -9 under load: what was acknowledged is there after the restart, whole; what was refused is not."""
+"""kill -9 under load: acknowledged writes survive completely, and refused ones do not appear."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from support.kills import check_upkeep, kill_rounds, upkeep
+from support.kill_writers import check_upkeep, kill_rounds, upkeep
 from support.servers import Server
 
 

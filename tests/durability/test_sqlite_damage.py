@@ -1,4 +1,4 @@
-"""A damaged SQLite file is read whole or refused: never wrong, never silently shorter."""
+"""A damaged SQLite file is read completely or refused; no record is changed or lost silently."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(path: Path):
 
 
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "log and snapshot"])
-def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path, snapshot) -> None:
+def test_a_flipped_bit_is_detected_or_harmless(tmp_path, snapshot) -> None:
     whole = make(tmp_path / "kb.sqlite", snapshot=snapshot)
     # With a damaged snapshot the log before it is still there; both ways lead to the same state.
     right = [(0, [], PAYLOADS), (60, CHUNKS, PAYLOADS[60:])]
@@ -67,7 +67,7 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path, snapshot) -> No
     assert refused > 50
 
 
-def test_a_damaged_schema_is_refused_whatever_it_says(tmp_path) -> None:
+def test_every_damaged_schema_is_refused(tmp_path) -> None:
     whole = make(tmp_path / "kb.sqlite")
     start = whole.index(b"CREATE TABLE meta")
     for place in range(start, start + 60, 3):
@@ -76,7 +76,7 @@ def test_a_damaged_schema_is_refused_whatever_it_says(tmp_path) -> None:
         assert found in (None, (0, [], PAYLOADS)), place
 
 
-def test_every_byte_of_a_records_blob_is_guarded(tmp_path) -> None:
+def test_every_byte_of_a_payload_is_checked(tmp_path) -> None:
     whole = make(tmp_path / "kb.sqlite")
     start = whole.index(PAYLOADS[9])
     for place in range(start, start + len(PAYLOADS[9]), 7):
@@ -90,7 +90,7 @@ def test_every_byte_of_a_records_blob_is_guarded(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.7, 0.95, 0.999])
-def test_a_file_that_was_cut_off_is_refused(tmp_path, part) -> None:
+def test_a_truncated_file_is_refused(tmp_path, part) -> None:
     whole = make(tmp_path / "kb.sqlite")
     (tmp_path / "kb.sqlite").write_bytes(whole[: int(len(whole) * part)])
     assert read(tmp_path / "kb.sqlite") is None
@@ -124,7 +124,7 @@ def test_rows_that_changed_are_refused(tmp_path, damage) -> None:
     assert read(tmp_path / "kb.sqlite") is None
 
 
-def test_a_damaged_snapshot_is_given_up_only_where_the_log_is_whole(tmp_path) -> None:
+def test_a_damaged_snapshot_is_skipped_only_with_a_complete_log(tmp_path) -> None:
     path = tmp_path / "kb.sqlite"
     make(path, snapshot=True)
     spoil = "UPDATE chunks SET data = x'00' WHERE number = 2 AND snapshot = (SELECT max(snapshot) FROM chunks)"

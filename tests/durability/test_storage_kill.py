@@ -1,4 +1,4 @@
-"""kill -9 of the whole server on each storage: what was acknowledged is there, whole, and what was refused is not."""
+"""kill -9 of the server with each storage: acknowledged writes survive, and refused ones do not appear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from support.kills import check, check_upkeep, kill_rounds, load, upkeep
+from support.kill_writers import check, check_upkeep, kill_rounds, load, upkeep
 from support.postgres import schema
 from support.servers import Server
 
@@ -46,7 +46,7 @@ def test_a_weaker_policy_loses_nothing_by_a_kill_either(tmp_path, policy):
     assert kill_rounds(tmp_path, rounds=1, seed=4, load=load, check=check, **more) > 60
 
 
-def test_a_server_goes_on_when_its_database_crashes_under_load(tmp_path, own_postgres):
+def test_a_server_continues_after_a_crash_of_its_database(tmp_path, own_postgres):
     """No answer is lost or made up: writes wait for the database and are acknowledged once."""
     with schema(own_postgres.url) as url, Server(tmp_path, STORAGE_URL=url) as server:
         acknowledged: list[tuple[str, str]] = []
@@ -85,7 +85,7 @@ def test_a_server_goes_on_when_its_database_crashes_under_load(tmp_path, own_pos
         ("stone:x", 78, "no plugin offers it; choose from: memory, postgres, sqlite, wal"),
     ],
 )
-def test_a_start_that_cannot_be_says_why(tmp_path, url, status, said):
+def test_a_failed_start_names_the_reason(tmp_path, url, status, said):
     pytest.importorskip("psycopg")
     (tmp_path / "damaged.sqlite").write_bytes(b"")
     with sqlite3.connect(tmp_path / "theirs.sqlite") as theirs:

@@ -1,4 +1,4 @@
-"""A damaged log is whole, or torn where nothing was acknowledged, or refused: never wrong, never silently shorter."""
+"""A damaged log is complete, or cut where nothing was acknowledged, or refused; never wrong."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_after_a_clean_close_no_torn_tail_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_every_flipped_byte_is_noticed(clean) -> None:
+def test_every_flipped_byte_is_detected(clean) -> None:
     whole, payloads = log_of(25, clean=clean, batch=2, size=60)
     names = segments(whole)
     assert len(names) >= 3
@@ -116,7 +116,7 @@ def test_every_flipped_byte_is_noticed(clean) -> None:
             assert status.tail_bytes_dropped
 
 
-def test_a_refusal_says_all_that_is_known() -> None:
+def test_a_refusal_has_all_details() -> None:
     files, payloads = log_of(6)
     offset = 64 + 2 * (frame.HEADER_BYTES + len(payloads[0]))
     content(files, FIRST)[offset + 40] ^= 1
@@ -133,7 +133,7 @@ def test_a_refusal_says_all_that_is_known() -> None:
     assert files.names["LOCK"].holder is None
 
 
-def test_a_hole_that_a_later_record_vouches_for_is_corruption() -> None:
+def test_a_gap_before_records_known_to_be_synced_is_corruption() -> None:
     for lost in range(4):
         files, payloads = log_of(6, clean=False)
         size = frame.HEADER_BYTES + len(payloads[0])
@@ -145,7 +145,7 @@ def test_a_hole_that_a_later_record_vouches_for_is_corruption() -> None:
         assert caught.value.offset == 64 + lost * size
 
 
-def test_one_unsynced_batch_that_came_out_of_order_is_cut_as_a_whole() -> None:
+def test_an_unsynced_batch_written_out_of_order_is_cut_completely() -> None:
     files = FaultyFiles()
     store = open_wal(files)
     store.append([(1, 1, b"synced")])
@@ -160,7 +160,7 @@ def test_one_unsynced_batch_that_came_out_of_order_is_cut_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("where", ["middle", "last"])
-def test_a_missing_segment_is_noticed(where) -> None:
+def test_a_missing_segment_is_detected(where) -> None:
     files, _ = log_of(25, clean=False, batch=2, size=60)
     name = segments(files)[1 if where == "middle" else -1]
     del files.names[name]
@@ -169,7 +169,7 @@ def test_a_missing_segment_is_noticed(where) -> None:
     assert caught.value.segment == name
 
 
-def test_a_missing_manifest_is_noticed() -> None:
+def test_a_missing_manifest_is_detected() -> None:
     files, _ = log_of(2)
     del files.names[manifest.NAME]
     with pytest.raises(LogCorrupted) as caught:
@@ -294,7 +294,7 @@ def test_without_the_log_since_the_older_snapshot_a_bad_one_is_corruption() -> N
     assert known.segments[0] > 1
 
 
-def test_a_chunk_that_is_damaged_while_the_server_runs_is_noticed() -> None:
+def test_a_chunk_damaged_at_run_time_is_detected() -> None:
     files, _, _, new = with_snapshots()
     store = open_wal(files)
     content(files, snapshots.name_of(new))[75] ^= 1
@@ -304,7 +304,7 @@ def test_a_chunk_that_is_damaged_while_the_server_runs_is_noticed() -> None:
     store.close()
 
 
-def test_a_record_that_is_damaged_while_the_server_runs_is_noticed() -> None:
+def test_a_record_damaged_at_run_time_is_detected() -> None:
     files, _ = log_of(6)
     store = open_wal(files)
     content(files, FIRST)[150] ^= 1
@@ -317,7 +317,7 @@ def test_a_record_that_is_damaged_while_the_server_runs_is_noticed() -> None:
 # -- what only MANIFEST or the cut knows ----------------------------------------
 
 
-def test_zeros_over_records_that_manifest_vouches_for_are_corruption() -> None:
+def test_zeros_over_records_that_manifest_names_as_synced_are_corruption() -> None:
     files, payloads = log_of(5, clean=False)
     open_wal(files).close(clean=False)  # a start writes down how much is durable
     size = frame.HEADER_BYTES + len(payloads[0])
@@ -330,7 +330,7 @@ def test_zeros_over_records_that_manifest_vouches_for_are_corruption() -> None:
     assert caught.value.offset == 64 + 3 * size
 
 
-def test_a_log_is_not_called_clean_any_more_once_it_is_open() -> None:
+def test_an_open_log_is_not_marked_clean() -> None:
     files, payloads = log_of(3)
     store = open_wal(files)
     store.append([(1, 1, b"more")])
@@ -339,7 +339,7 @@ def test_a_log_is_not_called_clean_any_more_once_it_is_open() -> None:
     assert found == [*payloads, b"more"]
 
 
-def test_a_refused_batch_does_not_come_back_after_a_power_cut() -> None:
+def test_a_refused_batch_does_not_return_after_a_power_loss() -> None:
     for seed in range(40):
         files = FaultyFiles()
         store = open_wal(files)

@@ -1,4 +1,4 @@
-"""Every n-th call fails, each in turn: nothing acknowledged is lost, whatever is done next."""
+"""Every n-th file call fails in turn: no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_all_calls_fail_from_one_on(fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EIO", "short"])
-def test_one_call_fails_and_then_the_power_goes(fault) -> None:
+def test_one_call_fails_before_a_power_loss(fault) -> None:
     for at in range(1, CALLS + 1):
         files, books = faulty_run(at, fault)
         books.check(files.power_cut(random.Random(at)))
@@ -54,7 +54,7 @@ def test_a_kill_between_any_two_calls() -> None:
 
 
 @pytest.mark.parametrize("mode", ["dropped", "kept", "torn"])
-def test_a_power_cut_between_any_two_calls(mode) -> None:
+def test_a_power_loss_between_any_two_calls(mode) -> None:
     for at in range(1, CALLS + 1):
         files, books = faulty_run(at, "crash")
         books.check(files.power_cut(random.Random(at), mode))

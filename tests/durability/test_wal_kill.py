@@ -1,4 +1,4 @@
-"""kill -9 of a real writer: every number it printed after a sync is there, and nothing it did not write."""
+"""kill -9 of a real writer: all numbers printed after a sync are stored, and no others."""
 
 from __future__ import annotations
 

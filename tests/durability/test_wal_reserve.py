@@ -1,4 +1,4 @@
-"""A full disk: what makes room is still taken, out of the reserve if need be, and writes go on when there is room again."""
+"""A full disk: writes that free space use the reserve, and other writes resume later."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def filled():
     return store, files, clock
 
 
-def test_the_reserve_stands_from_the_first_start_and_is_made_once() -> None:
+def test_the_reserve_is_created_once_at_the_first_start() -> None:
     files = FaultyFiles()
     opened(files).close()
     assert len(files.names[RESERVE].data) == 5000
@@ -72,7 +72,7 @@ def test_its_size_follows_the_setting() -> None:
     assert RESERVE not in files.names
 
 
-def test_a_disk_without_room_for_it_does_without() -> None:
+def test_a_disk_without_space_for_the_reserve_has_none() -> None:
     files = FaultyFiles()
     files.room = 4000
     store = opened(files)
@@ -82,7 +82,7 @@ def test_a_disk_without_room_for_it_does_without() -> None:
     store.close()
 
 
-def test_what_makes_room_is_taken_on_a_full_disk() -> None:
+def test_writes_that_free_space_are_accepted_on_a_full_disk() -> None:
     store, files, _ = filled()
     head = store.status().head
     assert RESERVE in files.names
@@ -101,13 +101,13 @@ def test_what_makes_room_is_taken_on_a_full_disk() -> None:
     store.close()
 
 
-def test_when_the_reserve_is_used_up_nothing_is_taken() -> None:
+def test_no_write_is_accepted_when_the_reserve_is_used_up() -> None:
     store, _, _ = filled()
     assert 10 < taken(store.append_for_room) < 60
     assert len(list(store.read(0))) == store.status().head
 
 
-def test_a_snapshot_on_a_full_disk_has_the_reserve_and_gives_the_log_back() -> None:
+def test_a_snapshot_on_a_full_disk_uses_the_reserve_and_frees_the_log() -> None:
     store, files, _ = filled()
     head = store.status().head
     store.save_snapshot(head - 1, [b"s" * 1000])
@@ -121,7 +121,7 @@ def test_a_snapshot_on_a_full_disk_has_the_reserve_and_gives_the_log_back() -> N
     store.close()
 
 
-def test_room_is_believed_when_a_write_and_a_sync_went_well() -> None:
+def test_writes_resume_only_after_a_successful_test_write() -> None:
     store, files, clock = filled()
     files.room += 10_000
     files.fault, files.at, files.sticky = (
@@ -139,7 +139,7 @@ def test_room_is_believed_when_a_write_and_a_sync_went_well() -> None:
     store.close()
 
 
-def test_a_failing_sync_of_the_probe_is_the_end() -> None:
+def test_a_failed_sync_of_the_test_write_stops_the_store() -> None:
     store, files, _ = filled()
     files.room += 10_000
     files.fault, files.sticky, files.at = "EIO", True, files.calls + 4

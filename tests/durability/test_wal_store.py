@@ -165,7 +165,7 @@ def test_never_leaves_syncing_to_the_kernel() -> None:
     store.close()
 
 
-def test_interval_syncs_by_itself_and_only_when_something_was_written() -> None:
+def test_interval_syncs_only_after_a_write() -> None:
     synced = threading.Semaphore(0)
 
     class Watched(FaultyFiles):
@@ -205,7 +205,7 @@ def test_a_failed_interval_sync_stops_the_store() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_any_error_of_a_sync_is_the_end(code) -> None:
+def test_any_sync_error_stops_the_store(code) -> None:
     files = FaultyFiles()
     store = open_wal(files)
     store.append([(1, 1, b"x")])
@@ -231,7 +231,7 @@ def test_any_error_of_a_sync_is_the_end(code) -> None:
     ]  # no sync is tried again, nothing is marked clean
 
 
-def test_a_full_disk_refuses_then_takes_writes_again_without_a_restart() -> None:
+def test_a_full_disk_refuses_writes_and_accepts_them_later_without_a_restart() -> None:
     clock = ManualClock()
     files = FaultyFiles()
     store = WalStore(CONFIG, fs=files, clock=clock, segment_bytes=SEGMENT)
@@ -262,7 +262,7 @@ def test_a_full_disk_refuses_then_takes_writes_again_without_a_restart() -> None
     store.close()
 
 
-def test_writes_stop_early_and_go_on_with_a_margin() -> None:
+def test_writes_stop_early_and_resume_with_a_margin() -> None:
     clock = ManualClock()
     files = FaultyFiles()
     files.room = 100 << 20
@@ -289,7 +289,7 @@ def test_writes_stop_early_and_go_on_with_a_margin() -> None:
     store.close()
 
 
-def test_a_short_write_leaves_nothing_of_the_batch() -> None:
+def test_a_short_write_leaves_no_part_of_the_batch() -> None:
     files = FaultyFiles()
     store = open_wal(files)
     fill(store, 2)
@@ -342,7 +342,7 @@ def test_a_snapshot_that_fails_harms_nothing() -> None:
         store.close()
 
 
-def test_a_snapshot_that_reads_back_wrong_is_not_kept() -> None:
+def test_a_snapshot_that_fails_verification_is_not_stored() -> None:
     class Lying(FaultyFiles):
         lies = False
 
@@ -392,7 +392,7 @@ def test_a_manifest_that_cannot_be_marked_clean_does_not_fail_the_close() -> Non
     assert not manifest.load(Disk(files.copy(), "/data")).clean
 
 
-def test_a_failed_start_lets_the_folder_go() -> None:
+def test_a_failed_start_releases_the_folder() -> None:
     files = FaultyFiles()
     store = open_wal(files)
     with pytest.raises(StorageBusy, match="in use by pid"):

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes any bytes and raises only where something is wrong with ours."""
+"""The fuzz targets: each takes arbitrary bytes and raises only for a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus of the fuzzers, and what they once found, without a fuzzer."""
+"""The fuzzers' corpus, including inputs of fixed bugs, without a fuzzer."""
 
 from __future__ import annotations
 

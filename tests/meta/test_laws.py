@@ -1,4 +1,4 @@
-"""The laws of the tree (CONTRIBUTING.md), each with a test."""
+"""Checks of the rules in CONTRIBUTING.md that apply to the whole tree."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("kbcore", "planner/kbplanner", "plugins/kbplugins", "server/kbserver")
-PYTHON = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+SOURCES = ("kbcore", "planner/kbplanner", "plugins/kbplugins", "server/kbserver")
+PYTHON = sorted(path for source_folder in SOURCES for path in (ROOT / source_folder).rglob("*.py"))
 C = sorted((ROOT / "csrc").glob("*.[ch]"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -33,14 +33,14 @@ def code(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(source(path))):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+            modules.add(node.module)
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return modules
 
 
 def importers(library: str) -> set[str]:
@@ -62,12 +62,12 @@ def test_no_package_has_more_than_15_modules():
     assert {package: count for package, count in modules.items() if count > 15} == {}
 
 
-def test_every_module_says_what_it_is_for():
-    silent = [name(path) for path in PYTHON if not ast.get_docstring(ast.parse(source(path)))]
-    assert silent == []
+def test_every_module_has_a_docstring():
+    undocumented = [name(path) for path in PYTHON if not ast.get_docstring(ast.parse(source(path)))]
+    assert undocumented == []
 
 
-def test_every_package_is_on_the_map():
+def test_every_package_is_documented():
     pages = [
         "ARCHITECTURE.md",
         *(f"{folder}/README.md" for folder in ("planner", "plugins", "server")),
@@ -95,10 +95,13 @@ def test_one_package_imports_each_library():
     assert {path.split("/")[0] for path in importers("pluggy")} == {"kbcore"}
     for library in ("flask", "marshmallow", "gevent", "click", "werkzeug"):
         assert {path.split("/")[0] for path in importers(library)} <= {"server"}, library
-    assert importers("psycopg") == set()  # imported when it is needed, by its name
+    assert importers("psycopg") == set()  # imported by name when it is needed
     commands = {f"server/kbserver/cli/shared/{name}.py" for name in ("stdio_bridge", "target")}
-    ways = {"plugins/kbplugins/llm_http/transport.py", "server/kbserver/replication/log_client.py"}
-    assert importers("httpx") == {*commands, *ways}
+    transports = {
+        "plugins/kbplugins/llm_http/transport.py",
+        "server/kbserver/replication/log_client.py",
+    }
+    assert importers("httpx") == {*commands, *transports}
 
 
 def test_one_reader_of_the_environment():
@@ -113,29 +116,29 @@ def test_one_allocator():
     assert calls == {"csrc/memory.c"}
 
 
-def test_every_c_file_says_what_it_owns_and_never_does():
-    silent = [
+def test_every_c_file_documents_what_it_owns_and_never_does():
+    undocumented = [
         name(path)
         for path in C
         if not re.match(rf"/\* {path.name} - .*?Owns:.*?Never:.*?\*/", source(path), re.S)
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_one_way_to_change_and_one_table_of_statuses():
+def test_one_write_path_and_one_table_of_statuses():
     callers = {
         name(path)
         for path in PYTHON
         if any(i.startswith("kbcore.state.apply") for i in imports(path))
     }
-    # Transactions apply to overlays of their own, which nobody else sees.
+    # Transactions apply changes to overlays, which no other request sees.
     assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "replay", "transactions")}
     appends = {
         name(path)
         for path in PYTHON
         if re.search(r"_store\.append\(|\bstore\.append\(", source(path))
     }
-    # Salvage fills a new log, of which there is no state yet.
+    # Salvage fills a new log, which has no state yet.
     tests = {f"kbcore/plug/conformance/{each}.py" for each in ("log_store", "log_store_faults")}
     filling = {*tests, "plugins/kbplugins/storage_wal/offline/tools.py"}
     assert appends - filling == {"kbcore/durable/commit.py"}
@@ -157,8 +160,8 @@ def test_every_hook_has_a_test():
     assert [hook for hook in hooks if hook not in tested] == []
 
 
-def test_no_cycle_is_dodged_by_an_import_in_a_function():
-    hidden = set()
+def test_no_import_inside_a_function_hides_a_cycle():
+    importers_in_functions = set()
     for path in PYTHON:
         for function in ast.walk(ast.parse(source(path))):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -166,17 +169,17 @@ def test_no_cycle_is_dodged_by_an_import_in_a_function():
                     if isinstance(node, ast.ImportFrom) and (
                         node.level or (node.module or "").startswith("kb")
                     ):
-                        hidden.add(name(path))
-    # These wait for gevent, which has to come in before what it patches.
+                        importers_in_functions.add(name(path))
+    # These import late, because gevent must be imported before the modules it patches.
     allowed = {
         "server/kbserver/start.py",
         "server/kbserver/__init__.py",
         "server/kbserver/cli/server/serve.py",
     }
-    assert hidden <= allowed
+    assert importers_in_functions <= allowed
 
 
-def test_the_engine_keeps_to_itself():
+def test_the_engine_uses_no_io_threads_or_clock():
     for path in C:
         assert not re.search(r"#include\s*<(stdio|time|pthread|Python)\.?h?>?", code(path)), name(
             path
@@ -200,34 +203,36 @@ def test_no_test_sleeps():
     assert [path for path in sleepers if not path.startswith("tests/meta")] == []
 
 
-def test_nothing_is_left_undone():
+def test_no_unfinished_code_markers():
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     assert [name(path) for path in [*PYTHON, *C] if marks.search(source(path))] == []
 
 
-def test_no_path_of_a_machine_is_written_down():
+def test_no_machine_path_or_package_host_in_the_tree():
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listed.returncode:
         pytest.skip("not a git checkout")
     words = re.compile(r"/(?:root|work|home/\w+)/|pypi\.org|npmjs|deb\.debian")
-    found = []
+    matching = []
     for line in listed.stdout.splitlines():
         path = ROOT / line
         if line == "LICENSE" or line.startswith("tests/meta/") or not path.is_file():
             continue
         if words.search(path.read_bytes().decode("utf-8", "replace")):
-            found.append(line)
-    assert found == []
+            matching.append(line)
+    assert matching == []
 
 
 def test_modules_import_alone_with_warnings_as_errors(tmp_path):
     modules = []
     for path in PYTHON:
-        room = next(room for room in ROOMS if name(path).startswith(room))
-        top = room.split("/")[-1]
-        parts = path.relative_to(ROOT / room).with_suffix("").parts
+        source_folder = next(
+            source_folder for source_folder in SOURCES if name(path).startswith(source_folder)
+        )
+        top = source_folder.split("/")[-1]
+        parts = path.relative_to(ROOT / source_folder).with_suffix("").parts
         modules.append(".".join([top, *parts]).removesuffix(".__init__"))
     skipped = ("__main__", "kbserver.serve", "kbserver.wsgi")
     modules = [module for module in modules if not module.endswith(skipped)]

@@ -1,4 +1,4 @@
-"""Conformance classes: one without its factory method is refused, and the fault tests find stores that lose data."""
+"""Conformance classes need a factory method, and their fault tests detect stores that lose data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example is a project of its own: built and installed as a guest's would be, found, listed, and its tests pass."""
+"""The example project is built and installed like a third-party plugin, listed, and passes its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapters: what each sends, what each reads, and how each fails, against a real HTTP server."""
+"""The model adapters against a real HTTP server: requests, answers and failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from support.standin import StandIn
+from support.stand_in import StandIn
 
 from kbcore.config import Config
 from kbcore.errors import ConfigError, ProviderFailed
@@ -89,7 +89,7 @@ def test_what_openai_is_sent(standin: StandIn) -> None:
     }
 
 
-def test_openai_itself_gets_the_words_it_takes() -> None:
+def test_openai_gets_only_parameters_it_accepts() -> None:
     made = kb_llm_providers(Config())["openai"](Config(llm_model="m", llm_api_key=KEY))
     body = made.body(replace(ASKED, schema=None))  # type: ignore[attr-defined]
     made.close()
@@ -143,7 +143,7 @@ def test_free_text_has_no_schema(standin: StandIn, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_cut_answer_says_so(standin: StandIn, name: str) -> None:
+def test_a_truncated_answer_is_marked(standin: StandIn, name: str) -> None:
     standin.misbehave("truncated")
     assert provider(standin, name).complete(ASKED).truncated
 
@@ -196,7 +196,7 @@ def test_a_slow_answer_ends_at_the_time_limit(standin: StandIn, kind: str) -> No
     assert (caught.value.kind, caught.value.retry) == ("timeout", True)
 
 
-def test_nobody_listens(standin: StandIn) -> None:
+def test_no_server_on_the_port(standin: StandIn) -> None:
     with pytest.raises(ProviderFailed) as caught:
         provider(standin, "openai", llm_base_url="http://127.0.0.1:1/v1").complete(ASKED)
     assert caught.value.retry
@@ -212,7 +212,7 @@ def test_an_answer_of_another_shape(standin: StandIn, answer: Any) -> None:
         made.complete(ASKED)
 
 
-def test_strange_values_in_a_sound_shape(standin: StandIn) -> None:
+def test_unexpected_values_in_a_valid_shape(standin: StandIn) -> None:
     made: Any = provider(standin, "openai")
     made._post = lambda *args: {"choices": [{"message": {"content": 3}}]}
     with pytest.raises(ProviderFailed):

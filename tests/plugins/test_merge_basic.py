@@ -1,4 +1,4 @@
-"""The merge strategies every node has keep the contract of all strategies."""
+"""The built-in merge strategies meet the contract of strategies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Guest:
         return {name: Always(Keep.TARGET) for name in self.names}
 
 
-def test_guests_add_names_and_may_not_take_ours() -> None:
+def test_plugins_add_names_and_cannot_replace_built_in_ones() -> None:
     assert set(Plugins(Config(), [Guest("OURS")]).merge_strategies()) == {*EXPECTED, "OURS"}
     with pytest.raises(ConfigError, match="both offer 'REJECT'"):
         Plugins(Config(), [Guest("REJECT")]).merge_strategies()

@@ -1,4 +1,4 @@
-"""The sinks every node has keep the contract, and say what they were told."""
+"""The built-in metrics sinks meet the contract of sinks and report all values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def exposed(sink: MetricsSink) -> str:
     return found.decode()
 
 
-def test_the_table_is_sound():
+def test_the_metric_catalogue_is_consistent():
     names = [spec.name for spec in FAMILIES]
     assert len(set(names)) == len(names) > 30
     assert set(DOCUMENTED) <= set(names)
@@ -118,7 +118,7 @@ class Broken:
         raise OSError("no")
 
 
-def test_a_sink_that_raises_is_counted_and_harms_nobody(caplog):
+def test_a_failing_sink_is_counted_and_has_no_effect(caplog):
     metrics = Metrics([Broken(), metrics_prometheus.Prometheus(FAMILIES)])
     metrics.observe(m.FACTS_ASSERTED, 3)
     metrics.observe(m.FACTS_ASSERTED, 3)
@@ -160,6 +160,6 @@ def test_statsd_sends_batches_by_udp():
 @pytest.mark.parametrize(
     "text", ["nowhere", "127.0.0.1:0", "127.0.0.1:70000", ":8125", "127.0.0.1:x"]
 )
-def test_a_daemon_nobody_can_reach_is_refused(text):
+def test_an_unresolvable_daemon_address_is_refused(text):
     with pytest.raises(ConfigError, match="STATSD_ADDRESS"):
         metrics_statsd.address_of(text)

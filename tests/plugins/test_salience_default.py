@@ -1,4 +1,4 @@
-"""The default scorer keeps the contract, and says what the settings say."""
+"""The default scorer meets the contract of scorers and uses the settings."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_weights_and_half_life_are_settings() -> None:
 @pytest.mark.parametrize(
     "text", ["1", "a,b,c", "0.5,0.5,0.5", "-1,1,1", "0,0,0", "nan,0,0", "1,0,0,0"]
 )
-def test_weights_that_are_none_are_refused(text: str) -> None:
+def test_invalid_weights_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="SALIENCE_WEIGHTS"):
         Config.from_env({"SALIENCE_WEIGHTS": text})

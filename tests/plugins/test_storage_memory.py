@@ -1,4 +1,4 @@
-"""The log that forgets keeps the rest of the contract."""
+"""The memory log meets the contract of a log, except for stored records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_hook_offers_memory() -> None:
     assert storage_memory.kb_storage_backends(config=Config()) == {"memory": MemoryStore}
 
 
-def test_records_are_reported_gone_rather_than_missing() -> None:
+def test_reading_records_raises_log_truncated() -> None:
     store = MemoryStore(Config())
     store.append([(1, 1, b"x")] * 3)
     with pytest.raises(LogTruncated) as caught:

@@ -1,4 +1,4 @@
-"""The log in PostgreSQL keeps the contract of a log, has one writer, and takes up again after the server was away."""
+"""The log in PostgreSQL meets the contract, has one writer, and continues after a lost connection."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_url_is_needed() -> None:
         ("postgresql://u:hush@127.0.0.1:not-a-port/d", ConfigError),
     ],
 )
-def test_a_server_that_cannot_be_used_is_told_without_the_password(url, error, caplog) -> None:
+def test_an_unusable_server_is_reported_without_the_password(url, error, caplog) -> None:
     psycopg()
     with caplog.at_level(logging.DEBUG), pytest.raises(KBError) as caught:
         PostgresStore(config_of(url))
@@ -109,7 +109,7 @@ def test_a_server_that_cannot_be_used_is_told_without_the_password(url, error, c
 
 
 @pytest.mark.parametrize("what", ["role", "database", "schema"])
-def test_what_is_not_there_is_named(postgres_server, what) -> None:
+def test_a_missing_role_database_or_schema_is_named(postgres_server, what) -> None:
     with psycopg().connect(postgres_server) as connection:
         user, name = connection.info.user, connection.info.dbname
         host = f"host={connection.info.host}&port={connection.info.port}"
@@ -132,7 +132,7 @@ def test_the_holder_is_named(postgres_url) -> None:
     PostgresStore(config_of(postgres_url)).close()
 
 
-def test_schemas_are_logs_of_their_own(postgres_server) -> None:
+def test_each_schema_is_a_separate_log(postgres_server) -> None:
     with schema(postgres_server) as first, schema(postgres_server) as second:
         one, two = PostgresStore(config_of(first)), PostgresStore(config_of(second))
         one.append(ONE)
@@ -189,7 +189,7 @@ def test_a_writer_whose_token_was_replaced_cannot_append_over_its_open_connectio
     assert sql(postgres_url, "SELECT count(*) FROM kbcore_log") == [(1,)]
 
 
-def test_a_connection_that_was_cut_is_taken_up_again(postgres_url) -> None:
+def test_a_broken_connection_is_reopened(postgres_url) -> None:
     store = PostgresStore(config_of(postgres_url))
     for number in range(1, 6):
         sql(postgres_url, "SELECT pg_terminate_backend(%s)", store._session._pid)
@@ -270,7 +270,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_restarts(own_postgres, own
     store.close()
 
 
-def test_while_the_server_is_away_writes_are_refused_and_then_go_on(own_postgres, own) -> None:
+def test_writes_are_refused_while_the_server_is_down_and_accepted_later(own_postgres, own) -> None:
     store = PostgresStore(replace(config_of(own), storage_timeout_ms=300))
     store.append(ONE)
     own_postgres.stop()
@@ -336,7 +336,7 @@ def test_followers_are_woken_by_an_append(postgres_url) -> None:
         "UPDATE kbcore_meta SET log_id = '0'",
     ],
 )
-def test_rows_that_changed_under_it_are_refused(postgres_url, damage) -> None:
+def test_rows_changed_by_others_are_refused(postgres_url, damage) -> None:
     store = PostgresStore(config_of(postgres_url))
     store.append([(1, 1, b"one"), (1, 1, b"two"), (1, 1, b"three")])
     store.close()
@@ -348,7 +348,7 @@ def test_rows_that_changed_under_it_are_refused(postgres_url, damage) -> None:
 @pytest.mark.parametrize(
     "damage", ["UPDATE kbcore_chunks SET data = 'x'", "DELETE FROM kbcore_chunks WHERE number = 1"]
 )
-def test_a_damaged_snapshot_is_given_up_only_where_the_log_is_whole(postgres_url, damage) -> None:
+def test_a_damaged_snapshot_is_skipped_only_with_a_complete_log(postgres_url, damage) -> None:
     store = PostgresStore(config_of(postgres_url))
     store.append(ONE * 3)
     store.save_snapshot(2, [b"a", b"b"])

@@ -1,4 +1,4 @@
-"""The log in a SQLite file keeps the contract of a log, and is held by one process."""
+"""The log in a SQLite file meets the contract and has one process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_another_process_is_named(tmp_path) -> None:
         opened(path).close()
 
 
-def test_another_program_that_reads_the_file_is_noticed(tmp_path) -> None:
+def test_another_program_that_reads_the_file_is_detected(tmp_path) -> None:
     opened(tmp_path / "kb.sqlite").close()
     other = sqlite3.connect(tmp_path / "kb.sqlite", isolation_level=None)
     try:
@@ -90,7 +90,7 @@ def test_another_program_that_reads_the_file_is_noticed(tmp_path) -> None:
     opened(tmp_path / "kb.sqlite").close()
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path) -> None:
+def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path) -> None:
     path = tmp_path / "theirs.sqlite"
     with sqlite3.connect(path) as theirs:
         theirs.execute("CREATE TABLE t (x)")
@@ -139,7 +139,7 @@ def test_a_full_disk_is_refused_and_recovered_from(tmp_path) -> None:
     store.close()
 
 
-def test_too_little_room_is_refused_early(tmp_path) -> None:
+def test_too_little_free_space_is_refused_early(tmp_path) -> None:
     config = Config(storage_url=f"sqlite:{tmp_path / 'kb.sqlite'}", min_free_mb=1 << 20)
     store = SqliteStore(config)
     with pytest.raises(StorageFull, match="nearly full"):
@@ -161,7 +161,7 @@ def test_the_policy_decides_the_journal(tmp_path, policy, journal, level) -> Non
         store.close()
 
 
-def test_policies_follow_each_other_on_one_file(tmp_path) -> None:
+def test_one_file_can_be_opened_with_each_policy_in_turn(tmp_path) -> None:
     for number, policy in enumerate(("always", "interval", "never", "always"), 1):
         store = opened(tmp_path / "kb.sqlite", fsync_policy=policy, fsync_interval_ms=5)
         assert store.append([(1, 1, b"%d" % number)]) == number

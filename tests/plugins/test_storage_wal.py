@@ -1,4 +1,4 @@
-"""The durable log keeps the contract of a log, and offers itself by its hook."""
+"""The durable log meets the contract and is offered by its hook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestWalNever(LogStoreConformance):
     def make_store(self, config: Config) -> LogStore:
         return WalStore(replace(config, fsync_policy="never"))
 
-    @pytest.mark.skip(reason="the kernel syncs when it likes")
+    @pytest.mark.skip(reason="the kernel decides when to sync")
     def test_sync_makes_the_head_durable(self, config: Config) -> None: ...
 
 

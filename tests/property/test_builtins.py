@@ -1,4 +1,4 @@
-"""Functions, tests and aggregates: the engine against its Python twin, and that against what Python knows otherwise."""
+"""Functions, tests and aggregates: the engine against the reference, and both against Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import casing, programs
+from support import case_tables, programs
 from support.examples import examples
 
 from kbplanner.compile.aggregates import fold
@@ -27,7 +27,7 @@ from kbplanner.syntax.parser import parse_rule
 
 A, B, Z = (Variable(name) for name in "abz")
 ROW = Atom("v", (A, B))
-CASING = Path(__file__).parents[2] / "csrc" / "casing.c"
+CASING = Path(__file__).parents[2] / "csrc" / "case_tables.c"
 
 doubles = st.integers(0, (1 << 64) - 1).map(
     lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]
@@ -72,7 +72,7 @@ def world(*rules):
 
 @examples(150)
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=40))
-def test_functions_are_worth_the_same_in_both_engines(pairs):
+def test_functions_have_the_same_values_in_both_engines(pairs):
     calls = [
         Apply(name, (A,) if name in ("abs", "lower", "upper", "length") else (A, B))
         for name in OPERATIONS
@@ -151,7 +151,7 @@ def test_patterns_match_as_those_of_python(pattern, found):
         max_size=30,
     )
 )
-def test_aggregates_are_worth_the_same_in_both_engines(rows):
+def test_aggregates_have_the_same_values_in_both_engines(rows):
     rows = [(group, str(place), text) for place, (group, text) in enumerate(rows)]
     body = (Literal(Atom("v", (A, Variable("i"), B))),)
     made = world(*(Rule(Atom(name, (A, Aggregate(name, B))), body) for name in AGGREGATES[1:]))
@@ -202,7 +202,7 @@ def test_the_letters_of_the_engine_are_those_of_unicode(table, mapping):
     }
     known = {
         first + i * stride: added
-        for first, count, stride, added in casing.runs(mapping)
+        for first, count, stride, added in case_tables.runs(mapping)
         for i in range(count)
     }
     if unicodedata.unidata_version == "14.0.0":

@@ -1,4 +1,4 @@
-"""Windows of random knowledge: enough to prove the goals again, never over a budget, never contradictory, exact diffs."""
+"""Windows of random knowledge: they prove the goals, respect budgets, and have exact diffs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_a_window_holds_proves_its_goals(writes, goals):
     BUCKETS,
     NAMED,
 )
-def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets, named):
+def test_windows_respect_their_guarantees(writes, goals, most, most_tokens, alike, buckets, named):
     clock = ManualClock()
     with runtime(clock=clock) as node:
         kb = node.knowledge_base()

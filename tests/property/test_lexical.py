@@ -1,4 +1,4 @@
-"""Lexical scores after any writes: those of the definition, and exactly those of an index that is made anew."""
+"""Lexical scores after any writes equal the definition and a new index."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_scores_after_any_writes(made):
     st.lists(st.tuples(st.booleans(), texts), min_size=1, max_size=6),
 )
 @examples(60)
-def test_an_index_that_is_kept_up_with_changes_is_that_of_now(told, later):
+def test_an_incrementally_updated_index_equals_a_new_one(told, later):
     with runtime() as node:
         kb = node.knowledge_base()
         for at, (predicate, *args) in enumerate(told):

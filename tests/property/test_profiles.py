@@ -1,4 +1,4 @@
-"""What profiled runs count, on random programs: sums are whole, and both engines say the same of every rule."""
+"""Counts of profiled runs on random programs: complete sums, and equal counts in both engines."""
 
 from __future__ import annotations
 

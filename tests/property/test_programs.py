@@ -1,4 +1,4 @@
-"""Both engines against the naive evaluator, on random programs, with facts that come and go."""
+"""Both engines against the naive evaluator, on random programs and changing facts."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ steps = st.lists(
 @pytest.mark.parametrize("name", ENGINES)
 @examples(200)
 @given(st.one_of(random_rules, computing_rules), st.lists(programs.facts(), max_size=8), steps)
-def test_kept_goal_tables_equal_a_fresh_evaluation(name, rules, facts, steps):
+def test_cached_goal_tables_equal_a_fresh_evaluation(name, rules, facts, steps):
     world = programs.World(ENGINES[name](), rule_set(rules))
     world.tell(facts)
     present = set(facts)

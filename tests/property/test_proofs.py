@@ -1,4 +1,4 @@
-"""Every answer of a random program has a proof, and an independent checker agrees with every node of it."""
+"""Every answer of a random program has a proof that an independent checker accepts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
 
 @examples(100)
 @programs_with_goals
-def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
+def test_a_truncated_proof_is_still_valid(runtime, rules, facts, literals):
     kb = told(runtime, rules, facts)
     checker = Checker(rules, facts)
     for literal in literals:
@@ -111,7 +111,7 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
     st.lists(literals, min_size=1, max_size=3),
     st.sampled_from([None, 30, 100]),
 )
-def test_proofs_rest_on_what_held_at_the_moment(runtime, rules, facts, literals, later):
+def test_proofs_use_the_facts_valid_at_that_time(runtime, rules, facts, literals, later):
     kb = told(runtime, rules, [])
     now = runtime.clock.now_ms()
     at = now + (later or 0)

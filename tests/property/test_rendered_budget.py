@@ -1,4 +1,4 @@
-"""Windows of random knowledge: the text that is sent is never over `maxTokens`, in every format."""
+"""Windows of random knowledge: the text never exceeds `maxTokens`, in every format."""
 
 from __future__ import annotations
 

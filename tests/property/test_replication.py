@@ -1,4 +1,4 @@
-"""Whatever happens to link and nodes: a follower's state is its leader's at some place of the log, and never goes back."""
+"""Under random faults a follower has its leader's state at some log position, never an earlier one again."""
 
 import tempfile
 from pathlib import Path
@@ -65,7 +65,7 @@ def close(runtime, clean):
 
 @examples(12)
 @given(st.lists(STEPS, min_size=3, max_size=25))
-def test_a_follower_is_its_leader_at_some_place(steps):
+def test_a_follower_equals_its_leader_at_some_log_position(steps):
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         leader = node(folder / "leader")

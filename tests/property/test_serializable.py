@@ -1,4 +1,4 @@
-"""Transactions at random, beside each other and beside other writes: what commits could have run one after the other."""
+"""Random concurrent transactions and writes: committed ones could have run one after the other."""
 
 from __future__ import annotations
 

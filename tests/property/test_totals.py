@@ -1,4 +1,4 @@
-"""Totals of a column: the engine against its Python twin, and the aggregates of stored facts against Python."""
+"""Totals of a column: the engine against the reference, and aggregates of stored facts against Python."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_stored_facts_are_aggregated_exactly(values, split):
         assert kb.kb.aggregate(AggregateQuery("v", "COUNT"), scope="*").result == len(values)
 
 
-def test_a_sum_without_end_is_refused():
+def test_an_infinite_sum_is_refused():
     with kbcore.open_kb() as kb:
         kb.tell_many("v", [("1e400",), ("1",)])
         assert kb.kb.aggregate(AggregateQuery("v", "MIN", arg_index=0)).result == 1

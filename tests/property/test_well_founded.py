@@ -68,7 +68,7 @@ def test_goals_have_the_answers_of_the_well_founded_model(name, rules, facts, go
         max_size=14,
     ),
 )
-def test_kept_models_equal_fresh_ones(name, rules, facts, steps):
+def test_cached_models_equal_fresh_ones(name, rules, facts, steps):
     world = programs.World(ENGINES[name](), RuleSet(rules))
     world.tell(facts)
     present = set(facts)

@@ -1,4 +1,4 @@
-"""Other systems decide alike: SWI-Prolog's tabling on recursion through negation, clingo on stratified programs."""
+"""Comparison with SWI-Prolog's tabling on recursion through negation and clingo on stratified programs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def assert_alike(folder: Path, rules: list[Rule], facts: list[Atom], goals: list
 @swi
 @few
 @given(st.sets(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=24))
-def test_games_end_alike(tmp_path_factory, moves):
+def test_both_systems_decide_games_alike(tmp_path_factory, moves):
     facts = [Atom("move", (f"n{a}", f"n{b}")) for a, b in sorted(moves)]
     assert_alike(
         tmp_path_factory.mktemp("game"), [WIN], facts, [Atom("win", (f"n{i}",)) for i in range(12)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.http import Client, Served, error_of, serve_in_memory
 from support.servers import Server
-from support.standin import StandIn
+from support.stand_in import StandIn
 
 from kbserver.schemas.answers.language import EXTRACTED, SYNTHESIZED
 from kbserver.schemas.jsonschema import COMPONENTS, Schema

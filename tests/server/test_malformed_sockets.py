@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.http import serve_in_memory
-from support.malformed import Maker, Outcome, send
+from support.malformed_requests import Maker, Outcome, send
 from support.sockets import Running
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"

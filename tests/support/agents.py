@@ -1,4 +1,4 @@
-"""An agent that speaks the tool protocol to an application without the SDK, and what it makes of the answers."""
+"""A client of the tool protocol for applications without the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BM25 worked out from its definition, one fact after the other."""
+"""BM25 computed from its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a node holds, in one canonical form: what two ways to the same state must agree on."""
+"""The content of a node in one canonical form, to compare two nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node under each engine, on a clock that stands at T0: fixtures for a folder's conftest, and how facts are told."""
+"""Fixtures: a node with each engine, on a clock that is fixed at T0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many examples property tests try: all of them by default, a few in the quick run of `make test`."""
+"""The number of examples of property tests: all, or a few in `make test`."""
 
 from __future__ import annotations
 

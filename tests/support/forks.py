@@ -1,4 +1,4 @@
-"""Scopes to fork, compare and merge: what is told into them, and what is found there."""
+"""Helpers for tests that fork, compare and merge scopes."""
 
 from __future__ import annotations
 

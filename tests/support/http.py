@@ -1,4 +1,4 @@
-"""A runtime with nothing behind it on a disk, and a client that asks as published clients do."""
+"""A runtime without storage, and a client that sends requests like published clients."""
 
 from __future__ import annotations
 

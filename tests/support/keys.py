@@ -1,4 +1,4 @@
-"""A server that manages keys, and who has which; a question and a fact to try them on."""
+"""A server that manages API keys, and requests to try keys with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader and a follower in one process, with a link between them that loses, repeats, cuts and damages."""
+"""A leader and a follower in one process, connected by a link with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log must hold: a workload that keeps the books, and the check of what a start finds."""
+"""A model of a log: a workload that records its writes, and the check of a reopened log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory holds as tests compare it: names of rows, all that is stored, and the salience a fact ought to have."""
+"""Stored facts and the expected salience, in the form that memory tests compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network between two processes that can be cut: connections dropped or held, new ones refused or never answered."""
+"""A TCP proxy between two processes that can drop, hold and refuse connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaders and followers in processes of their own."""
+"""Leaders and followers as separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language model that says what a test tells it to, without HTTP; and a runtime whose clock it may move."""
+"""A language model with scripted answers, without HTTP, and a runtime with a movable clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kbcore.plug.ports import Completion, CompletionRequest
-from support.standin_mind import think
+from support.stand_in_answers import think
 
 Answer = str | dict[str, Any] | Exception | Completion | Callable[[CompletionRequest], Any]
 

@@ -1,4 +1,4 @@
-"""A real server in a process of its own: started on a free port, asked over HTTP, killed."""
+"""A real server as a separate process: start on a free port, requests, kill."""
 
 from __future__ import annotations
 

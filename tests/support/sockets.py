@@ -1,4 +1,4 @@
-"""A server on a real port, in a thread of its own."""
+"""A server on a real port, in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Context windows as tests ask for them and read them."""
+"""Requests of context windows, and their entries in the form that tests compare."""
 
 from __future__ import annotations
 

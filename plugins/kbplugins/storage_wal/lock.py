@@ -1,4 +1,4 @@
-"""The lock that one process holds on a folder from before the first read until the log is closed."""
+"""The lock by which one process holds a folder from the first read until the log is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contradictions in context windows, and who stays."""
+"""Contradictions in context windows, and which fact of a pair is kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_contradictions_that_are_stored(kb, clock, resolve):
     assert clash.negative_salience > clash.positive_salience
 
 
-def test_equally_salient_the_surer_then_the_positive_one_stays(kb):
+def test_ties_are_decided_by_confidence_then_sign(kb):
     tell(kb, "p", "a")
     tell(kb, "p", "a", positive=False)
     assert texts(window(kb)) == ["p(a)"]
@@ -46,7 +46,7 @@ def test_a_conclusion_can_contradict_a_stored_fact(kb, clock, resolve):
         assert texts(found) == ["flies(tux)", "bird(tux)", "not flies(tux)"]
 
 
-def test_a_stored_fact_loses_to_a_conclusion_nobody_asked_for(kb, clock):
+def test_a_stored_fact_loses_to_an_unrequested_conclusion(kb, clock):
     tell(kb, "flies", "tux", positive=False)
     kb.assert_rules([parse_rule("flies(?x) :- bird(?x).")])
     clock.advance(HOUR)
@@ -108,7 +108,7 @@ def test_a_partial_match_says_that_it_is_contradicted(kb):
         assert {entry.text: entry.contradicted for entry in result.entries}["bird(tux)"]
 
 
-def test_a_contradiction_that_comes_or_goes_is_a_change(kb):
+def test_a_new_or_resolved_contradiction_is_a_change(kb):
     tell(kb, "p", "a")
     first = window(kb, session="s")
     tell(kb, "p", "a", positive=False)

@@ -1,4 +1,4 @@
-"""What goals rest on comes first in a context window, and whole."""
+"""Goals in context windows: answers and their premises come first and are complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.windows import X, family, goal, texts, window
 from kbplanner.syntax.parser import parse_rule
 
 
-def test_a_goal_brings_its_answers_and_what_they_rest_on(kb, clock):
+def test_a_goal_adds_its_answers_and_their_premises(kb, clock):
     family(kb)
     clock.advance(5 * HOUR)
     for number in range(20):
@@ -31,7 +31,7 @@ def test_a_goal_brings_its_answers_and_what_they_rest_on(kb, clock):
     assert found.savings == 1  # parent(ann, bob) is needed twice
 
 
-def test_without_room_whole_proofs_come_first(kb):
+def test_complete_proofs_come_first_when_space_is_short(kb):
     family(kb)
     found = window(kb, max_facts=4, goals=[goal("grandparent", "ann", X)], explain=True)
     assert texts(found) == [
@@ -56,7 +56,7 @@ def test_without_room_whole_proofs_come_first(kb):
     assert texts(small) == ["grandparent(ann, cy)", "grandparent(ann, dee)"]
 
 
-def test_an_aggregate_brings_everything_it_was_taken_over(kb):
+def test_an_aggregate_adds_all_its_inputs(kb):
     for number in range(30):
         tell(kb, "paid", "ann", str(number))
     kb.assert_rules([parse_rule("total(?x, sum(?y)) :- paid(?x, ?y).")])
@@ -67,7 +67,7 @@ def test_an_aggregate_brings_everything_it_was_taken_over(kb):
     assert [entry.category for entry in less.entries].count("goal_relevant") == 1
 
 
-def test_a_goal_without_answers_says_what_is_missing(kb):
+def test_a_goal_without_answers_reports_near_misses(kb):
     family(kb)
     for number in range(30):
         tell(kb, "noise", str(number))
@@ -112,7 +112,7 @@ def test_no_goal_starves_another(kb):
     assert "q(a)" in texts(window(kb, max_facts=3, goals=[goal("p", X), goal("q", X)]))
 
 
-def test_a_minimum_of_salience_is_not_for_what_goals_rest_on(kb, clock):
+def test_min_salience_does_not_apply_to_premises_of_goals(kb, clock):
     family(kb)
     clock.advance(20 * HOUR)
     tell(kb, "p", "new")

@@ -1,4 +1,4 @@
-"""Windows for a query or for goals: relevance decides, nothing else enters, and the same request gives the same window."""
+"""Windows for a query or for goals: selection by relevance, repeatable for the same request."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_goals_inside_a_window_are_no_access(kb, clock):
     assert accessed(kb, "parent")["ann"] == (clock.now_ms(), before["ann"][1] + 1)
 
 
-def test_nothing_but_what_is_asked_for_enters(kb):
+def test_only_requested_facts_enter(kb):
     family(kb)
     tell(kb, "drinks", "ann", "green tea")
     tell(kb, "noise", "x")
@@ -176,7 +176,7 @@ def test_weak_matches_are_cut_at_a_share_of_the_best(kb):
     assert len(window(kb, query="green tea", min_relevance=1.0).entries) == 1
 
 
-def test_matches_of_other_predicates_do_not_crowd_out_those_asked_for(kb):
+def test_matches_of_other_predicates_do_not_displace_requested_ones(kb):
     kb.assert_facts([Fact("noise", (f"tea {at}",)) for at in range(300)])
     tell(kb, "wanted", "a long text in which tea is one of very many words that are said")
     assert len(window(kb, query="tea", predicates=("wanted",), max_facts=5).entries) == 1
@@ -209,7 +209,7 @@ def test_facts_about_the_asker_come_first(kb, clock):
     assert texts(window(kb, query="who am I", asker="nobody known")) == []
 
 
-def test_an_asker_is_found_behind_many_better_matches(kb):
+def test_facts_about_the_asker_are_found_behind_many_better_matches(kb):
     kb.assert_facts([Fact("said", (f"p{at}", "tea")) for at in range(500)])
     tell(kb, "said", "ann", "tea, in the afternoon")
     assert window(kb, query="who had tea", asker="ann", max_facts=3).entries[0].args[0] == "ann"

@@ -1,4 +1,4 @@
-"""Windows as text in each format: what the text holds, and how `maxTokens` is shared between facts and rules."""
+"""Windows as text in each format: content, and how facts and rules share `maxTokens`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbplanner.syntax.parser import parse_rule
 
 
 @pytest.mark.parametrize("text_format", ["structured", "natural", "facts"])
-def test_the_budget_is_that_of_the_text(kb, text_format):
+def test_the_budget_applies_to_the_text(kb, text_format):
     for number in range(50):
         tell(
             kb, "has_a_long_name_and", f"subject {number}", "an object", confidence=0.123, ttl=HOUR
@@ -48,7 +48,7 @@ def test_facts_are_grouped_by_goal(kb):
     assert lines[-2:] == ["% Rules", "grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z)."]
 
 
-def test_facts_of_several_scopes_are_told_apart(kb):
+def test_facts_of_several_scopes_are_labelled(kb):
     tell(kb, "p", "a")
     tell(kb, "p", "a", scope="s")
     assert sorted(window(kb, scope="*", format="facts").text.splitlines()) == [
@@ -60,7 +60,7 @@ def test_facts_of_several_scopes_are_told_apart(kb):
     assert window(kb, scope="s", format="facts").text == "p(a)."
 
 
-def test_rules_have_a_share_that_facts_leave_to_them(kb):
+def test_rules_have_a_reserved_share(kb):
     for number in range(100):
         tell(kb, "p", str(number))
     kb.assert_rules([parse_rule(f"q{number}(?x) :- p(?x).") for number in range(100)])
@@ -73,7 +73,7 @@ def test_rules_have_a_share_that_facts_leave_to_them(kb):
     assert len(few.entries) == 100
 
 
-def test_rules_that_do_not_need_their_share_leave_it_to_facts(kb):
+def test_facts_can_use_the_unused_share_of_rules(kb):
     for number in range(100):
         tell(kb, "p", str(number))
     kb.assert_rules([parse_rule("q(?x) :- p(?x).")])

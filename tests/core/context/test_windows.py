@@ -1,4 +1,4 @@
-"""Context windows: the facts that matter most, within a budget."""
+"""Context windows: the most important facts within a budget."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_buckets_share_the_window(kb):
     assert len(many.entries) == 3
 
 
-def test_facts_behind_their_summary_are_left_out(kb):
+def test_summarised_facts_are_left_out(kb):
     for number in range(6):
         tell(kb, "visit", "ann", str(number))
     kb.consolidate()
@@ -86,7 +86,7 @@ def test_categories(kb, clock):
     assert found == {"old": "asserted", "new": "recent", "short": "ephemeral"}
 
 
-def test_what_is_not_valid_now_is_not_there(kb, clock):
+def test_facts_that_are_not_valid_are_left_out(kb, clock):
     tell(kb, "p", "short", ttl=10)
     tell(kb, "p", "later", valid_from=T0 + HOUR)
     tell(kb, "p", "now")
@@ -132,7 +132,7 @@ def test_the_same_request_twice_gives_the_same_window(kb, clock):
     assert set(texts(kb.context(asked))) == set(texts(first))
 
 
-def test_inside_a_transaction_a_window_has_what_was_written_there(kb, node):
+def test_a_window_in_a_transaction_has_its_staged_facts(kb, node):
     tell(kb, "p", "a")
     id = node.begin("default", "default")
     for name in "bc":
@@ -143,7 +143,7 @@ def test_inside_a_transaction_a_window_has_what_was_written_there(kb, node):
     assert texts(window(kb)) == ["p(a)"]
 
 
-def test_scopes_stay_apart(kb):
+def test_scopes_are_separate(kb):
     tell(kb, "p", "a")
     tell(kb, "p", "a", scope="s", positive=False)
     assert texts(window(kb)) == ["p(a)"]
@@ -153,7 +153,7 @@ def test_scopes_stay_apart(kb):
     assert both.contradictions_found == 0
 
 
-def test_a_budget_is_met(kb):
+def test_the_budget_is_respected(kb):
     for number in range(60):
         tell(kb, "edge", str(number), str(number + 1))
     rules = ("path(?x, ?y) :- edge(?x, ?y).", "path(?x, ?z) :- path(?x, ?y), edge(?y, ?z).")

@@ -1,4 +1,4 @@
-"""Facts that repeat themselves are summed up."""
+"""Consolidation: repeated facts are replaced by a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def summaries(kb, scope=None):
     ]
 
 
-def test_facts_that_repeat_themselves_are_summed_up(kb, clock):
+def test_repeated_facts_are_summarised(kb, clock):
     visits(kb, "ann", range(5))
     clock.advance(100)
     visits(kb, "ann", [5, 6])
@@ -75,7 +75,7 @@ def test_a_later_run_replaces_the_count(kb, clock):
     assert [args for args, _ in summaries(kb)] == [["ann", "6"]]
 
 
-def test_the_summary_of_a_group_that_became_too_small_goes(kb):
+def test_the_summary_of_a_group_below_the_minimum_is_removed(kb):
     visits(kb, "ann", range(5))
     kb.consolidate()
     kb.retract_fact("visited", ["ann", "place0"])
@@ -84,7 +84,7 @@ def test_the_summary_of_a_group_that_became_too_small_goes(kb):
     assert summaries(kb) == []
 
 
-def test_summaries_and_facts_like_them_are_left_alone(kb):
+def test_summaries_are_not_summarised(kb):
     for count in range(5, 12):
         tell(kb, "visited_consolidated", "ann", str(count), metadata={"consolidated": True})
     assert kb.consolidate(predicates=["visited_consolidated"]).facts == []
@@ -113,7 +113,7 @@ def test_groups_of_two_arities(kb):
     ]
 
 
-def test_the_size_of_groups_and_the_predicates_can_be_said(kb):
+def test_group_size_and_predicates_are_options(kb):
     visits(kb, "ann", range(3))
     kb.assert_facts([Fact("met", ("ann", str(i))) for i in range(3)])
     assert names(kb.consolidate(min_group_size=3, predicates=["met"]).facts) == [

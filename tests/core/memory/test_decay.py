@@ -1,4 +1,4 @@
-"""Facts fade; what a decay decided is exactly what it removes."""
+"""Decay: salience over time, and the facts that are evicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.syntax.parser import parse_rule
 
 
-def test_decay_evicts_what_expired_and_what_faded_and_conclusions_follow(kb, clock):
+def test_decay_evicts_expired_and_low_salience_facts(kb, clock):
     kb.assert_rules([parse_rule("known(?x) :- seen(?x).")])
     tell(kb, "seen", "old")
     tell(kb, "seen", "kept")
@@ -83,7 +83,7 @@ def test_upkeep_of_an_unknown_tenant_writes_nothing(node):
     assert node._catalog.find("default", "stranger") is None
 
 
-def test_what_is_told_or_used_while_decay_works_is_not_evicted(node, kb, clock, monkeypatch):
+def test_facts_used_during_decay_are_not_evicted(node, kb, clock, monkeypatch):
     for name in ("told", "used", "idle"):
         tell(kb, "p", name)
         tell(kb, "short", name, ttl=10)
@@ -107,9 +107,7 @@ def test_what_is_told_or_used_while_decay_works_is_not_evicted(node, kb, clock, 
     assert stored(kb) == [("p", "told"), ("p", "used"), ("short", "told")]
 
 
-def test_decay_of_a_tenant_that_is_emptied_meanwhile_changes_nothing_of_the_new_one(
-    node, kb, clock, monkeypatch
-):
+def test_decay_does_not_affect_a_tenant_that_was_replaced(node, kb, clock, monkeypatch):
     from kbcore.state.changes import CatalogAction, ChangeCatalog
 
     tell(kb, "p", "a")

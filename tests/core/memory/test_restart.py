@@ -1,4 +1,4 @@
-"""What upkeep decided, priorities and accesses are there after a restart, from the log and from a snapshot."""
+"""Results of upkeep, priorities and accesses after a restart, from the log and from a snapshot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def content(kb):
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
-def test_everything_is_there_after_a_restart(tmp_path, snapshot):
+def test_memory_state_survives_a_restart(tmp_path, snapshot):
     clock = ManualClock(T0)
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base()

@@ -1,4 +1,4 @@
-"""What memory gives: facts by salience, which accesses and priorities raise, and those of another time."""
+"""Facts by salience: accesses, priorities, and facts as of a point in time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_salience_is_recency_frequency_priority_and_confidence(kb, clock):
     assert [row["salience"] for row in rows] == pytest.approx(wanted)
 
 
-def test_told_again_and_asked_for_by_salience_are_accesses(kb, clock):
+def test_repeated_assertions_and_salience_reads_are_accesses(kb, clock):
     tell(kb, "p", "a")
     tell(kb, "p", "a")
     clock.advance(HOUR)
@@ -64,7 +64,7 @@ def test_a_goal_is_an_access_of_the_stored_facts_that_answer_it(kb, clock, ruled
         assert rows[-1]["salience"] == pytest.approx(formula(2 * HOUR))
 
 
-def test_many_goals_are_worked_in_by_and_by(kb):
+def test_accesses_of_many_goals_are_applied_incrementally(kb):
     kb.assert_facts([Fact("p", (f"a{i}",)) for i in range(10)])
     for i in range(2500):
         kb.infer(Literal(Atom("p", (f"a{i % 10}",))))
@@ -131,7 +131,7 @@ class LongestPlugin:
         return {"longest": Longest()}
 
 
-def test_a_scorer_of_a_guest_ranks_and_fades(clock):
+def test_a_plugin_scorer_ranks_and_decays(clock):
     from kbcore.config import Config
     from kbcore.node.runtime import open_runtime
 
@@ -151,7 +151,7 @@ def test_a_scorer_of_a_guest_ranks_and_fades(clock):
         assert names(kb.salient("p", [X], minimum=0.4)) == [("p", "b")]
 
 
-def test_a_scorer_nobody_offers_is_refused_at_the_start(clock):
+def test_an_unknown_scorer_is_refused_at_the_start(clock):
     with pytest.raises(ConfigError, match="default"):
         runtime(clock=clock, salience_scorer="none")
 
@@ -159,7 +159,7 @@ def test_a_scorer_nobody_offers_is_refused_at_the_start(clock):
 # -- priority ----------------------------------------------------------------------------------------------------------
 
 
-def test_priorities_are_of_facts_that_are_there(kb, clock):
+def test_priorities_need_stored_facts(kb, clock):
     tell(kb, "p", "a")
     tell(kb, "p", "a", positive=False)
     tell(kb, "flag")
@@ -184,7 +184,7 @@ def test_priorities_are_of_facts_that_are_there(kb, clock):
         kb.prioritize("p", ["a"], 0.5, scope="*")
 
 
-def test_a_fact_that_begins_anew_has_no_priority_left_whether_it_was_swept_or_not(node, kb, clock):
+def test_a_fact_asserted_after_expiry_has_no_priority(node, kb, clock):
     for name in "ab":
         tell(kb, "p", name, ttl=5)
         kb.prioritize("p", [name], 1.0)
@@ -199,7 +199,7 @@ def test_a_fact_that_begins_anew_has_no_priority_left_whether_it_was_swept_or_no
 # -- recall ------------------------------------------------------------------------------------------------------------
 
 
-def test_recall_gives_what_was_valid_then(kb, clock):
+def test_recall_returns_facts_valid_at_that_time(kb, clock):
     tell(kb, "at", "ann", "home", valid_until=T0 + 100)
     clock.advance(100)
     tell(kb, "at", "ann", "work")

@@ -1,4 +1,4 @@
-"""Scopes compared."""
+"""Comparison of scopes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbcore.errors import BudgetExceeded, InvalidInput, NotFound
 from kbcore.state.facts import Fact
 
 
-def test_a_diff_tells_every_kind_of_difference(kb, clock):
+def test_a_diff_has_every_kind_of_difference(kb, clock):
     kb.assert_facts(
         [
             Fact("p", ("same",), confidence=0.5, metadata={"k": 1}),
@@ -75,14 +75,14 @@ def test_a_diff_tells_every_kind_of_difference(kb, clock):
     ]
 
 
-def test_a_fact_told_with_a_ttl_at_another_time_ends_at_another_time(kb, clock):
+def test_the_same_ttl_asserted_at_another_time_is_a_difference(kb, clock):
     told(kb, ttl=100)
     clock.advance(1)
     told(kb, "s", ttl=100)
     assert len(kb.diff_scopes(None, "s").modified) == 2
 
 
-def test_a_diff_too_long_to_be_given_whole_is_refused():
+def test_a_diff_over_the_limit_is_refused():
     with runtime(query_max_answers=10) as node:
         kb = node.knowledge_base()
         kb.fork_scope(None, "s")

@@ -1,4 +1,4 @@
-"""Scopes forked, asked and dropped."""
+"""Forks of scopes: reads, writes and deletion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
 from kbplanner.syntax.parser import parse_rule
 
 
-def test_a_fork_has_everything_and_goes_its_own_way(kb, clock):
+def test_a_fork_has_all_facts_and_is_independent(kb, clock):
     kb.assert_facts(
         [
             Fact("p", ("a",), confidence=0.5, metadata={"k": [1]}),
@@ -46,7 +46,7 @@ def test_a_fork_has_everything_and_goes_its_own_way(kb, clock):
     assert kb.query_rows("p", ["a"])[0]["metadata"] == {"k": [1]}
 
 
-def test_rules_of_a_scope_go_with_it(kb):
+def test_rules_of_a_scope_are_forked_and_dropped_with_it(kb):
     told(kb, "s")
     kb.assert_rules([RULE, scoped("only(?x) :- p(?x).", "s")])
     goal = Atom("only", (Variable("x"),))
@@ -72,7 +72,7 @@ def test_a_scope_with_rules_only_is_a_scope(kb):
     assert kb.scopes() == ["t"]
 
 
-def test_what_cannot_be_forked(kb):
+def test_invalid_forks_are_refused(kb):
     for source, target in (("s", "s"), ("*", "s"), (None, "*")):
         with pytest.raises(InvalidInput):
             kb.fork_scope(source, target)
@@ -89,7 +89,7 @@ def test_what_cannot_be_forked(kb):
         kb.drop_scope("nowhere")
 
 
-def test_nothing_answers_from_a_scope_that_is_gone(kb):
+def test_a_dropped_scope_has_no_answers(kb):
     kb.assert_rules([RULE, parse_rule("r(?x, ?y) :- p(?x), p(?y).")])
     goals = [(Atom("q", (Variable("x"),)), 2), (Atom("r", (Variable("x"), Variable("y"))), 4)]
     for turn in range(3):
@@ -112,7 +112,7 @@ def goal_literal(atom):
     return Literal(atom)
 
 
-def test_a_scope_asked_before_it_is_written_answers_afterwards(kb):
+def test_a_scope_read_before_its_first_write_has_answers_after_it(kb):
     kb.assert_rules(
         [RULE, parse_rule("w(?x) :- q(?x), not v(?x)."), parse_rule("v(?x) :- q(?x), not w(?x).")]
     )
@@ -123,7 +123,7 @@ def test_a_scope_asked_before_it_is_written_answers_afterwards(kb):
     assert kb.tuples(goals[0], AnswerOptions(scope="new")) == [("a",), ("b",)]
 
 
-def test_reading_scopes_that_are_not_there_takes_no_memory():
+def test_reading_unknown_scopes_takes_no_memory():
     with runtime() as node:
         kb = node.knowledge_base()
         kb.assert_rules([RULE])
@@ -158,7 +158,7 @@ def test_a_dropped_scope_gives_its_memory_back():
         assert tenant._moments == []
 
 
-def test_the_embedded_way():
+def test_forks_and_merges_in_an_embedded_knowledge_base():
     with open_kb(config=Config()) as kb:
         kb.tell("p", ["a"])
         assert kb.fork("try").copied == 1

@@ -1,4 +1,4 @@
-"""Forks, merges and drops come back from the log and from a snapshot."""
+"""Forks, merges and deletions of scopes after a restart, from the log and from a snapshot."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def everything(kb, clock):
     kb.retract_pattern("p", [ANONYMOUS], scope="empty")
 
 
-def test_log_and_snapshot_lead_to_the_same(tmp_path, clock):
+def test_log_and_snapshot_restore_the_same_scopes(tmp_path, clock):
     with runtime(tmp_path, clock=clock) as node:
         everything(node.knowledge_base(), clock)
         before = content(node)

@@ -1,4 +1,4 @@
-"""Scopes merged by the strategies that are built in."""
+"""Merges of scopes with the built-in strategies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_reject_lists_the_conflicts_and_changes_nothing(kb):
     assert kb.merge_scope("s", strategy="REJECT").merged == 3
 
 
-def test_both_of_one_sign_have_the_hull_of_their_windows(kb, clock):
+def test_keep_both_joins_the_validity_of_equal_facts(kb, clock):
     kb.assert_facts(
         [Fact("p", ("a",), valid_from=START - 50, valid_until=START + 10, confidence=0.2)]
     )
@@ -88,7 +88,7 @@ def test_both_of_one_sign_have_the_hull_of_their_windows(kb, clock):
     assert stored(kb) == {}
 
 
-def test_expired_facts_neither_conflict_nor_come_along_but_those_of_the_future_do(kb, clock):
+def test_future_facts_are_merged_and_expired_ones_are_not(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=5), Fact("p", ("b",), scope="s", ttl=5)])
     kb.assert_facts(
         [

@@ -1,4 +1,4 @@
-"""What makes the commit of a transaction fail, and what does not."""
+"""Conflicts that make the commit of a transaction fail, and changes that do not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from support.transactions import ANY, REACH, fact, refused
 from kbplanner.syntax.parser import parse_rule
 
 
-def test_a_read_that_is_not_true_any_more(node):
+def test_a_read_that_no_longer_holds(node):
     node.teach(*REACH)
     inside = node.begin()
     assert inside.ask("reach(a, ?x)") == []
@@ -17,7 +17,7 @@ def test_a_read_that_is_not_true_any_more(node):
     assert node.ask("seen(?x)") == []
 
 
-def test_a_read_of_a_constant_nobody_has_yet(node):
+def test_a_read_of_an_unknown_constant(node):
     inside = node.begin()
     assert inside.ask("user(ann)") == []
     inside.tell("user(ann)")
@@ -45,14 +45,14 @@ def test_rules_that_were_used_and_changed(node):
     assert refused(inside) == [{"rules": True}]
 
 
-def test_rules_it_teaches_when_others_teach(node):
+def test_rules_taught_in_two_transactions(node):
     inside = node.begin()
     inside.do(lambda kb: kb.assert_rules([parse_rule("q(?x) :- p(?x).")]))
     node.teach("q(?x) :- r(?x).")
     assert refused(inside) == [{"rules": True}]
 
 
-def test_a_fact_that_both_retract(node):
+def test_a_fact_retracted_by_both(node):
     node.tell("p(a)")
     inside = node.begin()
     assert inside.retract("p(a)").retracted == 1
@@ -60,7 +60,7 @@ def test_a_fact_that_both_retract(node):
     assert refused(inside) == [{"fact": "p(a)", "scope": None}]
 
 
-def test_a_fact_that_it_retracts_and_another_changes(node):
+def test_a_fact_retracted_here_and_changed_elsewhere(node):
     node.tell("p(a)")
     inside = node.begin()
     inside.retract("p(a)")
@@ -68,7 +68,7 @@ def test_a_fact_that_it_retracts_and_another_changes(node):
     assert refused(inside) == [{"fact": "p(a)", "scope": None}]
 
 
-def test_a_fact_that_it_asserts_and_another_retracts(node):
+def test_a_fact_asserted_here_and_retracted_elsewhere(node):
     node.tell("p(a)")
     inside = node.begin()
     inside.tell("p(a)")
@@ -97,7 +97,7 @@ def test_retractions_of_different_facts_do_not_conflict(node):
     assert node.ask("q(?x)") == []
 
 
-def test_a_retracted_pattern_rests_on_its_predicate(node):
+def test_a_retracted_pattern_depends_on_its_predicate(node):
     node.tell("p(a)")
     inside = node.begin()
     assert inside.do(lambda kb: kb.retract_pattern("p", [ANY])).retracted == 1
@@ -105,7 +105,7 @@ def test_a_retracted_pattern_rests_on_its_predicate(node):
     assert refused(inside) == [{"predicate": "p", "arity": 1, "scope": None}]
 
 
-def test_what_a_cascade_looked_at_is_noted_when_it_is_read_later(node):
+def test_reads_of_a_cascade_are_recorded_when_they_are_made(node):
     node.teach("q(?x) :- p(?x), r(?x).")
     node.tell("p(a)", "r(a)", "p(b)", "r(b)")
     inside = node.begin()
@@ -123,7 +123,7 @@ def test_time_that_changes_a_read(node):
     assert refused(inside) == [{"predicate": "p", "arity": 1, "scope": None}]
 
 
-def test_time_that_changes_what_it_told(node):
+def test_time_that_changes_an_asserted_fact(node):
     inside = node.begin()
     inside.tell("p(a)", valid_until=node.clock.now_ms() + 1000)
     assert inside.ask("p(?x)") == [["a"]]
@@ -138,7 +138,7 @@ def test_a_scope_that_appears_in_a_read_of_all(node):
     assert refused(inside) == [{"scopes": True}]
 
 
-def test_of_two_that_read_and_write_the_same_one_wins(node):
+def test_of_two_transactions_with_the_same_reads_and_writes_one_commits(node):
     node.tell("counter(0)")
     one, two = node.begin(), node.begin()
     for transaction in (one, two):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.agents import Agent, failed
 from support.http import Served, error_of, serve_in_memory
-from support.standin import StandIn
+from support.stand_in import StandIn
 
 from kbserver.mcp.tools import READER, TOOLS, WRITER, tools_of
 

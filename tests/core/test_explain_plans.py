@@ -1,4 +1,4 @@
-"""How goals are evaluated, as text and as values: golden texts, where the time is taken, what a goal table would do."""
+"""Plans of goals as text and as values: golden texts, time by step, use of goal tables."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_golden(kb, name):
 
 
 @pytest.mark.parametrize("engine", ["c", "python"])
-def test_the_sums_are_whole(clock, engine):
+def test_the_sums_are_complete(clock, engine):
     with runtime(clock=clock, engine=engine) as node:
         kb = node.knowledge_base()
         taught(kb)
@@ -186,7 +186,7 @@ def test_what_a_goal_table_would_do(kb):
     assert counts == {"current": 0, "continued": 1, "stale": 0, "missed": 1}
 
 
-def test_another_binding_goes_on_with_a_table(kb):
+def test_another_binding_continues_a_table(kb):
     kb.assert_rules([parse_rule("pair(?x, ?y) :- link(?x, ?z), link(?z, ?y).")])
     (literal,) = body("pair(a, ?y)")
     kb.infer(literal)

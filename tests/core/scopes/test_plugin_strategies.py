@@ -1,4 +1,4 @@
-"""Merges that a guest decides."""
+"""Merges with strategies of third-party plugins."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Guest:
         return self.strategies
 
 
-def test_a_guest_decides(tmp_path):
+def test_a_plugin_decides(tmp_path):
     guest = Guest(SUREST=Ours())
     with open_kb(path=tmp_path, plugins=[guest]) as kb:
         contested(kb.kb)
@@ -71,7 +71,7 @@ def test_a_guest_decides(tmp_path):
         assert digest(kb._runtime) == before
 
 
-def test_a_guest_sees_both_sides():
+def test_a_plugin_gets_both_sides():
     seen = []
 
     def answer(conflict):
@@ -120,7 +120,7 @@ ODD = Standing(True, START, START, None, 2.0)
         ),
     ],
 )
-def test_a_guest_that_fails_changes_nothing(answer, said):
+def test_a_failing_plugin_changes_nothing(answer, said):
     with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
         contested(kb.kb)
         before = content(kb._runtime)
@@ -129,7 +129,7 @@ def test_a_guest_that_fails_changes_nothing(answer, said):
         assert content(kb._runtime) == before
 
 
-def test_a_guest_that_refuses_one_conflict_refuses_all():
+def test_a_plugin_that_refuses_one_conflict_refuses_the_merge():
     answer = Answer(lambda c: Resolution(Keep.REFUSE if c.args == ("sign",) else Keep.BOTH))
     with open_kb(plugins=[Guest(ASK=answer)]) as kb:
         contested(kb.kb)
@@ -139,7 +139,7 @@ def test_a_guest_that_refuses_one_conflict_refuses_all():
         assert content(kb._runtime) == before
 
 
-def test_a_guest_must_say_whether_it_always_decides_alike():
+def test_a_plugin_must_declare_a_constant_decision():
     class Silent:
         def resolve(self, conflict):
             return Resolution(Keep.SOURCE)
@@ -150,7 +150,7 @@ def test_a_guest_must_say_whether_it_always_decides_alike():
             kb.merge("s", strategy="ASK")
 
 
-def test_what_changes_while_a_guest_decides_is_decided_anew():
+def test_conflicts_that_change_during_a_decision_are_decided_again():
     turns = []
 
     def answer(conflict):

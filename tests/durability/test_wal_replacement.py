@@ -1,4 +1,4 @@
-"""A log put in the place of another one, cut off at every call of the file system: the old log is found or the new one."""
+"""Replacement of a log with a crash at every file call: the old log opens, or the new one."""
 
 import random
 
@@ -60,7 +60,7 @@ def found(files):
     "seed", [NEW, SAME_NUMBERS, LogSeed("cd" * 16, 3, 40)], ids=["other", "same numbers", "ahead"]
 )
 @pytest.mark.parametrize("after", ["killed", "dropped", "kept"])
-def test_a_cut_at_any_call_leaves_one_log_or_the_other(seed, after):
+def test_a_power_loss_at_any_call_leaves_one_log_or_the_other(seed, after):
     old = (OLD_ID, 1, 12, 4, [b"old at 4"])
     new = [
         (seed.log_id, seed.epoch, seed.seq + more, seed.seq, [b"new", b"state"]) for more in (0, 1)

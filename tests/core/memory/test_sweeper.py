@@ -1,4 +1,4 @@
-"""Facts that have expired are swept away by and by."""
+"""The sweeper: removal of expired facts in small batches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_sweeper_wakes_by_its_interval(clock):
         assert node.sweeper.tick() == 0
 
 
-def test_the_sweeper_works_in_batches_with_others_in_between(node, kb, clock, monkeypatch):
+def test_the_sweeper_works_in_batches(node, kb, clock, monkeypatch):
     monkeypatch.setattr("kbcore.upkeep.sweep.BATCH", 4)
     kb.assert_facts([Fact("p", (str(i),), ttl=10) for i in range(10)])
     tell(kb, "q", "a", ttl=10)
@@ -64,14 +64,14 @@ def test_the_sweeper_works_in_batches_with_others_in_between(node, kb, clock, mo
     assert [len(found) for found in pauses] == [7, 3, 0, 0]
 
 
-def test_a_sweep_is_over_when_the_node_stops(node, kb, clock):
+def test_a_stopping_node_ends_a_sweep(node, kb, clock):
     tell(kb, "p", "a", ttl=10)
     clock.advance(10)
     node.sweeper.close()
     assert node.sweeper.sweep() == 0
 
 
-def test_a_failing_write_is_no_end_of_sweeping(node, kb, clock, monkeypatch, caplog):
+def test_sweeping_continues_after_a_failed_write(node, kb, clock, monkeypatch, caplog):
     from kbcore.errors import StorageFull
 
     tell(kb, "p", "a", ttl=10)
@@ -87,7 +87,7 @@ def test_a_failing_write_is_no_end_of_sweeping(node, kb, clock, monkeypatch, cap
     assert node.sweeper.sweep() == 1
 
 
-def test_a_clock_that_goes_back_neither_revives_nor_reorders(node, kb, clock):
+def test_a_backward_clock_neither_revives_nor_reorders_facts(node, kb, clock):
     tell(kb, "p", "a")
     clock.advance(HOUR)
     tell(kb, "p", "b")

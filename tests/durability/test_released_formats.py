@@ -1,4 +1,4 @@
-"""Every format that was ever released opens, and says what it said. See golden/make.py."""
+"""Folders of every released format open with the same content. See golden/make.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(folder) -> None:
         assert list(kb.ask("note(?x)", scope="copy")) == [("1",), ("2",)]
 
 
-def test_there_is_one_of_the_first_format() -> None:
+def test_a_folder_of_the_first_format_exists() -> None:
     assert [folder.name for folder in GOLDEN][:1] == ["format-1"]
 
 

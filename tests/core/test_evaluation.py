@@ -1,4 +1,4 @@
-"""Traps of evaluation: long chains, cycles, kept tables, scopes, and budgets."""
+"""Evaluation: long chains, cycles, cached tables, scopes, and budgets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_tables_see_every_write(kb):
     assert len(kb.ask("tc(a, ?x)")) == 3
 
 
-def test_a_rule_taken_back_is_as_if_it_had_never_been(kb):
+def test_a_retracted_rule_leaves_no_effect(kb):
     kb.tell("edge", ["a", "b"])
     wide, narrow = kb.teach("p(?x) :- edge(?x, _).\np(?x) :- edge(_, ?x).").rules
     assert kb.ask("p(?x)") == [("a",), ("b",)]
@@ -105,7 +105,7 @@ def test_two_scopes_do_not_share_a_table(kb):
         assert kb.ask("near(a, ?x)", scope="s") == [("a", "c")]
 
 
-def test_a_cartesian_product_meets_its_budget():
+def test_a_cartesian_product_is_stopped_by_its_budget():
     config = replace(kbcore.Config(), query_max_rows=10_000)
     with kbcore.open_kb(config=config) as kb:
         kb.tell_many("n", [(i,) for i in range(300)])

@@ -1,4 +1,4 @@
-"""Runs that are kept while base relations change, by any kind of write: they say what a fresh run says, or are stale."""
+"""Cached runs after changes of base relations: current results, or marked as stale."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Unlimited:
     st.integers(4, 12),
     st.lists(st.one_of(writes, asks, asks), max_size=40),
 )
-def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
+def test_a_cached_run_agrees_with_a_fresh_one(seed, size, steps):
     rng, engine = random.Random(seed), Engine()
     rules = RuleSet([statement.rule for statement in parse_program(RULES)])
     plans, kept = PlanCache(engine), {}

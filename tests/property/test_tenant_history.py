@@ -291,7 +291,7 @@ def step_of(verb: str, atoms: tuple[Atom, ...] = (), rule: Rule = FORMS[0]) -> S
     histories,
     st.randoms(use_true_random=False),
 )
-def test_a_history_does_not_show_in_answers(
+def test_answers_do_not_depend_on_history(
     program: list[Rule], told: list[Atom], history: list[Step], rng: random.Random
 ) -> None:
     with runtime() as node:

@@ -1,4 +1,4 @@
-"""What the stand-in model understands: English of a few patterns, always in the same way. No model, no chance."""
+"""The answers of the stand-in model: simple English patterns, deterministic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power cuts at random places of random workloads, again and again on the same folder."""
+"""Power losses at random points of random workloads, several times on the same folder."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_nothing_acknowledged_is_lost() -> None:
     survive(range(150))
 
 
-def test_under_never_a_power_cut_may_shorten_the_log_but_a_start_succeeds() -> None:
+def test_under_never_a_power_loss_may_shorten_the_log_but_a_start_succeeds() -> None:
     survive(range(1000, 1100), "never")
 
 
-def test_a_cut_during_the_start_after_a_cut() -> None:
+def test_a_power_loss_during_recovery() -> None:
     for seed in range(60):
         files, books, rng = life(seed)
         found = files.power_cut(rng)
@@ -52,5 +52,5 @@ def test_a_cut_during_the_start_after_a_cut() -> None:
 
 
 @pytest.mark.slow
-def test_many_power_cuts() -> None:
+def test_many_power_losses() -> None:
     survive(range(10_000, 13_000))

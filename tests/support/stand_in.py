@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from support.standin_mind import think
+from support.stand_in_answers import think
 
 INJECTED = {
     "facts": [

@@ -1,4 +1,4 @@
-"""What transactions see, and what of them is seen outside."""
+"""Visibility of writes inside and outside a transaction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_goal_asked_before_a_write_and_again_after_it(node, goal, told):
         assert inside.ask(goal) == alone.ask(goal)
 
 
-def test_what_others_commit_is_seen_through_what_was_not_read(node):
+def test_commits_of_others_are_visible_in_unread_relations(node):
     inside = node.begin()
     inside.tell("p(a)")
     node.tell("q(b)")
@@ -89,7 +89,7 @@ def test_every_kind_of_read_sees_the_writes(node):
     assert node.kb.predicates()["totalFacts"] == 0
 
 
-def test_facts_keep_what_they_carry(node):
+def test_facts_keep_their_metadata(node):
     inside = node.begin()
     inside.tell("p(a)", confidence=0.5, metadata={"k": 1}, ttl=1000, scope="s")
     assert inside.do(lambda kb: kb.query_rows("p", [ANY], scope="s"))[0]["metadata"] == {"k": 1}
@@ -102,7 +102,7 @@ def test_facts_keep_what_they_carry(node):
     assert node.kb.query_rows("p", [ANY], scope="s") == []
 
 
-def test_bulk_counts_look_at_what_is_there_and_at_what_is_staged(node):
+def test_bulk_counts_include_stored_and_staged_facts(node):
     node.tell("p(a)")
     inside = node.begin()
     rows = FactRows("p", 1, ["a", "b", "c"])
@@ -114,7 +114,7 @@ def test_bulk_counts_look_at_what_is_there_and_at_what_is_staged(node):
     assert node.ask("p(?x)") == [["a"], ["b"], ["c"]]
 
 
-def test_it_is_one_change_set(node):
+def test_a_commit_is_one_change_set(node):
     before = node.runtime.knowledge_base()._read_tenant().generation if node.ask("p(?x)") else 0
     inside = node.begin()
     for name in "abc":

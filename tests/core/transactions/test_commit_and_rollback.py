@@ -1,4 +1,4 @@
-"""How transactions end, and what is known of them after a restart."""
+"""Commit, rollback and expiry of transactions, and their records after a restart."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_a_conflict_strategy_sees_what_is_staged(node):
     assert inside.state() == "rolled_back"
 
 
-def test_ids_of_others_are_unknown(node):
+def test_transaction_ids_of_other_tenants_are_unknown(node):
     inside = node.begin()
     for database, tenant, id in (("default", "other", inside.id), ("default", "default", "nope")):
         with pytest.raises(UnknownTransaction):
             node.runtime.in_transaction(database, tenant, id)
 
 
-def test_idle_ones_expire(node):
+def test_idle_transactions_expire(node):
     inside, used = node.begin(), node.begin()
     inside.tell("p(a)")
     node.clock.advance(40_000)
@@ -79,7 +79,7 @@ def test_idle_ones_expire(node):
     assert node.ask("p(?x)") == []
 
 
-def test_old_ones_expire_even_if_used(node):
+def test_old_transactions_expire_even_if_used(node):
     inside = node.begin()
     for _ in range(11):
         node.clock.advance(50_000)
@@ -88,7 +88,7 @@ def test_old_ones_expire_even_if_used(node):
     assert inside.state() == "expired"
 
 
-def test_a_wall_clock_that_is_set_expires_nothing(node):
+def test_setting_the_wall_clock_expires_no_transaction(node):
     inside = node.begin()
     node.clock.step(10_000_000)
     inside.tell("p(a)")
@@ -122,7 +122,7 @@ def test_a_goal_cannot_fill_memory_with_names(node):
         inside.do(lambda kb: kb.query_rows("p", ["x" * 60_000]), writes=False)
 
 
-def test_where_there_is_no_room_it_stays_open(node, monkeypatch):
+def test_a_commit_refused_by_a_full_disk_leaves_the_transaction_open(node, monkeypatch):
     inside = node.begin()
     inside.tell("p(a)")
     with monkeypatch.context() as patch:
@@ -140,7 +140,7 @@ def test_where_there_is_no_room_it_stays_open(node, monkeypatch):
 @pytest.mark.parametrize(
     "action", [CatalogAction.NUKE_TENANT, CatalogAction.DROP_TENANT, CatalogAction.NUKE_DATABASE]
 )
-def test_a_tenant_that_is_emptied_takes_them_along(node, action):
+def test_emptying_a_tenant_ends_its_transactions(node, action):
     node.tell("p(a)")
     inside = node.begin()
     inside.ask("p(?x)")
@@ -154,7 +154,7 @@ def test_a_tenant_that_is_emptied_takes_them_along(node, action):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_remembers_what_was_committed(tmp_path, clean):
+def test_a_restart_remembers_committed_transactions(tmp_path, clean):
     node = Node(tmp_path)
     done, left = node.begin(), node.begin()
     done.tell("p(a)")

@@ -1,4 +1,4 @@
-"""Answers under every kind of write, in any order: always those of a fresh evaluation of what is there now."""
+"""Answers after every kind of write, in any order, equal those of a fresh evaluation."""
 
 from __future__ import annotations
 

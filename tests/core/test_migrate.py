@@ -1,4 +1,4 @@
-"""A knowledge base moves between storages with all it has, and only into an empty place."""
+"""Migration between storages: complete, and only into empty storage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def urls(tmp_path, postgres_url):
         ("postgres", "sqlite"),
     ],
 )
-def test_a_copy_comes_to_the_same(urls, source, target) -> None:
+def test_a_migrated_knowledge_base_is_equal(urls, source, target) -> None:
     fill(urls[source], snapshots=3)
     before = check_storage(urls[source])
     found = copy_storage(urls[source], urls[target])
@@ -128,7 +128,7 @@ def test_a_storage_in_use_is_refused(urls) -> None:
         ("memory:", ConfigError),
     ],
 )
-def test_a_source_that_is_none_is_refused(tmp_path, source, error) -> None:
+def test_a_source_that_is_not_a_storage_is_refused(tmp_path, source, error) -> None:
     with pytest.raises(error):
         copy_storage(source.format(tmp_path), f"sqlite:{tmp_path / 'kb.sqlite'}")
     with pytest.raises(error):
@@ -144,7 +144,7 @@ def test_a_copy_onto_itself_and_one_into_memory_are_refused(urls) -> None:
         copy_storage(urls["wal"], "memory:")
 
 
-def test_a_damaged_source_is_refused_and_nothing_of_it_is_taken_for_whole(tmp_path) -> None:
+def test_a_damaged_source_is_refused_and_the_target_is_not_usable(tmp_path) -> None:
     source = f"sqlite:{tmp_path / 'kb.sqlite'}"
     fill(source, snapshots=1)
     db = sqlite3.connect(tmp_path / "kb.sqlite")

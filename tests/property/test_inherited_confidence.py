@@ -1,4 +1,4 @@
-"""Confidence, validity and marks of answers of random programs, against an oracle that tries every instance."""
+"""Confidence, validity and marks of answers of random programs, against an oracle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.inherited_confidence import FOREVER, Oracle, Told
 from support.runtimes import runtime as open_runtime
-from support.weights import FOREVER, Oracle, Told
 
 from kbcore.errors import InvalidInput
 from kbcore.node.runtime import Runtime
@@ -48,7 +48,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
     st.lists(programs.goals(), min_size=1, max_size=4),
     st.sampled_from([None, 60]),
 )
-def test_rows_say_what_the_best_proofs_give(runtime, rules, factors, facts, goals, later):
+def test_rows_have_the_confidence_of_the_best_proofs(runtime, rules, factors, facts, goals, later):
     assume(naive.stratified(rules))
     rules = [replace(rule, confidence=factor) for rule, factor in zip(rules, factors, strict=False)]
     kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")

@@ -1,4 +1,4 @@
-"""A node's part in replication: settings, refusals, readiness by the clock, terms, and the log that is kept."""
+"""The role of a node in replication: settings, refusals, readiness, terms, and the retained log."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def replicated(made):
         ),
     ],
 )
-def test_settings_that_do_not_fit_are_named(settings, named):
+def test_inconsistent_settings_are_named(settings, named):
     with pytest.raises(ConfigError, match=named):
         check_settings(replace(Config(), **settings))
 
@@ -96,7 +96,7 @@ def test_the_token_is_not_shown():
     assert "a secret" not in str(caught.value)
 
 
-def test_a_follower_takes_no_writes_of_its_own(follower):
+def test_a_follower_refuses_writes(follower):
     catch_up(follower)
     kb = follower.knowledge_base("default", "t")
     for write in (
@@ -122,7 +122,7 @@ def test_reads_on_a_follower_count_no_accesses_until_it_leads(leader, follower):
     assert not isinstance(follower.find_tenant("default", "new").accesses, Uncounted)
 
 
-def test_readiness_follows_the_clock(leader, follower, clock):
+def test_readiness_depends_on_the_time_since_contact(leader, follower, clock):
     link = follower.replication.follower._source
     assert replicated(follower)["status"] == "fail"
     catch_up(follower)
@@ -144,7 +144,7 @@ def test_readiness_follows_the_clock(leader, follower, clock):
     assert follower.replication.lag_ms() == 0
 
 
-def test_back_off_grows_and_ends(follower):
+def test_back_off_grows_up_to_a_limit(follower):
     link = follower.replication.follower._source
     link.down = True
     rests = [follower.replication.follower.step() for _ in range(9)]
@@ -155,7 +155,7 @@ def test_back_off_grows_and_ends(follower):
     assert follower.replication.follower.step() == 0.0
 
 
-def test_a_place_that_is_not_reached_is_told(leader):
+def test_waiting_for_an_unreached_position_times_out(leader):
     leader.replication.wait_for(1, 0.0)
     with pytest.raises(NotReady) as caught:
         leader.replication.wait_for(2, 0.0)
@@ -195,7 +195,7 @@ def test_a_leader_of_an_earlier_term_is_refused(leader, follower, tmp_path):
         assert ahead.log_head() == 1
 
 
-def test_what_followers_need_is_kept_within_bounds(leader):
+def test_records_for_followers_are_kept_up_to_a_limit(leader):
     part = leader.replication.leader
     tell(leader, *map(str, range(9)))
     assert part.droppable(10) == 10
@@ -208,7 +208,7 @@ def test_what_followers_need_is_kept_within_bounds(leader):
     assert part.followers() == []
 
 
-def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
+def test_a_transferred_snapshot_is_verified():
     seed = LogSeed("ab" * 16, 3, 7)
     data = b"".join(packed(seed, [b"one", b"", b"three" * 50]))
     for size in (1, 7, len(data)):
@@ -232,7 +232,7 @@ def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
         list(Unpacking(100).feed(data))
 
 
-def test_a_node_by_itself_passes_the_check_of_replication():
+def test_a_standalone_node_passes_the_replication_check():
     with runtime() as alone:
         assert list(alone.health()["checks"]) == ["storage", "recovery", "replication", "llm"]
         assert alone.health()["checks"]["replication"] == {
@@ -251,9 +251,7 @@ def shown(made):
     }
 
 
-def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(
-    leader, follower, clock
-):
+def test_follower_metrics_show_a_lost_connection_and_end_on_promotion(leader, follower, clock):
     link = follower.replication.follower._source
     link.down = True
     clock.advance(90_000)
@@ -284,7 +282,7 @@ def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(
     )
 
 
-def test_a_forgotten_follower_lags_no_more(leader):
+def test_a_forgotten_follower_has_no_lag_metric(leader):
     leader.replication.leader._note("gone", 0)
     assert shown(leader)["follower_lag_records", "gone"] == 1
     leader.clock._clock.advance(leader.config.wal_retain_hours * 3_600_000 + 1)
@@ -292,7 +290,7 @@ def test_a_forgotten_follower_lags_no_more(leader):
     assert ("follower_lag_records", "gone") not in shown(leader)
 
 
-def test_a_log_that_is_not_the_leaders_is_counted(tmp_path, leader):
+def test_a_diverged_log_is_counted(tmp_path, leader):
     with node(tmp_path / "astray") as other:
         tell(other, "x", "y")
     with following(tmp_path / "astray", Link(leader)) as astray:
@@ -314,9 +312,7 @@ def another_state(leader, follower):
     return replace(reading.seed, seq=1, epoch=reading.seed.epoch + 1), chunks, catalog
 
 
-def test_a_snapshot_of_what_was_replaced_meanwhile_never_gets_into_the_log(
-    tmp_path, leader, follower, monkeypatch
-):
+def test_a_snapshot_of_a_replaced_log_is_not_stored(tmp_path, leader, follower, monkeypatch):
     """It would stand for a moment of the leader's log, and hold something else."""
     catch_up(follower)
     seed, chunks, catalog = another_state(leader, follower)

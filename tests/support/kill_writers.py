@@ -1,4 +1,4 @@
-"""Writers that go on until their server is killed, and what must be there afterwards."""
+"""Writers that continue until their server is killed, and the check afterwards."""
 
 from __future__ import annotations
 

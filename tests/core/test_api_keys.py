@@ -1,4 +1,4 @@
-"""Keys: made, judged, replaced, revoked; in the log and in snapshots; never to be read back."""
+"""API keys: creation, checks, replacement, revocation, the log and snapshots; secrets are not stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def node():
         yield runtime, store, clock
 
 
-def test_a_key_is_what_was_asked_for_and_is_found_by_all_of_its_text(node):
+def test_a_key_has_the_requested_fields_and_is_found_by_its_full_text(node):
     runtime, store, clock = node
     made = runtime.keys().create(
         KeyWanted("bob", "writer", ("shop",), ("a", "b", "a"), 1.5, "for the shop")
@@ -61,7 +61,7 @@ def test_a_key_is_what_was_asked_for_and_is_found_by_all_of_its_text(node):
     assert all(made.secret[-64:] not in repr(thing) for thing in (key, runtime.keys().all()))
 
 
-def test_no_other_text_is_a_key(node):
+def test_no_other_text_is_accepted_as_a_key(node):
     keys = node[0].keys()
     id = keys.create(first_admin("root")).key.id
 
@@ -96,7 +96,7 @@ def test_a_key_ends_at_its_time_and_when_it_is_revoked(node):
 
 
 @pytest.mark.parametrize("overlap", [0, 10, 3600])
-def test_a_replaced_key_goes_on_for_the_overlap(node, overlap):
+def test_a_replaced_key_works_during_the_overlap(node, overlap):
     runtime, _, clock = node
     keys = runtime.keys()
     old = keys.create(KeyWanted("a", "writer", ("d",), ("t",), 2))
@@ -121,7 +121,7 @@ def test_an_overlap_makes_no_key_last_longer(node):
     assert keys.judge(old.secret) is None
 
 
-def test_the_first_key_is_made_once_even_if_it_is_revoked(node):
+def test_the_first_key_is_created_once_even_if_revoked(node):
     runtime, _, _ = node
     keys = runtime.keys()
     assert keys.unused
@@ -149,7 +149,7 @@ def test_the_first_key_is_made_once_even_if_it_is_revoked(node):
         ("description", KeyWanted("a", "reader", description="x" * 1025)),
     ],
 )
-def test_bad_wishes_are_refused_and_change_nothing(node, field, wanted):
+def test_invalid_requests_are_refused_and_change_nothing(node, field, wanted):
     runtime, store, _ = node
     with pytest.raises(InvalidInput) as refused:
         runtime.keys().create(wanted)
@@ -166,7 +166,7 @@ def test_an_overlap_has_bounds(node, overlap):
         runtime.keys().rotate(made.key.id, overlap)
 
 
-def test_there_are_only_so_many_keys(node, monkeypatch):
+def test_the_number_of_keys_is_limited(node, monkeypatch):
     monkeypatch.setattr("kbcore.node.api_keys.MAX_KEYS", 2)
     runtime, _, _ = node
     made = [runtime.keys().create(first_admin("a")) for _ in range(2)]
@@ -218,7 +218,7 @@ def test_changes_of_keys_are_read_as_they_were_written(put, drop):
     assert decode_changes(1, 5, stamp(encode_changes(changes), 7)) == (7, changes)
 
 
-def test_listeners_hear_nothing_of_keys(node):
+def test_listeners_get_no_key_events(node):
     runtime, _, _ = node
     heard = []
     runtime.feed.subscribe(heard.append)
@@ -226,7 +226,7 @@ def test_listeners_hear_nothing_of_keys(node):
     assert heard == []
 
 
-def test_secrets_are_compared_whole():
+def test_secrets_are_equal_only_as_a_whole():
     assert same("abc", "abc")
     assert not same("abc", "abd")
     assert not same("abc", "")
@@ -261,7 +261,7 @@ def test_a_rate_is_requests_and_seconds(text):
         Config().updated({"RATE_LIMIT": text})
 
 
-def test_errors_of_keys_are_ours(node):
+def test_key_errors_have_our_error_classes(node):
     runtime, _, _ = node
     with pytest.raises(KBError):
         runtime.keys().rotate("nobody")

@@ -1,4 +1,4 @@
-"""A write that stores nothing, or is refused, does not create the tenant it names."""
+"""A refused write, or one that stores nothing, does not create its tenant."""
 
 from __future__ import annotations
 

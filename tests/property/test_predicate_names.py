@@ -1,4 +1,4 @@
-"""A predicate may have any name: reserved words, names of builtins, operators, every way in."""
+"""A predicate can have any name: reserved words, names of builtins, operators, in every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows as natural text. `KB_GOLDEN=write` writes the golden file anew, to be read."""
+"""Context windows as natural text. `KB_GOLDEN=write` rewrites the golden file for review."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_golden_window() -> None:
     assert render(FULL) == text
 
 
-def test_an_empty_window_is_no_text() -> None:
+def test_an_empty_window_has_empty_text() -> None:
     assert render(window()) == ""
 
 
@@ -154,7 +154,7 @@ def test_premises_and_rules() -> None:
         (10**15, "epoch millisecond 1000000000000000"),
     ],
 )
-def test_moments(at: int, text: str) -> None:
+def test_points_in_time(at: int, text: str) -> None:
     assert moment_text(at) == text
 
 
@@ -210,7 +210,7 @@ def test_entries_of_several_scopes_say_which() -> None:
 
 
 @given(st.text(min_size=1), st.text())
-def test_no_argument_passes_for_a_sentence_of_its_own(predicate: str, arg: str) -> None:
+def test_no_argument_can_look_like_a_separate_sentence(predicate: str, arg: str) -> None:
     text = render(window(entry(predicate, arg, "x")))
     assert "\n" not in text
     assert len(text.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Why entries leave a window: the reason in the diff, and what the text about the changes says."""
+"""Reasons why entries leave a window, in the diff and in the text about changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_fact_that_expired(kb, clock, swept):
     assert text.startswith("No longer true: ann is away (until ")
 
 
-def test_a_fact_told_again_with_a_validity_that_has_passed(kb, clock):
+def test_a_fact_asserted_again_with_past_validity(kb, clock):
     tell(kb, "away", "ann")
     window(kb, session="s")
     clock.step(HOUR)
@@ -54,7 +54,7 @@ def test_a_fact_told_again_with_a_validity_that_has_passed(kb, clock):
     assert reasons(kb)[0] == {"away(ann)": "expired"}
 
 
-def test_a_fact_that_was_crowded_out_is_not_called_untrue(kb, clock):
+def test_a_displaced_fact_is_not_reported_as_untrue(kb, clock):
     tell(kb, "likes", "ann", "tea")
     window(kb, session="s", max_facts=1)
     clock.step(10 * HOUR)
@@ -77,7 +77,7 @@ def test_what_a_request_no_longer_asks_for_is_still_true(kb, changes):
     )
 
 
-def test_facts_behind_their_summary_are_still_true(kb):
+def test_summarised_facts_are_still_true(kb):
     for at in range(6):
         tell(kb, "saw", "ann", str(at))
     tell(kb, "saw", "eve", "0")
@@ -90,7 +90,7 @@ def test_facts_behind_their_summary_are_still_true(kb):
     assert "Now in a summary: saw(ann, 0); saw(ann, 1)" in text
 
 
-def test_facts_of_a_summary_that_are_gone_are_no_longer_true(kb):
+def test_removed_facts_of_a_summary_are_no_longer_true(kb):
     for at in range(6):
         tell(kb, "saw", "ann", str(at))
     window(kb, session="s")
@@ -112,7 +112,7 @@ def test_a_fact_with_other_details_has_changed(kb, clock):
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_fact_whose_opposite_is_told(kb, clock, kept):
+def test_a_fact_whose_opposite_is_asserted(kb, clock, kept):
     tell(kb, "likes", "ann", "tea")
     window(kb, session="s")
     clock.step(10 * HOUR)
@@ -208,7 +208,7 @@ def test_changes_as_facts_are_a_program_of_what_is_true(kb):
     assert [str(one.atom.args[0]) for one in parse_program(text)] == ["new", "b"]
 
 
-def test_what_a_turn_changes_has_its_reasons(kb):
+def test_changes_between_windows_have_reasons(kb):
     asked = WindowRequest(session="s", max_facts=1)
     kb.ingest("likes(ann, tea)", asked)
     kb.retract_fact("likes", ("ann", "tea"))
@@ -218,7 +218,7 @@ def test_what_a_turn_changes_has_its_reasons(kb):
     ]
 
 
-def test_a_turn_compares_windows_of_one_state(kb, monkeypatch):
+def test_a_diff_compares_windows_of_one_state(kb, monkeypatch):
     """Nothing can be written between the window of a turn and the reasons for what left it."""
     asked = WindowRequest(session="s")
     kb.ingest("likes(ann, tea)", asked)

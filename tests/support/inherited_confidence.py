@@ -1,4 +1,4 @@
-"""What conclusions inherit, worked out by trying every instance of every rule until nothing gets better."""
+"""The expected confidence of conclusions, computed by trying every rule instance."""
 
 from __future__ import annotations
 
