@@ -27,8 +27,9 @@ from kbserver.errors import STATUS
 from kbserver.example_scenarios import single_node as scenario
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.resources import listing as resources
-from kbserver.mcp.tools import TOOLS
+from kbserver.mcp.tools import all_tools
 from kbserver.openapi import document
+from kbserver.operations import operations
 
 ROOT = Path(__file__).resolve().parent
 PAGES = ROOT / "reference"
@@ -310,6 +311,23 @@ PASS_ORDER = (
 `instances` and `parts` by proofs."""
 
 
+def operation_list() -> str:
+    """Return the page that lists the operations."""
+    lines = ["# Operations", ""]
+    lines += paragraph(
+        "Every operation with its routes, the role of the key it needs, and the MCP tool that does "
+        "the same. [HTTP](http.md) explains the routes, [tools](tools.md) the tools."
+    )
+    rows = []
+    for declared in operations():
+        addresses = "<br>".join(
+            f"`{route.replace('<', '{').replace('>', '}')}`" for route in declared.routes
+        )
+        tool = "" if declared.tool is None else f"`{declared.tool.name}`"
+        rows.append((addresses, declared.documentation[0], declared.role, tool))
+    return "\n".join([*lines, "", *table("routes, purpose, role, tool", rows)])
+
+
 def tools() -> str:
     """Return the page about the tools, resources and prompts of the MCP server."""
     lines = [
@@ -333,13 +351,20 @@ def tools() -> str:
     ]
     for usual in (True, False):
         rows = []
-        for tool in (tool for tool in TOOLS.values() if tool.usual == usual):
+        for tool in (tool for tool in all_tools().values() if tool.declared.usual == usual):
             schema = tool.shown["inputSchema"]
             arguments = _emphasised(schema["properties"], schema.get("required", []))
-            changes = "" if not tool.writes else "removes" if tool.destroys else "adds"
-            answer = ", ".join(tool.answer["properties"])
+            changes = "" if not tool.writes else "removes" if tool.declared.destroys else "adds"
+            answer = ", ".join(tool.shown["outputSchema"]["properties"])
             rows.append(
-                (f"`{tool.name}`", arguments, answer, tool.needs, changes, tool.description)
+                (
+                    f"`{tool.name}`",
+                    arguments,
+                    answer,
+                    tool.needs,
+                    changes,
+                    tool.declared.description,
+                )
             )
         lines += ["", *table("tool, arguments, answer, role, changes, purpose", rows)]
     rows = [(f"`{each['uri']}`", each["description"]) for each in resources.LISTED]
@@ -364,6 +389,7 @@ GENERATED = {
     "errors.md": errors,
     "hooks.md": hooks,
     "metrics.md": metrics,
+    "operations.md": operation_list,
     "bytecode.md": bytecode,
     "python-api.md": python_api,
     "planner-passes.md": planner_passes,

@@ -12,6 +12,7 @@ from kbcore.kb.slow_log import REQUEST
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.request_id import identity_headers, request_id
 from kbserver.logs import access, log_request, trace_field
+from kbserver.operations import operation_at
 from kbserver.process.instruments import UNMATCHED, HttpMeters
 from kbserver.replication.requests import LOG
 from kbserver.security import audit
@@ -100,7 +101,8 @@ class Accounting:
         method, path = environ.get("REQUEST_METHOD", ""), environ.get("PATH_INFO", "")
         seconds = self._clock.monotonic() - record.started
         self._meters.answered(method, UNMATCHED if route is None else route, status, seconds)
-        if (method, route) in audit.AUDITED:
+        declared = None if route is None else operation_at(method, route)
+        if declared is not None and declared.is_audited:
             outcome = {"status": status, "id": record.id, **(audited or {})}
             audit.log_action(environ, f"{method} {route}", self._hops, outcome)
         # Followers ask for the log all the time.

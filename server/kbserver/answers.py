@@ -51,7 +51,7 @@ def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) 
 
 
 NODES_AT_ONCE = 100
-"""Nodes of proofs written between two rests: about a millisecond."""
+"""Nodes of proofs written before other requests may run: about a millisecond."""
 
 
 def members(shape: Mapping[str, Any]) -> bytes:
@@ -59,41 +59,41 @@ def members(shape: Mapping[str, Any]) -> bytes:
     return _written(shape)[1:-1]
 
 
-def rows_written(rows: list[dict[str, Any]], rest: Callable[[], None]) -> bytes:
-    """Write rows, which are used up: written and let go in slices with a rest between, they hold up nobody."""
+def rows_written(rows: list[dict[str, Any]], yield_now: Callable[[], None]) -> bytes:
+    """Write rows, which are used up: written and let go in slices yielding to other requests between slices."""
     if len(rows) <= SLICE_ROWS:
         return _written(rows)
     parts = []
     for start in range(0, len(rows), SLICE_ROWS):
         parts.append(_written(rows[start : start + SLICE_ROWS])[1:-1])
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
-        rest()
+        yield_now()
     return b"[" + b",".join(parts) + b"]"
 
 
-def proofs_written(proofs: Iterable[dict[str, Any]], rest: Callable[[], None]) -> list[bytes]:
-    """Write proof objects as a JSON array in parts, with rests between them; none is kept.
+def proofs_written(proofs: Iterable[dict[str, Any]], yield_now: Callable[[], None]) -> list[bytes]:
+    """Write proof objects as a JSON array in parts, yielding between them; none is kept.
 
     A tree may be nested deeper than a JSON library follows: its nodes are written one by one.
     """
     parts: list[bytes] = []
     for proof in proofs:
         parts.append(b"," if parts else b"[")
-        rest()
+        yield_now()
         if "root" in proof["proof"]:
-            parts += _dag_written(proof, rest)
+            parts += _dag_written(proof, yield_now)
         else:
             parts += (
                 b'{"result":',
                 _written(proof["result"]),
                 b',"proof":',
-                *_tree_written(proof["proof"], rest),
+                *_tree_written(proof["proof"], yield_now),
                 b"}",
             )
     return [b"".join(parts) + b"]"] if parts else [b"[]"]
 
 
-def _dag_written(proof: dict[str, Any], rest: Callable[[], None]) -> list[bytes]:
+def _dag_written(proof: dict[str, Any], yield_now: Callable[[], None]) -> list[bytes]:
     nodes = proof["proof"]["nodes"]
     parts = [
         _written({**proof, "proof": {**proof["proof"], "nodes": 0}}).removesuffix(b"0}}"),
@@ -103,19 +103,19 @@ def _dag_written(proof: dict[str, Any], rest: Callable[[], None]) -> list[bytes]
     for start in range(0, len(names), NODES_AT_ONCE):
         if start:
             parts.append(b",")
-            rest()
+            yield_now()
         parts.append(
             _written({name: nodes[name] for name in names[start : start + NODES_AT_ONCE]})[1:-1]
         )
     return [*parts, b"}}}"]
 
 
-def _tree_written(top: dict[str, Any], rest: Callable[[], None]) -> list[bytes]:
+def _tree_written(top: dict[str, Any], yield_now: Callable[[], None]) -> list[bytes]:
     parts: list[bytes] = []
     todo: list[bytes | dict[str, Any]] = [top]
     while todo:
         if len(parts) % NODES_AT_ONCE == NODES_AT_ONCE - 1:
-            rest()
+            yield_now()
         node = todo.pop()
         if isinstance(node, bytes):
             parts.append(node)

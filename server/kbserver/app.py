@@ -12,6 +12,7 @@ from flask.sessions import SessionInterface
 
 from kbcore.errors import NotFound, StorageFailed
 from kbcore.metrics.catalogue import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
+from kbserver import operations
 from kbserver.accounting import Accounting
 from kbserver.answers import JSON
 from kbserver.events.streams import EventHub
@@ -20,16 +21,18 @@ from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.cors import Cors
 from kbserver.http.etags import weakened
-from kbserver.http.idempotency import Idempotency
 from kbserver.http.request_context import release
+from kbserver.idempotency import Idempotency
+from kbserver.mcp.rpc import Failure
 from kbserver.mcp.transport import Transport
+from kbserver.operations import need_of
 from kbserver.process.instruments import gauge
 from kbserver.replication import requests as replication
-from kbserver.routes import BLUEPRINTS
-from kbserver.routes.agents.mcp import EXTENSION
+from kbserver.routes.agents.context import mark_deprecated
+from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
 from kbserver.security.guard import WHO, Guard, RevocableStream
-from kbserver.security.permissions import NO_ROUTE, need_of
+from kbserver.security.permissions import NO_ROUTE
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -87,8 +90,9 @@ def create_app(
         "kbcore.events": events,
         "kbcore.bodies": bodies,
     }
-    for blueprint in BLUEPRINTS:
-        app.register_blueprint(blueprint)
+    operations.install(app)
+    app.register_error_handler(Failure, failed)
+    app.after_request(mark_deprecated)
     mount(app, runtime)
     guard = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
     app.extensions["kbcore.guard"] = guard

@@ -21,11 +21,13 @@ from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.json_body import parse_object, read_body
 from kbserver.http.request_context import CALLER, DEFAULT, is_name
 from kbserver.notices import IgnoredFields, ignored_fields
+from kbserver.operations import need_of
 from kbserver.replication import requests as replication
-from kbserver.schemas.facts import Told, one_fact, spoken
-from kbserver.schemas.reason import Pattern, Question, pattern, question
+from kbserver.schemas.facts import TellBody, spoken
+from kbserver.schemas.fields import Json
+from kbserver.schemas.reason import InferBody, QueryBody
 from kbserver.security.guard import Guard
-from kbserver.security.permissions import Need, need_of
+from kbserver.security.permissions import Need
 
 if TYPE_CHECKING:
     from kbcore.kb.knowledge_base import KnowledgeBase
@@ -76,11 +78,11 @@ class FastPath:
         self._routes = {
             path: _Route(read, answer, content_type, need_of("POST", path))
             for path, read, answer, content_type in (
-                ("/tell", one_fact, _tell, TEXT),
-                ("/assert/fact", one_fact, _tell, TEXT),
-                ("/query", pattern, _rows, JSON),
-                ("/ask", question, _rows, JSON),
-                ("/infer", question, _rows, JSON),
+                ("/tell", TellBody().read, _tell, TEXT),
+                ("/assert/fact", TellBody().read, _tell, TEXT),
+                ("/query", QueryBody().read, _rows, JSON),
+                ("/ask", InferBody().read, _rows, JSON),
+                ("/infer", InferBody().read, _rows, JSON),
             )
         }
 
@@ -161,11 +163,13 @@ class FastPath:
         )
 
 
-def _rows(kb: KnowledgeBase, goal: Question | Pattern, notes: Notes) -> list[bytes]:
-    return goal.written(kb, rows_written, notes)
+def _rows(kb: KnowledgeBase, arguments: Json, notes: Notes) -> list[bytes]:
+    (goal,) = arguments.values()
+    parts: list[bytes] = goal.written(kb, rows_written, notes)
+    return parts
 
 
-def _tell(kb: KnowledgeBase, assertion: Told, notes: Notes) -> list[bytes]:
-    kb.assert_facts(assertion.facts, conflict=assertion.conflict)
-    fact = assertion.facts[0]
+def _tell(kb: KnowledgeBase, arguments: Json, notes: Notes) -> list[bytes]:
+    kb.assert_facts(**arguments)
+    (fact,) = arguments["facts"]
     return [f"Fact Asserted: {spoken(fact.predicate, fact.args)}".encode()]

@@ -1,24 +1,40 @@
-"""Declarations of routes: answers, headers and errors, from which the OpenAPI document is generated.
+"""Operations: one record for each, from which the route, its permission, its MCP tool and its documentation are made.
 
-A declaration decorates the function of a route. Name, summary and description come from the function's docstring, the
-body from the envelope of its shape, paths and methods from Flask, examples from `example_scenarios/single_node.py`.
+`@operation` above a function declares one. With a `core` method, the route reads the body, calls
+the method on the knowledge base of the request, and passes the outcome to the function, which makes
+the response. Without one, the function is the view of the route. Summary and description come from
+the docstring of the function, examples from `example_scenarios/single_node.py`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any
 
+from flask import Flask, Response
+from marshmallow import Schema
+
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.state.keys import ADMIN, WRITER
 from kbserver.answers import JSON
+from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
-from kbserver.schemas.base import Shape
-from kbserver.schemas.jsonschema import COUNT, TEXT, Schema, said
+from kbserver.schemas.base import Answer, Body
+from kbserver.schemas.fields import Json
+from kbserver.schemas.requests import load
+from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
 
 PLAIN = "text/plain"
 """The media type of texts; the charset is utf-8."""
 
-View = TypeVar("View", bound=Callable[..., Any])
+Shape = Mapping[str, Any] | type[Schema]
+"""A JSON Schema, whose values may be marshmallow schemas, or a marshmallow schema."""
+
+TEXT: Json = {"type": "string"}
+COUNT: Json = {"type": "integer", "minimum": 0}
 
 ALWAYS = frozenset({400, 401, 403, 429, 500, 503})
 """Statuses of any request: malformed head, missing or insufficient key, rate limit, bug, shutdown."""
@@ -35,57 +51,169 @@ OF_MODELS = frozenset({501, 502})
 OF_PAGES = frozenset({409})
 
 WARNINGS = {
-    "X-Answer-Warnings": said(
-        COUNT, "How often a function or aggregate had no value for its input."
-    )
+    "X-Answer-Warnings": {
+        **COUNT,
+        "description": "How often a function or aggregate had no value for its input.",
+    }
 }
-APPLIED = {"Preference-Applied": said(TEXT, "The preferences that were honoured.")}
+APPLIED = {"Preference-Applied": {**TEXT, "description": "The preferences that were honoured."}}
 UNKNOWN = {
-    UNKNOWN_HEADER: said(
-        TEXT,
-        "Predicates of the goal without any fact or rule, with a similar one, percent-encoded, joined by commas: "
-        "`lykes/2 (did you mean likes/2?)`.",
-    )
+    UNKNOWN_HEADER: {
+        **TEXT,
+        "description": "Predicates of the goal without any fact or rule, with a similar one, "
+        "percent-encoded, joined by commas: `lykes/2 (did you mean likes/2?)`.",
+    }
 }
-COUNTED = {"X-Total-Count": said(COUNT, "Of a page: how many there are in all.")}
+COUNTED = {"X-Total-Count": {**COUNT, "description": "Of a page: how many there are in all."}}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful response: description, schema per media type, and headers with schemas."""
+class Reply:
+    """A successful response: description, shape per media type, and headers with schemas."""
 
-    says: str
-    content: Mapping[str, Schema]
+    description: str
+    content: Mapping[str, Shape]
     status: int = 200
-    headers: Mapping[str, Schema] = field(default_factory=dict)
+    headers: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """The declaration of a route.
+def as_text(
+    description: str, *, status: int = 200, headers: Mapping[str, Json] | None = None
+) -> Reply:
+    """Declare a response of plain text."""
+    return Reply(description, {PLAIN: TEXT}, status, headers or {})
 
-    `tenant`: requires X-Tenant-ID. `transaction`: accepts X-Transaction-ID. `writes`, `asks`: can fail like writes, like
-    goals. `query`, `headers`: further optional parameters. `prefer`: preferences beside `handling=strict`. `tagged`:
-    responses have an ETag, and If-None-Match gives 304. `paged`: accepts `limit` and `cursor`. `errors`: further
-    statuses. `listed`: appears in the OpenAPI document.
+
+def as_object(
+    description: str, shape: Shape, *, status: int = 200, headers: Mapping[str, Json] | None = None
+) -> Reply:
+    """Declare a response of JSON."""
+    return Reply(description, {JSON: shape}, status, headers or {})
+
+
+Work = Callable[[KnowledgeBase, Json, bool, int], Json]
+"""A tool: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch ms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """The MCP tool of an operation.
+
+    `takes` are the keys of the body that are shown, `gives` the members of the answer; those that
+    end in `?` may be absent. The description is all that a model knows of the tool, and every
+    client carries all descriptions in its prompts, so they are short.
+
+    Of tools that write, `destroys` says that they may remove something, `repeats` that a second
+    call with the same arguments changes nothing more. `grouped` tools may be part of a transaction,
+    `usual` tools are in every profile, `model` tools need a language model. With `checked_inside`
+    the arguments decide whether the tool writes: on a follower the core refuses what does.
+    `body`, `answer` and `work` replace those of the operation.
     """
 
-    answers: tuple[Answer, ...]
-    body: Shape[Any] | None = None
+    name: str
+    description: str
+    takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    destroys: bool = False
+    repeats: bool = True
+    grouped: bool = True
+    usual: bool = False
+    model: bool = False
+    checked_inside: bool = False
+    body: type[Body] | None = None
+    answer: type[Schema] | None = None
+    work: Work | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operation:
+    """One operation.
+
+    `routes` are methods and path templates, such as "POST /tell"; `role` and `about` say who may
+    use them, and `counted` whether they count against rate limits. `core` is the method of the
+    knowledge base, `body` its arguments. `tenant`: requires X-Tenant-ID. `transaction`: accepts
+    X-Transaction-ID. `headers_checked`: reads these headers before the view. `writes`, `asks`: can
+    fail like writes, like goals. `checked_inside`: the body decides whether it writes. `on_leader`:
+    a follower refuses it although it writes nothing. `query` describes the query string and
+    `headers` more headers. `prefer`: preferences beside `handling=strict`. `tagged`: responses have
+    an ETag, and If-None-Match gives 304. `paged`: accepts `limit` and `cursor`. `errors`: further
+    statuses. `listed`: appears in the OpenAPI document. `example`: a body for the documentation, of
+    an operation that has no step in the example scenario.
+    """
+
+    routes: tuple[str, ...]
+    respond: Callable[..., Response]
+    role: str
+    replies: tuple[Reply, ...] = ()
+    about: About = About.TENANT
+    counted: bool = True
+    body: type[Body] | None = None
+    core: Callable[..., Any] | None = None
+    tool: Tool | None = None
     tenant: bool = True
     transaction: bool = False
+    headers_checked: bool = True
     writes: bool = False
     asks: bool = False
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    headers: Mapping[str, Schema] = field(default_factory=dict)
+    checked_inside: bool = False
+    on_leader: bool = False
+    query: Mapping[str, Json] = field(default_factory=dict)
+    headers: Mapping[str, Json] = field(default_factory=dict)
     prefer: tuple[str, ...] = ()
     tagged: bool = False
     paged: bool = False
     errors: Iterable[int] = ()
     listed: bool = True
+    example: Json | None = None
+
+    @property
+    def group(self) -> str:
+        """The subject of the operation: the name of its module."""
+        return self.respond.__module__.rpartition(".")[2]
+
+    @property
+    def documentation(self) -> tuple[str, str]:
+        """The summary and the description."""
+        first, _, rest = inspect.cleandoc(self.respond.__doc__ or "").partition("\n\n")
+        return first.rstrip("."), rest
+
+    @property
+    def need(self) -> Need:
+        """The role that a request needs, and where its key must be valid."""
+        return Need(self.role, self.about, self.counted)
+
+    @property
+    def takes_key(self) -> bool:
+        """True if a POST may carry an idempotency key."""
+        return self.role == WRITER and self.routes[0].startswith("POST ")
+
+    @property
+    def is_audited(self) -> bool:
+        """True for administrative actions that change something, and for the first key."""
+        changes = not self.routes[0].startswith("GET ")
+        return (self.role == ADMIN and changes) or "POST /auth/bootstrap" in self.routes
+
+    @property
+    def needs_leader(self) -> bool:
+        """True if a follower refuses every request."""
+        return (self.writes or self.on_leader) and not self.checked_inside
+
+    @cached_property
+    def body_reader(self) -> Body | None:
+        """The body as an object that reads it."""
+        return None if self.body is None else self.body()
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """The writer of the JSON answer; None if the response function makes it otherwise."""
+        for reply in self.replies:
+            shape = reply.content.get(JSON)
+            if isinstance(shape, type) and issubclass(shape, Answer):
+                return shape()
+        return None
 
     def statuses(self) -> list[int]:
-        """Return all error statuses of the route."""
+        """Return all error statuses of the routes."""
         codes = set(ALWAYS).union(self.errors)
         for holds, more in (
             (self.tenant, OF_TENANTS),
@@ -99,33 +227,63 @@ class Operation:
                 codes |= more
         return sorted(codes)
 
-
-_OPERATIONS: dict[Callable[..., Any], Operation] = {}
-
-
-def operation(*answers: Answer, **more: Any) -> Callable[[View], View]:
-    """Declare a route: its answers, and fields of `Operation` by name."""
-    declared = Operation(answers, **more)
-
-    def mark(view: View) -> View:
-        _OPERATIONS[view] = declared
-        return view
-
-    return mark
+    def view(self, **path: str) -> Response:
+        """Return the response to the current request."""
+        if self.headers_checked and not self.transaction:
+            outside(None if self.tenant else DEFAULT)
+        if self.core is None:
+            return self.respond(**path)
+        kb = writer() if self.role == WRITER else reader()
+        arguments = {} if self.body_reader is None else load(self.body_reader)
+        return self.respond(self.core(kb, **arguments), arguments)
 
 
-def operation_of(view: Callable[..., Any]) -> Operation | None:
-    """Return the declaration of a route, None if it has none."""
-    return _OPERATIONS.get(view)
+_BY_ROUTE: dict[tuple[str, str], Operation] = {}
 
 
-def as_text(says: str, *, status: int = 200, headers: Mapping[str, Schema] | None = None) -> Answer:
-    """Declare an answer of plain text."""
-    return Answer(says, {PLAIN: TEXT}, status, headers or {})
+def operation(
+    *routes: str, role: str, replies: tuple[Reply, ...] = (), **more: Any
+) -> Callable[[Callable[..., Response]], Operation]:
+    """Declare an operation; `more` are fields of `Operation` by name."""
+
+    def declare(respond: Callable[..., Response]) -> Operation:
+        declared = Operation(routes=routes, respond=respond, role=role, replies=replies, **more)
+        for route in routes:
+            method, template = route.split()
+            if (method, template) in _BY_ROUTE:
+                raise ValueError(f"two operations have the route {route}")
+            _BY_ROUTE[method, template] = declared
+        return declared
+
+    return declare
 
 
-def as_object(
-    says: str, schema: Schema, *, status: int = 200, headers: Mapping[str, Schema] | None = None
-) -> Answer:
-    """Declare an answer of JSON."""
-    return Answer(says, {JSON: schema}, status, headers or {})
+def operations() -> list[Operation]:
+    """Return every operation, in the order of declaration."""
+    return list(dict.fromkeys(_BY_ROUTE.values()))
+
+
+def routes() -> dict[tuple[str, str], Operation]:
+    """Return the operation of each method and path template."""
+    return dict(_BY_ROUTE)
+
+
+def operation_at(method: str, template: str) -> Operation | None:
+    """Return the operation of a route; None for routes of plugins and unknown ones."""
+    return _BY_ROUTE.get(("GET" if method == "HEAD" else method, template))
+
+
+def need_of(method: str, template: str) -> Need:
+    """Return what a request to a route needs; only an admin may use an unknown route."""
+    declared = operation_at(method, template)
+    if declared is not None:
+        return declared.need
+    if template.startswith("/x/"):
+        return PLUGIN_READ if method in ("GET", "HEAD") else PLUGIN_WRITE
+    return ADMIN_OF_NODE
+
+
+def install(app: Flask) -> None:
+    """Add the routes of all operations to an application."""
+    for (method, template), declared in _BY_ROUTE.items():
+        app.add_url_rule(template, f"{method} {template}", declared.view, methods=[method])

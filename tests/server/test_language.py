@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marshmallow import Schema
 from support.http import Client, Served, error_of, serve_in_memory
 from support.servers import Server
 from support.stand_in import StandIn
 
-from kbserver.schemas.answers.language import EXTRACTED, SYNTHESIZED
-from kbserver.schemas.jsonschema import COMPONENTS, Schema
+from kbserver.schemas.json_schema import inline
+from kbserver.schemas.language import Extracted, Synthesized
 
 TEXT = "Ann works at Acme. She probably likes tea. Bob doesn't like coffee."
 FAST = {"llm_retries": 0, "llm_timeout_ms": 5000}
@@ -39,14 +40,14 @@ def asked(modelled: Served) -> Client:
     return modelled.client
 
 
-def sound(shape: Schema, found: dict[str, Any]) -> dict[str, Any]:
+def sound(shape: type[Schema], found: dict[str, Any]) -> dict[str, Any]:
     """Check that an answer has the keys it is documented with, in their order."""
-    assert list(found) == list(COMPONENTS[shape["$ref"].rsplit("/", 1)[1]]()["properties"])
+    assert list(found) == list(inline(shape)["properties"])
     return found
 
 
 def test_extract(asked: Client) -> None:
-    found = sound(EXTRACTED, asked.post("/extract", {"text": TEXT}).get_json())
+    found = sound(Extracted, asked.post("/extract", {"text": TEXT}).get_json())
     assert found["facts"] == [
         {"predicate": "works_at", "args": ["Ann", "Acme"], "negated": False, "confidence": 0.9},
         {"predicate": "likes", "args": ["Ann", "tea"], "negated": False, "confidence": 0.6},
@@ -68,7 +69,7 @@ def test_extract_and_store(asked: Client) -> None:
         "rules": True,
         "scope": "s",
     }
-    found = sound(EXTRACTED, asked.post("/extract", body).get_json())
+    found = sound(Extracted, asked.post("/extract", body).get_json())
     assert (found["asserted"], found["known"]) == (3, 0)
     (rule,) = found["rules"]
     assert rule["text"] == "likes(?x, cake) :- works_at(?x, Acme)."
@@ -81,7 +82,7 @@ def test_extract_and_store(asked: Client) -> None:
 def test_synthesize(asked: Client) -> None:
     asked.post("/extract", {"text": TEXT, "assert": True})
     found = sound(
-        SYNTHESIZED, asked.post("/synthesize", {"question": "Where does Ann work?"}).get_json()
+        Synthesized, asked.post("/synthesize", {"question": "Where does Ann work?"}).get_json()
     )
     assert (found["answer"], found["confidence"]) == ("Ann works at Acme.", 0.9)
     fact = {
@@ -94,7 +95,7 @@ def test_synthesize(asked: Client) -> None:
     assert found["derivation"] == [fact]
     assert found["queriesExecuted"] == ["works_at(Ann, ?x)"]
     unknown = sound(
-        SYNTHESIZED, asked.post("/synthesize", {"question": "Who sells rockets?"}).get_json()
+        Synthesized, asked.post("/synthesize", {"question": "Who sells rockets?"}).get_json()
     )
     assert (unknown["confidence"], unknown["derivation"]) == (0.0, [])
     assert unknown["answer"].startswith("I do not know")

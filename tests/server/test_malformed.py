@@ -15,6 +15,7 @@ from support.http import (
     ADMIN,
     ALONE,
     CONTEXT,
+    OTHERS,
     READS,
     SCOPES,
     TEXTS,
@@ -110,7 +111,10 @@ NEED_NOTHING = (
 
 
 @pytest.mark.parametrize(
-    "path", sorted({*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *SESSIONS, *TEXTS} - {*NEED_NOTHING})
+    "path",
+    sorted(
+        {*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *SESSIONS, *TEXTS, *OTHERS} - {*NEED_NOTHING}
+    ),
 )
 def test_bodies(hall: Served, path: str) -> None:
     for body in BODIES:
@@ -145,7 +149,7 @@ HEADERS: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *CONTEXT, *TEXTS])
+@pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *CONTEXT, *TEXTS, *OTHERS])
 def test_headers(hall: Served, path: str) -> None:
     body = b'{"predicate": "p", "args": ["a"], "op": "COUNT", "facts": [], "id": "x"}'
     if path in ("/assert/rule", "/teach"):
@@ -158,7 +162,9 @@ def test_headers(hall: Served, path: str) -> None:
             refused(hall, response)
 
 
-@pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS])
+@pytest.mark.parametrize(
+    "path", [*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS, *OTHERS]
+)
 def test_lengths(hall: Served, path: str) -> None:
     for length in ("nine", "-1", "99", "9" * 30):
         environ = {
@@ -231,7 +237,7 @@ bodies = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 
 @examples(150)
 @given(
-    path=st.sampled_from([*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS]),
+    path=st.sampled_from([*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS, *OTHERS]),
     body=bodies,
     strict=st.booleans(),
 )

@@ -1,4 +1,4 @@
-"""Readers of request bodies: the fast reader agrees with the schema; times and numbers."""
+"""Bodies: the quick reader and marshmallow never disagree; points in time and numbers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from support.http import Client, error_of
 
 from kbcore.errors import InvalidInput
-from kbserver.schemas import facts, reason, rules
-from kbserver.schemas.base import Envelope
-from kbserver.schemas.fields import moment, whole
+from kbserver.operations import operations
+from kbserver.schemas.base import Body
+from kbserver.schemas.facts import BulkBody, FactBody
+from kbserver.schemas.fields import Instant, Whole
+from kbserver.schemas.json_schema import inline
 
-ENVELOPES = [
-    *(facts._fact, facts._tell, facts._bulk, facts._retract),
-    *(reason._infer, reason._query, reason._aggregate, rules._rule, rules._forget),
+BODIES = [
+    FactBody(),
+    *(declared.body_reader for declared in operations() if declared.body_reader is not None),
 ]
-KEYS = sorted({key for envelope in ENVELOPES for key in envelope.schema.fields} | {"more"})
+KEYS = sorted({field.data_key for body in BODIES for field in body.fields.values()} | {"more"})
 likely = st.sampled_from(
     [
         None,
@@ -42,14 +44,26 @@ likely = st.sampled_from(
 )
 
 
-@given(st.sampled_from(ENVELOPES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
-@example(facts._bulk, {"facts": None}, False)
-def test_the_fast_reader_agrees_with_the_schema(
-    envelope: Envelope, data: dict[str, Any], strict: bool
+@given(st.sampled_from(BODIES), st.data(), st.booleans())
+def test_the_quick_reader_agrees_with_marshmallow(
+    body: Body, draw: st.DataObject, strict: bool
 ) -> None:
-    quick = envelope._read_valid(data, strict)
+    keys = [field.data_key for field in body.fields.values()]
+    agree(body, draw.draw(st.dictionaries(st.sampled_from([*keys, "more"]), likely)), strict)
+
+
+@given(st.sampled_from(BODIES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
+@example(BulkBody(), {"facts": None}, False)
+def test_the_quick_reader_agrees_with_marshmallow_about_keys_of_other_bodies(
+    body: Body, data: dict[str, Any], strict: bool
+) -> None:
+    agree(body, data, strict)
+
+
+def agree(body: Body, data: dict[str, Any], strict: bool) -> None:
+    quick = body._read_valid(data, strict)
     try:
-        checked = envelope._read_by_schema(data, strict)
+        checked = body._read_by_schema(data, strict)
     except InvalidInput:
         assert quick is None
     else:
@@ -75,7 +89,7 @@ def test_the_fast_reader_agrees_with_the_schema(
     ],
 )
 def test_instants(given: Any, milliseconds: int) -> None:
-    assert moment(given) == milliseconds
+    assert Instant().read(given) == milliseconds
 
 
 @pytest.mark.parametrize(
@@ -92,21 +106,21 @@ def test_instants(given: Any, milliseconds: int) -> None:
 )
 def test_invalid_times(given: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
-        moment(given)
+        Instant().read(given)
 
 
 @given(st.text())
 def test_any_text_is_an_instant_or_not(given: str) -> None:
     with suppress(ValueError):
-        assert type(moment(given)) is int
+        assert type(Instant().read(given)) is int
 
 
 def test_whole_numbers() -> None:
-    assert whole(1, 5)(3.0) == 3
+    assert Whole(1, 5).read(3.0) == 3
     with pytest.raises(ValueError, match="from 1 to 5"):
-        whole(1, 5)(6)
+        Whole(1, 5).read(6)
     with pytest.raises(ValueError, match="of at least 1"):
-        whole(1)(float("inf"))
+        Whole(1).read(float("inf"))
 
 
 ATOM = {"predicate": "p", "args": ["?x"]}
@@ -188,3 +202,15 @@ def test_strict_requests_accept_every_spelling_of_atoms(
         "relevanceBuckets": [BUCKET, {"name": "rest", "predicates": None}],
     }
     assert client.post("/memory/context", goals, {"Prefer": "handling=strict"}).status_code == 200
+
+
+def test_null_is_taken_where_a_key_may_be_absent() -> None:
+    schema = inline(BulkBody)
+    assert schema["required"] == ["facts"]
+    assert schema["properties"]["facts"]["type"] == "array"
+    assert "null" in schema["properties"]["conflictStrategy"]["type"]
+
+
+def test_a_null_weight_of_a_bucket_is_the_default(client: Client) -> None:
+    body = {"relevanceBuckets": [{"name": "all", "weight": None}]}
+    assert client.post("/memory/context", body).status_code == 200

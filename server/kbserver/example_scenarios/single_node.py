@@ -1,7 +1,8 @@
 """The example scenario on one node, whose recorded responses are the OpenAPI examples.
 
 `record` runs it on a fresh application with a fixed clock; `docs/generate.py` writes the result to
-`examples.json`, and a test fails when that file is out of date. Every new route needs a step here.
+`examples.json`, and a test fails when that file is out of date. A new route
+needs a step here, or an `example` in its record.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from kbserver.app import create_app
 from kbserver.errors import UNEXPECTED, UnsupportedMedia, answer_of
 from kbserver.example_scenarios.prepared_model import QUESTION, TEXT, Prepared
 from kbserver.example_scenarios.two_nodes import play_nodes
+from kbserver.operations import operations
 
 NOW = 1_767_225_600_000
 """When the story is told: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
@@ -182,7 +184,7 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     """Run the scenario on an application; return method, path, body and answer of each step."""
     client, last, done = Client(app), "", []
     headers = {"X-Tenant-ID": "demo"}
-    for method, path, told in STORY:
+    for method, path, told in (*STORY, *_examples_of_records()):
         body = dict(told) if isinstance(told, dict) else None
         places: Mapping[str, str] = (
             body.pop("_path", {}) if body and method == "POST" else body or {}
@@ -205,8 +207,17 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     return done
 
 
+def _examples_of_records() -> list[Step]:
+    """Return a step for each operation whose record has an example."""
+    return [
+        ("POST", declared.routes[0].removeprefix("POST "), declared.example)
+        for declared in operations()
+        if declared.example is not None
+    ]
+
+
 def _told(app: Flask) -> dict[str, Any]:
-    operations: dict[str, Any] = {}
+    by_operation: dict[str, Any] = {}
     errors: dict[str, Any] = {}
     for method, path, body, answer in [*play(app), *play_nodes(NOW)]:
         media, status = answer.mimetype, str(answer.status_code)
@@ -216,7 +227,7 @@ def _told(app: Flask) -> dict[str, Any]:
         if answer.status_code >= 400:
             errors.setdefault(status, content)
             continue
-        known = operations.setdefault(f"{method} {path}", {"answers": {}})
+        known = by_operation.setdefault(f"{method} {path}", {"answers": {}})
         if body is not None:
             known.setdefault("request", body)
         known["answers"].setdefault(status, {}).setdefault(media, content)
@@ -224,7 +235,7 @@ def _told(app: Flask) -> dict[str, Any]:
         errors.setdefault(
             str(made.status), {"code": made.code, "message": made.message, "details": made.details}
         )
-    return {"operations": operations, "errors": errors}
+    return {"operations": by_operation, "errors": errors}
 
 
 def _stable(value: Any) -> Any:

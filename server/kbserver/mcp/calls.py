@@ -136,14 +136,16 @@ class Toolbox:
         self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
     ) -> dict[str, Any]:
         who.demand(tool.needs)
-        if tool.writes and not tool.judged_inside:
+        if tool.writes and not tool.declared.checked_inside:
             self._runtime.refuse_on_follower()
         rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
         transaction = _transaction(arguments, who)
-        if transaction is not None and not tool.grouped:
+        if transaction is not None and not tool.declared.grouped:
             raise InvalidInput.at(TRANSACTION, "this cannot be part of a transaction")
         with self._knowledge_base(tool, who, transaction, call) as kb:
-            return tool.work(kb, rest, who.strict or tool.destroys, self._runtime.clock.now_ms())
+            return tool.work(
+                kb, rest, who.strict or tool.declared.destroys, self._runtime.clock.now_ms()
+            )
 
     def _knowledge_base(
         self, tool: Tool, who: Who, transaction: str | None, call: Call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 from kbserver.answers import JSON
 from kbserver.errors import STATUS
 from kbserver.http.compress import compressible
-from kbserver.http.idempotency import HEADER, REPLAYED, takes_key
 from kbserver.http.request_context import NAME_PATTERN, NAME_RULE
+from kbserver.idempotency import HEADER, REPLAYED
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES
-from kbserver.operations import Answer, Operation
-from kbserver.schemas.jsonschema import TEXT, Schema, named, nullable, obj, said, words
-from kbserver.security.permissions import PUBLIC, Need, need_of
+from kbserver.operations import TEXT, Operation, Reply
+from kbserver.schemas.fields import Json
+from kbserver.security.permissions import PUBLIC
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
     status: tuple(code for code in STATUS if STATUS[code] == status)
@@ -101,7 +102,7 @@ HEADERS: dict[str, dict[str, Any]] = {
         f"joined by commas; `...` after {MAX_NAMES}. With `Prefer: handling=strict` such a request is refused.",
     },
     "Content-Encoding": {
-        "schema": words("gzip"),
+        "schema": {**TEXT, "enum": ["gzip"]},
         "description": "Of a long answer, where the client takes gzip.",
     },
     "Vary": {"schema": TEXT, "description": "What the answer depends on beside the address."},
@@ -115,7 +116,7 @@ HEADERS: dict[str, dict[str, Any]] = {
         "description": 'Of a page that is not the last: the next, with `rel="next"`.',
     },
     REPLAYED: {
-        "schema": words("true"),
+        "schema": {**TEXT, "enum": ["true"]},
         "description": f"The answer of an earlier request with the same `{HEADER}`.",
     },
 }
@@ -136,29 +137,36 @@ SECURITY: dict[str, dict[str, str]] = {
 }
 """The ways to send a key."""
 
-PAGED: dict[str, Schema] = {
-    "limit": said(
-        _PAGE_ROWS,
-        "Maximum number of rows; if there are more, `Link` has the address of the next page.",
-    ),
-    "cursor": said(
-        TEXT, "Where the page begins: out of the `Link` of the one before. 409 after a change."
-    ),
+PAGED: dict[str, Json] = {
+    "limit": {
+        **_PAGE_ROWS,
+        "description": "Maximum number of rows; if there are more, `Link` has the address of the "
+        "next page.",
+    },
+    "cursor": {
+        **TEXT,
+        "description": "Where the page begins: from the `Link` of the page before. 409 after a "
+        "change.",
+    },
 }
 
-_ERRORS: dict[int, Schema] = {
-    status: named(
-        f"Error{status}",
-        obj(
-            {
-                "code": words(*codes),
-                "message": said(TEXT, "What is wrong, for a person."),
-                "details": nullable(said({"type": "object"}, "What a program may act on.")),
-            }
-        ),
-    )
-    for status, codes in ERROR_STATUSES.items()
-}
+
+def error_schema(status: int) -> Json:
+    """Return the schema of the errors of a status."""
+    return {
+        "type": "object",
+        "required": ["code", "message", "details"],
+        "properties": {
+            "code": {**TEXT, "enum": list(ERROR_STATUSES[status])},
+            "message": {**TEXT, "description": "What is wrong, for a person."},
+            "details": {
+                "type": ["object", "null"],
+                "description": "Values that a program may act on.",
+            },
+        },
+    }
+
+
 _ALWAYS = (
     "X-Request-ID",
     "X-KB-Version",
@@ -167,13 +175,13 @@ _ALWAYS = (
     "X-Commit-Seq",
     "X-Replication-Lag-Ms",
 )
-_PACKED = ("Content-Encoding", "Vary")
+_COMPRESSED = ("Content-Encoding", "Vary")
 _LARGE = 1 << 20
 _OF_KEYS, _OF_RATES = frozenset((401, 403)), frozenset((429,))
 """Statuses that routes which ask for no key, and those that count against no limit, never answer at the door."""
 
 
-def parameters(path: str, method: str, declared: Operation) -> Iterator[str | dict[str, Any]]:
+def parameters(path: str, declared: Operation) -> Iterator[str | Json]:
     """Yield the parameters of an operation; shared parameters are references."""
     for name in re.findall(r"{(\w+)}", path):
         yield {"name": name, "in": "path", "required": True, "schema": _NAME}
@@ -182,18 +190,18 @@ def parameters(path: str, method: str, declared: Operation) -> Iterator[str | di
         yield "X-Database"
     if declared.transaction:
         yield "X-Transaction-ID"
-    if _keyed(path, method):
+    if declared.takes_key:
         yield HEADER
     if declared.tagged:
         yield "If-None-Match"
     yield "X-Request-ID"
     yield "traceparent"
     if declared.body is not None:
-        wishes = (
+        preferences = (
             "handling=strict",
-            *("wait=SECONDS" if wish == "wait" else wish for wish in declared.prefer),
+            *("wait=SECONDS" if name == "wait" else name for name in declared.prefer),
         )
-        text = f"Any of {', '.join(f'`{wish}`' for wish in wishes)}, joined by commas."
+        text = f"Any of {', '.join(f'`{each}`' for each in preferences)}, joined by commas."
         yield {"name": "Prefer", "in": "header", "schema": TEXT, "description": text}
     for name, schema in {**declared.query, **(PAGED if declared.paged else {})}.items():
         yield {"name": name, "in": "query", "schema": schema}
@@ -201,78 +209,65 @@ def parameters(path: str, method: str, declared: Operation) -> Iterator[str | di
         yield {"name": name, "in": "header", "schema": schema}
 
 
-def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
-    """Return the role an operation requires, and the ways to send its API key.
-
-    A server without authentication requires none.
-    """
-    role = _need(path, method).role
-    return role, [] if role == PUBLIC else [{"bearer": []}, {"header": []}, {}]
+def security(declared: Operation) -> list[dict[str, list[str]]]:
+    """Return the ways to send the API key; a server without authentication requires none."""
+    return [] if declared.role == PUBLIC else [{"bearer": []}, {"header": []}, {}]
 
 
-def statuses(path: str, method: str, declared: Operation) -> list[int]:
+def statuses(declared: Operation) -> list[int]:
     """Return every error status that an operation may return."""
-    need, codes = (
-        _need(path, method),
-        {*declared.statuses(), *((409,) if _keyed(path, method) else ())},
-    )
-    if need.role == PUBLIC:
-        codes -= _OF_KEYS if need.counted else _OF_KEYS | _OF_RATES
+    codes = {*declared.statuses(), *((409,) if declared.takes_key else ())}
+    if declared.role == PUBLIC:
+        codes -= _OF_KEYS if declared.counted else _OF_KEYS | _OF_RATES
     return sorted(codes.union(declared.errors))
 
 
-def answers(
-    path: str, method: str, declared: Operation, example: Mapping[str, Any]
-) -> dict[str, Any]:
+def responses(declared: Operation, example: Mapping[str, Any]) -> Json:
     """Return the responses of an operation by status."""
-    more: list[str] = [REPLAYED] if _keyed(path, method) else []
+    more: list[str] = [REPLAYED] if declared.takes_key else []
     more += [IGNORED_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
     more += ["Link"] if declared.paged else []
-    by_status = {str(one.status): _answer(one, more, example) for one in declared.answers}
+    by_status = {str(reply.status): _response(reply, more, example) for reply in declared.replies}
     if declared.tagged:
         by_status["304"] = {
             "description": "Not changed since.",
             "headers": _references(*_ALWAYS, "ETag", "Cache-Control", "Vary"),
         }
-    for status in statuses(path, method, declared):
+    for status in statuses(declared):
         by_status.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
     return dict(sorted(by_status.items()))
 
 
-def error(status: int, example: Mapping[str, Any] | None) -> dict[str, Any]:
+def error(status: int, example: Mapping[str, Any] | None) -> Json:
     """Return the response object of an error, which is the same for all operations."""
-    headers: dict[str, Any] = _references(*_ALWAYS, *_PACKED)
+    headers: Json = _references(*_ALWAYS, *_COMPRESSED)
     if status in (409, 429, 503):
-        headers["Retry-After"] = {"schema": said({"type": "integer"}, "Seconds.")}
+        headers["Retry-After"] = {"schema": {"type": "integer", "description": "Seconds."}}
     if status == 401:
-        headers["WWW-Authenticate"] = {"schema": said(TEXT, "How a key is sent.")}
-    shown = {"schema": _ERRORS[status], **({"example": example} if example is not None else {})}
+        headers["WWW-Authenticate"] = {"schema": {**TEXT, "description": "How to send a key."}}
+    schema = {"$ref": f"#/components/schemas/Error{status}"}
+    shown = {"schema": schema, **({"example": example} if example is not None else {})}
     return {"description": _MEANINGS[status], "headers": headers, "content": {JSON: shown}}
 
 
-def _answer(one: Answer, more: list[str], example: Mapping[str, Any]) -> dict[str, Any]:
-    happened = example.get("answers", {}).get(str(one.status), {})
+def _response(reply: Reply, more: list[str], example: Mapping[str, Any]) -> Json:
+    happened = example.get("answers", {}).get(str(reply.status), {})
     content = {
-        media: {"schema": schema, **({"example": happened[media]} if media in happened else {})}
-        for media, schema in one.content.items()
+        media: {
+            "schema": schema if isinstance(schema, type) else copy.deepcopy(schema),
+            **({"example": happened[media]} if media in happened else {}),
+        }
+        for media, schema in reply.content.items()
     }
-    packed = _PACKED if any(compressible(media, _LARGE) for media in one.content) else ()
-    own = {name: {"schema": schema} for name, schema in one.headers.items()}
+    compressed = _COMPRESSED if any(compressible(media, _LARGE) for media in reply.content) else ()
+    own = {name: {"schema": schema} for name, schema in reply.headers.items()}
     return {
-        "description": one.says,
-        "headers": {**_references(*_ALWAYS, *packed, *more), **own},
+        "description": reply.description,
+        "headers": {**_references(*_ALWAYS, *compressed, *more), **own},
         "content": content,
     }
 
 
-def _references(*names: str) -> dict[str, Any]:
+def _references(*names: str) -> Json:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-
-
-def _need(path: str, method: str) -> Need:
-    return need_of(method, re.sub(r"{(\w+)}", r"<\1>", path))
-
-
-def _keyed(path: str, method: str) -> bool:
-    return method == "POST" and takes_key(path)

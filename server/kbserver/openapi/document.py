@@ -17,74 +17,63 @@ from flask import Flask
 from kbcore import __version__
 from kbserver.answers import JSON
 from kbserver.openapi import common
-from kbserver.operations import Operation, operation_of
-from kbserver.schemas.base import envelope_of
-from kbserver.schemas.jsonschema import COMPONENTS, references
+from kbserver.operations import Operation, operation_at
+from kbserver.schemas.fields import Json
+from kbserver.schemas.json_schema import new_document
 
-_UNDER_BLUEPRINT = re.compile(r"<(?:\w+:)?(\w+)>")
+_PATH_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 _NOT_LISTED = frozenset({"HEAD", "OPTIONS"})
 
 
-def document(app: Flask) -> dict[str, Any]:
-    """Return the document of an application; routes without a declaration are left out."""
-    from apispec import APISpec
-
-    spec = APISpec(
+def document(app: Flask) -> Json:
+    """Return the document of an application; routes of plugins are left out."""
+    spec = new_document(
         "kbcore",
         __version__,
-        "3.1.0",
         info={
-            "description": "Facts, rules, backward chaining with proofs, truth maintenance and context windows.",
+            "description": "Facts, rules, backward chaining with proofs, truth maintenance and "
+            "context windows.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         servers=[{"url": "/"}],
     )
-    examples = _examples()
+    examples = json.loads((files("kbserver.openapi") / "examples.json").read_text("utf-8"))
     for name, header in common.HEADERS.items():
         spec.components.header(name, header)
     for name, scheme in common.SECURITY.items():
         spec.components.security_scheme(name, scheme)
     for name, parameter in common.PARAMETERS.items():
         spec.components.parameter(name, "header", {"name": name, **parameter})
-    used: set[str] = set()
-    statuses: set[int] = set()
     tags: dict[str, str] = {}
-    for path, method, view, declared, endpoint in listed(app):
-        tag = endpoint.split(".")[0]
-        tags.setdefault(tag, _first_line(inspect.getmodule(view)))
-        known = examples["operations"].get(f"{method} {path}") or _of_alias(
-            examples, app, endpoint, method
-        )
-        operation = _operation(path, method, view, declared, known)
-        used.update(references(operation))
-        statuses.update(common.statuses(path, method, declared))
-        spec.path(path, operations={method.lower(): {**operation, "tags": [tag]}})
+    statuses: set[int] = set()
+    for path, method, declared in listed(app):
+        tags.setdefault(declared.group, _first_line(declared))
+        statuses.update(common.statuses(declared))
+        operation = _operation(path, method, declared, _example(examples, method, declared))
+        spec.path(path, operations={method.lower(): operation})
     for status in sorted(statuses):
+        spec.components.schema(f"Error{status}", common.error_schema(status))
         refused = common.error(status, examples["errors"].get(str(status)))
-        used.update(references(refused))
         spec.components.response(f"Error{status}", refused)
-    for name in sorted(_closure(used)):
-        spec.components.schema(name, COMPONENTS[name]())
     for tag, description in tags.items():
         spec.tag({"name": tag, "description": description})
-    words: dict[str, Any] = spec.to_dict()
-    return words
+    shown: Json = spec.to_dict()
+    return shown
 
 
-def listed(app: Flask) -> Iterator[tuple[str, str, Any, Operation, str]]:
-    """Yield every documented path and method, with its function and its declaration."""
-    for path, method, endpoint in routes(app):
-        view = app.view_functions[endpoint]
-        declared = operation_of(view)
+def listed(app: Flask) -> Iterator[tuple[str, str, Operation]]:
+    """Yield every documented path and method with its operation."""
+    for path, method, template in routes(app):
+        declared = operation_at(method, template)
         if declared is not None and declared.listed:
-            yield path, method, view, declared, endpoint
+            yield path, method, declared
 
 
 def routes(app: Flask) -> Iterator[tuple[str, str, str]]:
-    """Yield every path in OpenAPI form, method and endpoint of an application."""
+    """Yield every path in OpenAPI form, method and path template of an application."""
     for rule in app.url_map.iter_rules():
         for method in sorted((rule.methods or set()) - _NOT_LISTED):
-            yield _UNDER_BLUEPRINT.sub(r"{\1}", rule.rule), method, rule.endpoint
+            yield _in_openapi(rule.rule), method, rule.rule
 
 
 def operation_id(path: str, method: str) -> str:
@@ -95,58 +84,38 @@ def operation_id(path: str, method: str) -> str:
     return words[0] + "".join(word[0].upper() + word[1:] for word in words[1:])
 
 
-def _operation(
-    path: str, method: str, view: Any, declared: Operation, example: Mapping[str, Any]
-) -> dict[str, Any]:
-    first, _, rest = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
-    words: dict[str, Any] = {
-        "operationId": operation_id(path, method),
-        "summary": first.rstrip("."),
-    }
-    if rest:
-        words["description"] = rest
-    words["x-role"], words["security"] = common.needed(path, method)
-    words["parameters"] = list(common.parameters(path, method, declared))
-    if declared.body is not None:
-        envelope = envelope_of(declared.body)
-        shown: dict[str, Any] = {"schema": envelope.ref}
+def _operation(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> Json:
+    summary, description = declared.documentation
+    shown: Json = {"operationId": operation_id(path, method), "summary": summary}
+    if description:
+        shown["description"] = description
+    shown["x-role"], shown["security"] = declared.role, common.security(declared)
+    shown["parameters"] = list(common.parameters(path, declared))
+    if declared.body is not None and declared.body_reader is not None:
+        body: Json = {"schema": declared.body}
         if "request" in example:
-            shown["example"] = example["request"]
-        words["requestBody"] = {"required": not envelope.optional, "content": {JSON: shown}}
-    words["responses"] = common.answers(path, method, declared, example)
-    return words
+            body["example"] = example["request"]
+        is_required = not declared.body_reader.is_optional
+        shown["requestBody"] = {"required": is_required, "content": {JSON: body}}
+    shown["responses"] = common.responses(declared, example)
+    return {**shown, "tags": [declared.group]}
 
 
-def _closure(names: set[str]) -> set[str]:
-    words: set[str] = set()
-    todo = [name for name in names if name in COMPONENTS]
-    while todo:
-        name = todo.pop()
-        if name not in words:
-            words.add(name)
-            todo += references(COMPONENTS[name]())
-    return words
-
-
-def _of_alias(
-    examples: Mapping[str, Any], app: Flask, endpoint: str, method: str
-) -> Mapping[str, Any]:
-    """Return the example of another path of the same function."""
-    for path, other, same in routes(app):
-        if (other, same) == (method, endpoint) and f"{method} {path}" in examples["operations"]:
-            words: Mapping[str, Any] = examples["operations"][f"{method} {path}"]
-            return words
+def _example(examples: Mapping[str, Any], method: str, declared: Operation) -> Mapping[str, Any]:
+    """Return the example of the operation, under any of its paths."""
+    for route in declared.routes:
+        own, template = route.split()
+        name = f"{own} {_in_openapi(template)}"
+        if own == method and name in examples["operations"]:
+            example: Mapping[str, Any] = examples["operations"][name]
+            return example
     return {}
 
 
-def _first_line(module: Any) -> str:
-    return (
-        inspect.cleandoc(getattr(module, "__doc__", None) or "").split("\n\n")[0].replace("\n", " ")
-    )
+def _in_openapi(template: str) -> str:
+    return _PATH_PARAMETER.sub(r"{\1}", template)
 
 
-def _examples() -> dict[str, Any]:
-    words: dict[str, Any] = json.loads(
-        (files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8")
-    )
-    return words
+def _first_line(declared: Operation) -> str:
+    documentation = inspect.getdoc(inspect.getmodule(declared.respond)) or ""
+    return documentation.split("\n\n")[0].replace("\n", " ")

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Response, request
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
 from kbcore.replication.role import FOLLOWER, LEADER, NONE, follower_storage_error
-from kbserver.operations import operation_of
+from kbserver.operations import operation_at
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -21,12 +21,6 @@ COMMIT_SEQ, MIN_SEQ, LAG = "X-Commit-Seq", "X-Min-Seq", "X-Replication-Lag-Ms"
 
 LOG = "/replication/log"
 """Route that followers request all the time; it is logged at level DEBUG only."""
-
-JUDGED_INSIDE = frozenset(("/execute", "/extract"))
-"""Routes whose body decides if they write; the core refuses writes on a follower."""
-
-TRANSACTIONS = "/tx/"
-"""Prefix of the routes of transactions, which a follower does not have."""
 
 _DIGITS = 19
 
@@ -45,7 +39,7 @@ def install(app: Flask, runtime: Runtime) -> None:
     def arrive() -> None:
         if (text := request.environ.get("HTTP_X_MIN_SEQ")) is not None:
             replication.wait_for(_seq(text))
-        if replication.leader_url is not None and _writes():
+        if replication.leader_url is not None and _needs_leader():
             runtime.refuse_on_follower()
 
     @app.after_request
@@ -68,12 +62,10 @@ def headers(runtime: Runtime) -> list[tuple[str, str]]:
     return header_pairs
 
 
-def _writes() -> bool:
+def _needs_leader() -> bool:
     rule = request.url_rule
-    if rule is None or rule.rule in JUDGED_INSIDE or request.endpoint is None:
-        return False
-    declared = operation_of(current_app.view_functions[request.endpoint])
-    return declared is not None and (declared.writes or rule.rule.startswith(TRANSACTIONS))
+    declared = None if rule is None else operation_at(request.method, rule.rule)
+    return declared is not None and declared.needs_leader
 
 
 def _seq(text: str) -> int:

@@ -1,32 +1,14 @@
-"""The routes, one blueprint per file.
+"""The operations, by subject; importing this package declares them all.
 
-A route loads the body, calls one method of the core and returns the serialized result.
+An operation reads the body, calls one method of the core and returns the serialized outcome.
 """
-
-from flask import Blueprint
 
 from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
 from kbserver.routes.knowledge import facts, reason, rules, scopes, transactions
 from kbserver.routes.node import admin, auth, documents, events, maintenance, ops, replication
 
-BLUEPRINTS: tuple[Blueprint, ...] = (
-    ops.bp,
-    facts.bp,
-    rules.bp,
-    reason.bp,
-    transactions.bp,
-    scopes.bp,
-    memory.bp,
-    context.bp,
-    events.bp,
-    ingest.bp,
-    language.bp,
-    admin.bp,
-    maintenance.bp,
-    mcp.bp,
-    agent.bp,
-    auth.bp,
-    documents.bp,
-    replication.bp,
-    replication.admin,
+SUBJECTS = (
+    *(ops, facts, rules, reason, transactions, scopes, memory, context, events, ingest, language),
+    *(admin, maintenance, mcp, agent, auth, documents, replication),
 )
+"""The modules with operations."""

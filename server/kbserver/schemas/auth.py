@@ -1,144 +1,110 @@
-"""Bodies about keys, and what answers about them look like."""
+"""API keys: bodies and answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from kbcore.node.api_keys import MAX_EXPIRY_DAYS, MAX_OVERLAP_S, OVERLAP_S, KeyWanted
 from kbcore.state.keys import ROLES
-from kbserver.schemas.base import Envelope
-from kbserver.schemas.fields import NAME, Reader, one_of, takes, text
-from kbserver.schemas.jsonschema import (
-    COUNT,
-    FLAG,
-    INSTANT,
-    TEXT,
-    TEXTS,
-    Schema,
-    array,
-    named,
-    nullable,
-    obj,
-    said,
-    words,
-)
+from kbserver.schemas.base import Answer, Body, JsonObject
+from kbserver.schemas.fields import Choice, Count, Flag, Json, Many, Names, Number, Text, Time
 
 
-@takes(array(NAME, description="Names; none is all of them."))
-def _names(value: Any) -> tuple[str, ...]:
-    """Read names, which are judged one by one where the key is made."""
-    if type(value) is not list or not all(type(name) is str for name in value):
-        raise ValueError("must be an array of names")
-    return tuple(value)
+class NewKeyBody(Body):
+    """A key to create."""
 
+    name = Text(required=True)
+    role = Choice(*ROLES, required=True)
+    databases = Names()
+    tenants = Names()
+    expires_in_days = Number(above=0, high=MAX_EXPIRY_DAYS)
+    description = Text()
 
-def _number(low: float, high: float, *, above: bool) -> Reader:
-    bound = "exclusiveMinimum" if above else "minimum"
-
-    @takes({"type": "number", bound: low, "maximum": high})
-    def read(value: Any) -> float:
-        if type(value) not in (int, float) or not low <= value <= high or (above and value == low):
-            raise ValueError(
-                f"must be a number {'over' if above else 'from'} {low:g} up to {high:g}"
+    def arguments(self, fields: Json) -> Json:
+        """Return the requested key."""
+        return {
+            "wanted": KeyWanted(
+                fields["name"],
+                fields["role"],
+                fields.get("databases", ()),
+                fields.get("tenants", ()),
+                fields.get("expires_in_days"),
+                fields.get("description", ""),
             )
-        return float(value)
-
-    return read
-
-
-_key = Envelope(
-    "NewKey",
-    {
-        "name": text,
-        "role": one_of(*ROLES),
-        "databases": _names,
-        "tenants": _names,
-        "expiresInDays": _number(0, MAX_EXPIRY_DAYS, above=True),
-        "description": text,
-    },
-    required=("name", "role"),
-)
-_bootstrap = Envelope(
-    "Bootstrap", {"name": text, "description": text, "token": text}, required=("name", "token")
-)
-_rotation = Envelope("KeyRotation", {"overlapSeconds": _number(0, MAX_OVERLAP_S, above=False)})
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """A request for the first key: name, purpose, and the bootstrap token."""
-
-    name: str
-    description: str
-    token: str
-
-
-@_key.shapes
-def new_key(data: dict[str, Any], *, strict: bool) -> KeyWanted:
-    """Read the body that makes a key."""
-    fields = _key.load(data, strict)
-    return KeyWanted(
-        fields["name"],
-        fields["role"],
-        fields.get("databases", ()),
-        fields.get("tenants", ()),
-        fields.get("expiresInDays"),
-        fields.get("description", ""),
-    )
-
-
-@_bootstrap.shapes
-def bootstrap(data: dict[str, Any], *, strict: bool) -> Bootstrap:
-    """Read the body that makes the first key."""
-    fields = _bootstrap.load(data, strict)
-    return Bootstrap(fields["name"], fields.get("description", ""), fields["token"])
-
-
-@_rotation.shapes
-def rotation(data: dict[str, Any], *, strict: bool) -> float:
-    """Read the body that replaces a key: seconds the old one goes on."""
-    seconds: float = _rotation.load(data, strict).get("overlapSeconds", float(OVERLAP_S))
-    return seconds
-
-
-_ROLE = words(*ROLES)
-_SHOWN: dict[str, Schema] = {
-    "id": TEXT,
-    "name": TEXT,
-    "prefix": said(TEXT, "How the key begins."),
-    "role": _ROLE,
-    "databases": said(TEXTS, "Where it holds; none is everywhere."),
-    "tenants": said(TEXTS, "The same."),
-    "description": TEXT,
-    "createdAt": INSTANT,
-    "expiresAt": nullable(INSTANT),
-}
-
-KEYS = named("Keys", obj({"keys": array(obj({**_SHOWN, "expired": FLAG})), "count": COUNT}))
-MADE = named("MadeKey", obj({**_SHOWN, "key": said(TEXT, "The whole key; it is shown this once.")}))
-REVOKED = named("RevokedKey", obj({"message": TEXT, "id": TEXT}))
-AUTH_STATUS = named(
-    "AuthStatus",
-    obj(
-        {
-            "mode": words("disabled", "single", "managed"),
-            "bootstrapRequired": FLAG,
-            "keyCount": COUNT,
         }
-    ),
-)
-WHOAMI = named(
-    "WhoAmI",
-    obj(
-        {
-            "mode": words("disabled", "single", "managed"),
-            "keyId": nullable(TEXT),
-            "name": nullable(TEXT),
-            "role": _ROLE,
-            "permissions": TEXTS,
-            "databases": TEXTS,
-            "tenants": TEXTS,
-        }
-    ),
-)
+
+
+class BootstrapBody(Body):
+    """The first key to create, and the bootstrap token."""
+
+    name = Text(required=True)
+    description = Text()
+    token = Text(required=True)
+
+
+class KeyRotationBody(Body):
+    """Seconds for which the replaced key stays valid."""
+
+    overlap_seconds = Number(low=0, high=MAX_OVERLAP_S)
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the overlap in seconds."""
+        return {"overlap": fields.get("overlap_seconds", float(OVERLAP_S))}
+
+
+class KeyShown(Answer):
+    """A key without its secret."""
+
+    id = Text()
+    name = Text()
+    prefix = Text("How the key begins.")
+    role = Choice(*ROLES)
+    databases = Many(Text(), "Where the key is valid; none means everywhere.")
+    tenants = Many(Text(), "Where the key is valid; none means everywhere.")
+    description = Text()
+    created_at = Time()
+    expires_at = Time(allow_none=True)
+
+
+class ListedKey(KeyShown):
+    """A key and whether it has expired."""
+
+    expired = Flag()
+
+
+class Keys(JsonObject):
+    """The keys of a node, the oldest first."""
+
+    keys = Many(ListedKey)
+    count = Count()
+
+
+class MadeKey(KeyShown):
+    """A new key."""
+
+    key = Text("The whole key, which is shown only this once.")
+
+
+class RevokedKey(JsonObject):
+    """A revoked key."""
+
+    message = Text()
+    id = Text()
+
+
+class AuthStatus(JsonObject):
+    """The authentication mode."""
+
+    mode = Choice("disabled", "single", "managed")
+    bootstrap_required = Flag()
+    key_count = Count()
+
+
+class WhoAmI(JsonObject):
+    """The identity and permissions of a key."""
+
+    mode = Choice("disabled", "single", "managed")
+    key_id = Text(allow_none=True)
+    name = Text(allow_none=True)
+    role = Choice(*ROLES)
+    permissions = Many(Text())
+    databases = Many(Text())
+    tenants = Many(Text())

@@ -1,296 +1,349 @@
-"""Bodies about context windows, and windows as they are shown."""
+"""Context windows: bodies and answers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kbcore.context.diff import WindowDiff
+from kbcore.context.removed import REASONS
 from kbcore.context.request import FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Entry, Window
+from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.reason.budget import BudgetWanted
 from kbplanner.ir.terms import Literal
-from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
-from kbserver.http.request_context import NAME_RULE, is_name
-from kbserver.schemas.base import Envelope, budget_wanted
+from kbplanner.syntax.jsonform import goal_from_json
+from kbserver.schemas.base import Answer, Body, Part
 from kbserver.schemas.fields import (
-    BUDGET,
-    NAME,
-    Reader,
-    buckets,
-    flag,
-    fraction,
-    goals,
-    one_of,
-    predicates,
-    scope_to_read,
-    takes,
-    text,
-    whole,
+    ByName,
+    Choice,
+    Count,
+    Flag,
+    Fraction,
+    Json,
+    ListOfForms,
+    Many,
+    Name,
+    Number,
+    Object,
+    One,
+    Predicates,
+    ReadScope,
+    Text,
+    Time,
+    Whole,
 )
+from kbserver.schemas.memory import predicates_given
+from kbserver.schemas.requests import Budgeted, budget_wanted
+from kbserver.schemas.rules import AsText, BodyAtom
 
-MOST_FACTS = 10_000
-"""Facts a window may hold."""
-
-
-@takes(NAME)
-def session_name(value: Any) -> str:
-    """Read the name of a session."""
-    if type(value) is not str or not is_name(value):
-        raise ValueError(f"is not a name of a session: it has {NAME_RULE}")
-    return value
+MAX_FACTS = 10_000
+"""Limit on the facts of a window."""
 
 
-_WINDOW: dict[str, Reader] = {
-    "maxFacts": whole(1, MOST_FACTS),
-    "maxTokens": whole(1),
-    "minSalience": fraction,
-    "predicates": predicates,
-    "scope": scope_to_read,
-    "format": one_of(*FORMATS),
-    "includeRules": flag,
-    "goals": goals,
-    "sessionId": session_name,
-    "autoResolveContradictions": flag,
-    "maxFactsPerPredicate": whole(1),
-    "relevanceBuckets": buckets,
-    "query": text,
-    "asker": text,
-    "fill": one_of(*FILLS),
-    "minRelevance": fraction,
-    "explain": flag,
-    **BUDGET,
-}
+class Goals(ListOfForms):
+    """The goals of a window, checked one by one."""
 
-_context = Envelope("Context", _WINDOW)
-_diff = Envelope("ContextDiff", _WINDOW, required=("sessionId",))
-_OPTIMIZE = (
-    *("maxFacts", "goals", "relevanceBuckets", "scope", "predicates", "sessionId"),
-    *("autoResolveContradictions", "maxFactsPerPredicate", *BUDGET),
-)
-_optimize = Envelope("ContextOptimize", {name: _WINDOW[name] for name in _OPTIMIZE})
-_clear = Envelope("ContextClear", {"sessionId": session_name}, required=("sessionId",))
+    def __init__(self) -> None:
+        super().__init__(
+            BodyAtom,
+            AsText,
+            {"type": "string"},
+            description="Goals, as objects or as text such as `ancestor(ann, ?who)`; the window "
+            "holds what their answers depend on.",
+        )
+
+
+class BucketPart(Part):
+    """A share of a window."""
+
+    name = Text(required=True, schema={"minLength": 1})
+    predicates = Predicates()
+    weight = Number(above=0, high=1e9, schema={"default": 1.0})
+
+
+class OptimizeBody(Budgeted):
+    """A window for goals, as the route that `/memory/context` replaces takes it."""
+
+    max_facts = Whole(1, MAX_FACTS)
+    goals = Goals()
+    buckets = ListOfForms(
+        BucketPart,
+        data_key="relevanceBuckets",
+        description="Shares of the window, in order; `predicates` null is any.",
+    )
+    scope = ReadScope()
+    predicates = Predicates()
+    session = Name("a session", data_key="sessionId")
+    auto_resolve = Flag(data_key="autoResolveContradictions")
+    max_per_predicate = Whole(1, data_key="maxFactsPerPredicate")
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.context`."""
+        return {"request": WindowRequest(**window_fields(fields)), "wanted": budget_wanted(fields)}
+
+
+class ContextBody(OptimizeBody):
+    """A window to select."""
+
+    max_tokens = Whole(1)
+    min_salience = Fraction()
+    format = Choice(*FORMATS)
+    include_rules = Flag()
+    query = Text()
+    asker = Text()
+    fill = Choice(*FILLS)
+    min_relevance = Fraction()
+    explain = Flag()
+
+
+class ContextDiffBody(ContextBody):
+    """A session, and the parameters that differ from those of its last window."""
+
+    session = Name("a session", data_key="sessionId", required=True)
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.context_diff`."""
+        changes = window_fields(fields)
+        session = changes.pop("session")
+        return {"session": session, "changes": changes, "wanted": budget_wanted(fields)}
+
+
+class ContextClearBody(Body):
+    """A session whose last window is to be deleted."""
+
+    session = Name("a session", data_key="sessionId", required=True)
+
+
+def window_fields(fields: Json) -> Json:
+    """Return the fields of a WindowRequest that a body gives; raises InvalidInput."""
+    given = {name: value for name, value in fields.items() if name not in _BUDGET}
+    if "predicates" in given:
+        given["predicates"] = predicates_given(given["predicates"], "predicates")
+    if "goals" in given:
+        given["goals"] = _goals(given["goals"])
+    if "buckets" in given:
+        given["buckets"] = _buckets(given["buckets"])
+    return given
+
+
+_BUDGET = frozenset(Budgeted().fields)
+
+_Salience = partial(Number, "0 to 1, and above for facts that goals depend on.")
+
+
+class Provenance(Answer):
+    """The rule and the premises that a fact was derived from."""
+
+    rule = Text()
+    premises = Many(Text())
+
+
+class Entry(Answer):
+    """A fact in a window."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag()
+    scope = Text(allow_none=True)
+    salience = _Salience()
+    category = Text(
+        "The name of a bucket, or such as `goal_relevant`, `inferred`, `recent`, `asserted`."
+    )
+    char_count = Count()
+    provenance = One(Provenance, allow_none=True)
+    created_at = Time()
+    valid_from = Time(allow_none=True)
+    valid_until = Time(allow_none=True)
+    metadata = Object(of=lambda entry: dict(entry.metadata))
+    contradicted = Flag(
+        "The opposite is stored or derivable too; this side was kept or neither was left out."
+    )
+    why = Object(of=lambda entry: None if entry.why is None else dict(entry.why), optional=True)
+
+
+class ContradictionShown(Answer):
+    """An atom whose opposite is stored or derivable too."""
+
+    predicate = Text()
+    args = Many(Text())
+    positive_salience = _Salience()
+    negative_salience = _Salience()
+
+
+class BucketShown(Answer):
+    """The entries of one bucket."""
+
+    facts_included = Count()
+    max_allocation = Count()
+    min_salience = _Salience()
+    max_salience = _Salience()
 
 
 @dataclass(frozen=True, slots=True)
-class ContextAsked:
-    """A window asked for, and what may be used for it."""
+class SelectedWindow:
+    """A window and the request it was selected for."""
 
+    window: Window
     request: WindowRequest
-    wanted: BudgetWanted
+
+    @property
+    def optimized(self) -> Window | None:
+        """The window if its request needs the optimizer, otherwise None."""
+        return self.window if self.request.optimizes else None
+
+    @property
+    def text(self) -> str | None:
+        """The text of the window if a text was requested."""
+        return None if self.request.format == STRUCTURED else self.window.text
+
+    @property
+    def distribution(self) -> dict[str, int]:
+        """The number of entries of each predicate."""
+        return dict(Counter(entry.predicate for entry in self.window.entries))
+
+    @property
+    def cut(self) -> Json | None:
+        """The facts that were left out, if the request asks for explanations."""
+        return None if self.window.cut is None else dict(self.window.cut)
 
 
-@dataclass(frozen=True, slots=True)
-class DiffAsked:
-    """A diff asked for: of what session, the fields of the request that are not as in its last window."""
+class WindowBase(Answer):
+    """The members that every window has."""
 
-    session: str
-    changes: dict[str, Any]
-    wanted: BudgetWanted
+    window_id = Text(of="window.id")
+    entries = Many(Entry, of="window.entries")
+    facts = Many(Entry, "The same as `entries`.", of=lambda selected: ())
+    relevant_rules = Many(Text(), of="window.rules")
+    rules = Many(Text(), "The same as `relevantRules`.", of="window.rules")
+    total_facts_available = Count(of="window.available")
+    total_available = Count(of="window.available")
+    total_facts_included = Count(of=lambda selected: len(selected.window.entries))
+    window_size = Count(of=lambda selected: len(selected.window.entries))
+    predicate_distribution = ByName(Count(), of="distribution")
+    total_char_count = Count(of="window.chars")
+    token_estimate = Count(
+        "Tokens of the text in the requested format; of `structured` that of `facts`.",
+        of="window.tokens",
+    )
+    generated_at = Time(of="window.generated_at")
 
-
-@_context.shapes
-def context(data: dict[str, Any], *, strict: bool) -> ContextAsked:
-    """Read the body of /memory/context."""
-    found = _context.load(data, strict)
-    return ContextAsked(WindowRequest(**_fields(found)), budget_wanted(found))
-
-
-@_optimize.shapes
-def optimization(data: dict[str, Any], *, strict: bool) -> ContextAsked:
-    """Read the body of /context/optimize."""
-    found = _optimize.load(data, strict)
-    return ContextAsked(WindowRequest(**_fields(found)), budget_wanted(found))
-
-
-@_diff.shapes
-def diff(data: dict[str, Any], *, strict: bool) -> DiffAsked:
-    """Read the body of /context/diff."""
-    found = _diff.load(data, strict)
-    changes = _fields(found)
-    return DiffAsked(changes.pop("session"), changes, budget_wanted(found))
+    def dump(self, obj: Any, *, many: bool | None = None) -> Any:
+        """Return the window as JSON; `facts` is `entries` once more."""
+        shown = super().dump(obj, many=many)
+        shown["facts"] = shown["entries"]
+        return shown
 
 
-@_clear.shapes
-def clear(data: dict[str, Any], *, strict: bool) -> str:
-    """Read the body of /context/session/clear."""
-    session: str = _clear.load(data, strict)["sessionId"]
-    return session
+def _optimized(name: str) -> Any:
+    return lambda selected: selected.optimized and getattr(selected.window, name)
 
 
-def goal_literals(goals: Any) -> tuple[Literal, ...]:
-    """Read goals; raises InvalidInput."""
+class AnyWindow(WindowBase):
+    """A window; one that goals, a session or buckets ask for has every member of Window."""
+
+    deduplication_savings = Count(of=_optimized("savings"), optional=True)
+    contradictions_found = Count(of=_optimized("contradictions_found"), optional=True)
+    contradictions_resolved = Count(of=_optimized("resolved"), optional=True)
+    contradictions = Many(ContradictionShown, of=_optimized("contradictions"), optional=True)
+    bucket_stats = ByName(BucketShown, of=_optimized("buckets"), optional=True)
+    goal_driven = Flag(of=_optimized("goal_driven"), optional=True)
+    knowledge_generation = Count(of=_optimized("generation"), optional=True)
+    formatted_text = Text("With `format: natural` or `facts`.", of="text", optional=True)
+    cut = Object("With `explain: true`: what was left out, and why.", optional=True)
+
+
+class WindowAnswer(WindowBase):
+    """A window with every member."""
+
+    deduplication_savings = Count(of="window.savings")
+    contradictions_found = Count(of="window.contradictions_found")
+    contradictions_resolved = Count(of="window.resolved")
+    contradictions = Many(ContradictionShown, of="window.contradictions")
+    bucket_stats = ByName(BucketShown, of="window.buckets")
+    goal_driven = Flag(of="window.goal_driven")
+    knowledge_generation = Count(of="window.generation")
+    formatted_text = Text("With `format: natural` or `facts`.", of="text", optional=True)
+    cut = Object("With `explain: true`: what was left out, and why.", optional=True)
+
+
+class AddedEntry(Entry):
+    """An entry that the earlier window did not have."""
+
+    key = Text()
+
+
+class RemovedEntry(Answer):
+    """An entry that the new window does not have."""
+
+    key = Text()
+    predicate = Text(of="entry.predicate")
+    args = Many(Text(), of="entry.args")
+    negated = Flag(of="entry.negated")
+    scope = Text(of="entry.scope", allow_none=True)
+    reason = Choice(
+        *REASONS,
+        description="Why it is not in the new window. With `superseded` and `not_selected` it is "
+        "still true.",
+    )
+
+
+def _text_of_changes(diff: WindowDiff) -> str | None:
+    return None if diff.format == STRUCTURED else render_changes(diff, diff.format)
+
+
+class WindowDiffAnswer(Answer):
+    """The changes since the last window of a session."""
+
+    previous_window_id = Text(of="previous", allow_none=True)
+    current_window_id = Text(of="current")
+    added = Many(AddedEntry)
+    removed = Many(RemovedEntry)
+    unchanged = Count()
+    full_refresh_recommended = Flag(of="refresh")
+    reason = Text(allow_none=True)
+    formatted_text = Text(
+        "With `format: natural` or `facts`: the changes as text.",
+        of=_text_of_changes,
+        optional=True,
+    )
+
+
+def _goals(goals: Any) -> tuple[Literal, ...]:
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    return tuple(goal_from_json(goal, f"goals[{place}]") for place, goal in enumerate(goals))
-
-
-def shown_entry(entry: Entry) -> dict[str, Any]:
-    """An entry for the outside."""
-    source = entry.provenance
-    found = {
-        "predicate": entry.predicate,
-        "args": list(entry.args),
-        "negated": entry.negated,
-        "scope": entry.scope,
-        "salience": entry.salience,
-        "category": entry.category,
-        "charCount": entry.char_count,
-        "provenance": None
-        if source is None
-        else {"rule": source.rule, "premises": list(source.premises)},
-        "createdAt": entry.created_at,
-        "validFrom": entry.valid_from,
-        "validUntil": entry.valid_until,
-        "metadata": dict(entry.metadata),
-        "contradicted": entry.contradicted,
-    }
-    return found if entry.why is None else {**found, "why": dict(entry.why)}
-
-
-def shown_window(window: Window, request: WindowRequest, *, whole: bool = False) -> dict[str, Any]:
-    """A window for the outside: the fields of both paths, those of a Context window where optimized or `whole`."""
-    entries = [shown_entry(entry) for entry in window.entries]
-    distribution: dict[str, int] = {}
-    for entry in window.entries:
-        distribution[entry.predicate] = distribution.get(entry.predicate, 0) + 1
-    rules = list(window.rules)
-    found: dict[str, Any] = {
-        "windowId": window.id,
-        "entries": entries,
-        "facts": entries,
-        "relevantRules": rules,
-        "rules": rules,
-        "totalFactsAvailable": window.available,
-        "totalAvailable": window.available,
-        "totalFactsIncluded": len(entries),
-        "windowSize": len(entries),
-        "predicateDistribution": distribution,
-        "totalCharCount": window.chars,
-        "tokenEstimate": window.tokens,
-        "generatedAt": window.generated_at,
-    }
-    if whole or request.optimizes:
-        found |= {
-            "deduplicationSavings": window.savings,
-            "contradictionsFound": window.contradictions_found,
-            "contradictionsResolved": window.resolved,
-            "contradictions": [
-                {
-                    "predicate": one.predicate,
-                    "args": list(one.args),
-                    "positiveSalience": one.positive_salience,
-                    "negativeSalience": one.negative_salience,
-                }
-                for one in window.contradictions
-            ],
-            "bucketStats": {
-                name: {
-                    "factsIncluded": stats.facts_included,
-                    "maxAllocation": stats.max_allocation,
-                    "minSalience": stats.min_salience,
-                    "maxSalience": stats.max_salience,
-                }
-                for name, stats in window.buckets.items()
-            },
-            "goalDriven": window.goal_driven,
-            "knowledgeGeneration": window.generation,
-        }
-    if request.format != STRUCTURED:
-        found["formattedText"] = window.text
-    if window.cut is not None:
-        found["cut"] = dict(window.cut)
-    return found
-
-
-def shown_diff(diff: WindowDiff) -> dict[str, Any]:
-    """A diff for the outside, with its text unless the format is `structured`."""
-    found: dict[str, Any] = {
-        "previousWindowId": diff.previous,
-        "currentWindowId": diff.current,
-        "added": [{"key": entry.key, **shown_entry(entry)} for entry in diff.added],
-        "removed": [
-            {
-                "key": one.key,
-                "predicate": one.entry.predicate,
-                "args": list(one.entry.args),
-                "negated": one.entry.negated,
-                "scope": one.entry.scope,
-                "reason": one.reason,
-            }
-            for one in diff.removed
-        ],
-        "unchanged": diff.unchanged,
-        "fullRefreshRecommended": diff.refresh,
-        "reason": diff.reason,
-    }
-    if diff.format != STRUCTURED:
-        found["formattedText"] = render_changes(diff, diff.format)
-    return found
-
-
-def _fields(found: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a window request that a body names."""
-    names = {
-        "maxFacts": "max_facts",
-        "maxTokens": "max_tokens",
-        "minSalience": "min_salience",
-        "scope": "scope",
-        "sessionId": "session",
-        "autoResolveContradictions": "auto_resolve",
-        "maxFactsPerPredicate": "max_per_predicate",
-        "includeRules": "include_rules",
-        "query": "query",
-        "asker": "asker",
-        "fill": "fill",
-        "minRelevance": "min_relevance",
-        "explain": "explain",
-        "format": "format",
-    }
-    fields: dict[str, Any] = {field: found[name] for name, field in names.items() if name in found}
-    if "predicates" in found:
-        fields["predicates"] = _predicates(found["predicates"], "predicates")
-    if "goals" in found:
-        fields["goals"] = goal_literals(found["goals"])
-    if "relevanceBuckets" in found:
-        fields["buckets"] = _buckets(found["relevanceBuckets"])
-    return fields
-
-
-def _predicates(names: Any, path: str) -> tuple[str, ...]:
-    if type(names) is not list:
-        raise InvalidInput.at(path, "must be an array of predicates")
-    found = []
-    for place, name in enumerate(names):
-        try:
-            found.append(atom_from_json({"predicate": name, "args": []}).predicate)
-        except InvalidInput as error:
-            fields = (error.details or {}).get("fields") or {"": [error.message]}
-            raise InvalidInput.at(f"{path}[{place}]", next(iter(fields.values()))[0]) from None
-    return tuple(found)
+    return tuple(goal_from_json(goal, f"goals[{index}]") for index, goal in enumerate(goals))
 
 
 def _buckets(values: Any) -> tuple[Bucket, ...]:
     if type(values) is not list:
         raise InvalidInput.at("relevanceBuckets", "must be an array of buckets")
-    found: list[Bucket] = []
-    for place, value in enumerate(values):
-        path = f"relevanceBuckets[{place}]"
+    buckets: dict[str, Bucket] = {}
+    for index, value in enumerate(values):
+        path = f"relevanceBuckets[{index}]"
         if type(value) is not dict:
             raise InvalidInput.at(path, "must be an object")
-        name, weight, predicates = (
-            value.get("name"),
-            value.get("weight", 1.0),
-            value.get("predicates"),
-        )
+        name, weight = value.get("name"), value.get("weight")
+        weight = 1.0 if weight is None else weight
         if type(name) is not str or not name:
             raise InvalidInput.at(f"{path}.name", "must be a text that is not empty")
-        if any(bucket.name == name for bucket in found):
+        if name in buckets:
             raise InvalidInput.at(f"{path}.name", "is the name of another bucket")
         if type(weight) not in (int, float) or not 0 < weight <= 1e9:
             raise InvalidInput.at(f"{path}.weight", "must be a number above 0")
-        named = None if predicates is None else _predicates(predicates, f"{path}.predicates")
-        found.append(Bucket(name, named, float(weight)))
-    return tuple(found)
+        predicates = value.get("predicates")
+        if predicates is not None:
+            predicates = predicates_given(predicates, f"{path}.predicates")
+        buckets[name] = Bucket(name, predicates, float(weight))
+    return tuple(buckets.values())
+
+
+def select(
+    kb: KnowledgeBase, *, request: WindowRequest, wanted: BudgetWanted | None = None
+) -> SelectedWindow:
+    """Return the window that a request selects."""
+    return SelectedWindow(kb.context(request, wanted=wanted), request)

@@ -1,366 +1,419 @@
-"""Readers of fields that several bodies share.
-
-A reader is a function that converts a JSON value, or raises ValueError with the reason; null means absent. The
-marshmallow fields wrap readers, and bulk bodies call them directly.
-"""
+"""Fields of bodies and answers: marshmallow fields with a reader of JSON values and a JSON Schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import orjson
-from marshmallow import ValidationError, fields
+from marshmallow import Schema, ValidationError, fields
 
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS
-from kbplanner.ir.operators import BUILTINS
 from kbserver.http.request_context import NAME_PATTERN, NAME_RULE, is_name
-from kbserver.schemas.jsonschema import (
-    ANYTHING,
-    FLAG,
-    FRACTION,
-    TEXT,
-    TEXTS,
-    Schema,
-    array,
-    named,
-    nullable,
-    obj,
-    resolved,
-    said,
-    words,
-)
+
+Json = dict[str, Any]
+Shape = type[Schema] | Callable[[], Schema] | fields.Field[Any]
 
 MAX_METADATA_BYTES = 32 * 1024
 EVERY_SCOPE = "*"
 
-Reader = Callable[[Any], Any]
-R = TypeVar("R", bound=Reader)
 
-_TAKEN: dict[Reader, Schema] = {}
-"""The JSON Schema of each reader."""
+class Described(fields.Field[Any]):
+    """A field with a JSON Schema, which apispec takes from marshmallow's `metadata`.
 
-_KEYED: set[Reader] = set()
-"""Readers made by `keyed`."""
+    `of` is the attribute of the outcome that has the value in an answer, or a function that computes
+    the value; by default the attribute is named like the field. An `optional` member of an answer
+    is left out where its value is None.
+    """
 
-
-def takes(schema: Schema) -> Callable[[R], R]:
-    """Declare the JSON Schema of a reader."""
-
-    def mark(reader: R) -> R:
-        _TAKEN[reader] = schema
-        return reader
-
-    return mark
-
-
-def passing(schema: Schema) -> Reader:
-    """Return a reader that passes any value on; it is validated later. `schema` describes valid values."""
-    return takes(schema)(lambda value: value)
-
-
-def keyed(schema: Schema) -> Reader:
-    """Return a reader like `passing` whose objects may only have the keys of `schema`; see `strays`."""
-    reader = passing(schema)
-    _KEYED.add(reader)
-    return reader
+    def __init__(
+        self,
+        *args: Any,
+        description: str | None = None,
+        of: Callable[[Any], Any] | str | None = None,
+        optional: bool = False,
+        schema: Json | None = None,
+        **more: Any,
+    ) -> None:
+        described = {} if description is None else {"description": description}
+        super().__init__(*args, metadata={**(schema or {}), **described}, **more)
+        self.of = of
+        self.optional = optional
 
 
-def strays(reader: Reader, value: Any, path: str) -> Iterator[str]:
-    """Yield the paths of unknown keys in a value of a `keyed` reader."""
-    return _strays(value, taken(reader), path) if reader in _KEYED else iter(())
+class Value(Described):
+    """A JSON value. `read` converts the value in a body, or raises ValueError; null counts as absent."""
 
+    schema: ClassVar[Json] = {}
 
-def _strays(value: Any, schema: Schema, path: str) -> Iterator[str]:
-    schema = resolved(schema)
-    if type(value) is dict and "anyOf" in schema:
-        forms = [resolved(each).get("properties", {}) for each in schema["anyOf"]]
-        schema = {"properties": {key: each for form in forms for key, each in form.items()}}
-    if type(value) is list and "items" in schema:
-        for index, item in enumerate(value):
-            yield from _strays(item, schema["items"], f"{path}[{index}]")
-    elif type(value) is dict and "properties" in schema:
-        yield from (f"{path}.{key}" for key in value if key not in schema["properties"])
+    def __init__(self, description: str | None = None, **more: Any) -> None:
+        schema = {**self.schema, **more.pop("schema", {})}
+        super().__init__(description=description, schema=schema, **more)
 
+    def read(self, value: Any) -> Any:
+        """Return the value as the core takes it; without an own reader it is checked later."""
+        return value
 
-def taken(reader: Reader) -> Schema:
-    """Return the JSON Schema of a reader; raises LookupError if it declares none."""
-    try:
-        return _TAKEN[reader]
-    except KeyError:
-        raise LookupError(f"{reader} has no JSON Schema: declare it with @takes(schema)") from None
-
-
-class Read(fields.Field[Any]):
-    """A field read by one of the functions below; null counts as absent."""
-
-    def __init__(self, reader: Reader, **more: Any) -> None:
-        super().__init__(allow_none=not more.get("required", False), **more)
-        self.reader = reader
-
-    @property
-    def json_schema(self) -> Schema:
-        """The JSON Schema of values other than null."""
-        return taken(self.reader)
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield the paths of the keys in the value that no form of it has."""
+        return iter(())
 
     def _deserialize(
         self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any
     ) -> Any:
         try:
-            return self.reader(value)
+            return self.read(value)
         except ValueError as error:
             raise ValidationError(str(error)) from error
 
 
-@takes(FLAG)
-def flag(value: Any) -> bool:
-    """Read a boolean."""
-    if type(value) is not bool:
-        raise ValueError("must be true or false")
-    return value
+class One(Described, fields.Nested):
+    """An answer inside an answer."""
 
 
-@takes(TEXT)
-def text(value: Any) -> str:
-    """Read a text."""
-    if type(value) is not str:
-        raise ValueError("must be a text")
-    return value
+class Many(Described, fields.List[Any]):
+    """A list of answers of one class, or of the values of one field."""
+
+    def __init__(self, shape: Shape, description: str | None = None, **more: Any) -> None:
+        inner = shape if isinstance(shape, fields.Field) else One(shape)
+        super().__init__(inner, description=description, **more)
 
 
-atom_text = takes(
-    said(TEXT, "The atom as text, such as `parent(ann, ?who)`, in place of `predicate` and `args`.")
-)(lambda value: text(value))
-"""Read an atom given as text; its syntax is checked with the rest of the atom."""
+class ByName(Described, fields.Dict):
+    """An object whose keys are not known beforehand, with values of one shape."""
 
-NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
-"""The name of a database, tenant, scope or session."""
-
-
-@takes(said(NAME, "A scope; null or absent is the base partition."))
-def scope_to_write(value: Any) -> str:
-    """Read the name of one scope."""
-    if value == EVERY_SCOPE:
-        raise ValueError('"*" is every scope, which can be read but not written')
-    return scope_to_read(value)
+    def __init__(self, shape: Shape, description: str | None = None, **more: Any) -> None:
+        inner = shape if isinstance(shape, fields.Field) else One(shape)
+        super().__init__(values=inner, description=description, **more)
 
 
-@takes(
-    said(
-        {**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"},
-        "A scope, `*` for every scope; null or absent is the base.",
-    )
-)
-def scope_to_read(value: Any) -> str:
-    """Read the name of a scope, or `*` for every scope."""
-    if type(value) is not str or not (is_name(value) or value == EVERY_SCOPE):
-        raise ValueError(f"is not a valid name of a scope: names have {NAME_RULE}")
-    return value
+class Flag(Value):
+    """A boolean."""
+
+    schema: ClassVar[Json] = {"type": "boolean"}
+
+    def read(self, value: Any) -> bool:
+        """Return the boolean."""
+        if type(value) is not bool:
+            raise ValueError("must be true or false")
+        return value
 
 
-@takes(FRACTION)
-def fraction(value: Any) -> float:
-    """Read a number from 0 to 1."""
-    if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise ValueError("must be a number from 0 to 1")
-    return float(value)
+class Text(Value):
+    """A text."""
+
+    schema: ClassVar[Json] = {"type": "string"}
+
+    def read(self, value: Any) -> str:
+        """Return the text."""
+        if type(value) is not str:
+            raise ValueError("must be a text")
+        return value
 
 
-def whole(low: int, high: int = LAST_INSTANT) -> Reader:
-    """Return a reader of integers from `low` to `high`; it also accepts `3.0`."""
+class Number(Value):
+    """A number from `low` (or `above` it) to `high`, if it has bounds."""
 
-    @takes({"type": "integer", "minimum": low, "maximum": high})
-    def read(value: Any) -> int:
+    schema: ClassVar[Json] = {"type": "number"}
+
+    def __init__(
+        self,
+        description: str | None = None,
+        *,
+        low: float | None = None,
+        above: float | None = None,
+        high: float | None = None,
+        **more: Any,
+    ) -> None:
+        bounds = {"minimum": low, "exclusiveMinimum": above, "maximum": high}
+        schema = {keyword: bound for keyword, bound in bounds.items() if bound is not None}
+        schema |= more.pop("schema", {})
+        super().__init__(description, schema=schema, **more)
+        self._low, self._above, self._high = low or 0.0, above, high or 0.0
+
+    def read(self, value: Any) -> float:
+        """Return the number; only fields with bounds are read."""
+        low = self._low if self._above is None else self._above
+        if (
+            type(value) not in (int, float)
+            or not low <= value <= self._high
+            or value == self._above
+        ):
+            over = "from" if self._above is None else "over"
+            raise ValueError(f"must be a number {over} {low:g} up to {self._high:g}")
+        return float(value)
+
+
+class Fraction(Number):
+    """A number from 0 to 1."""
+
+    def __init__(self, description: str | None = None, **more: Any) -> None:
+        super().__init__(description, low=0, high=1, **more)
+
+    def read(self, value: Any) -> float:
+        """Return the number."""
+        if type(value) not in (int, float) or not 0 <= value <= 1:
+            raise ValueError("must be a number from 0 to 1")
+        return float(value)
+
+
+class Whole(Value):
+    """An integer from `low` to `high`; a body may write it as `3.0`."""
+
+    schema: ClassVar[Json] = {"type": "integer"}
+
+    def __init__(
+        self, low: int, high: int = LAST_INSTANT, description: str | None = None, **more: Any
+    ) -> None:
+        super().__init__(description, schema={"minimum": low, "maximum": high}, **more)
+        self._low, self._high = low, high
+
+    def read(self, value: Any) -> int:
+        """Return the integer."""
         if type(value) is float and value.is_integer():
             value = int(value)
-        if type(value) is not int or not low <= value <= high:
+        if type(value) is not int or not self._low <= value <= self._high:
+            low, high = self._low, self._high
             bounds = f"of at least {low}" if high == LAST_INSTANT else f"from {low} to {high}"
             raise ValueError(f"must be a whole number {bounds}")
         return value
 
-    return read
+
+class Count(Value):
+    """A number of things, in an answer."""
+
+    schema: ClassVar[Json] = {"type": "integer", "minimum": 0}
 
 
-def one_of(*known: str) -> Reader:
-    """Return a reader that accepts one of the given words."""
+class Choice(Value):
+    """One of some words."""
 
-    @takes(words(*known))
-    def read(value: Any) -> str:
-        if type(value) is not str or value not in known:
-            raise ValueError(f"must be one of {', '.join(known)}")
+    schema: ClassVar[Json] = {"type": "string"}
+
+    def __init__(self, *words: str, description: str | None = None, **more: Any) -> None:
+        super().__init__(description, schema={"enum": list(words)}, **more)
+        self._words = words
+
+    def read(self, value: Any) -> str:
+        """Return the word."""
+        if type(value) is not str or value not in self._words:
+            raise ValueError(f"must be one of {', '.join(self._words)}")
         return value
 
-    return read
+
+class Anything(Value):
+    """Any value; the body reader checks it later."""
 
 
-BUDGET: dict[str, Reader] = {
-    "timeoutMs": whole(1),
-    "maxRows": whole(1),
-    "maxSteps": whole(1),
-    "maxBytes": whole(1),
-    "maxAnswers": whole(1),
+class Object(Value):
+    """An object of any content, in an answer."""
+
+    schema: ClassVar[Json] = {"type": "object"}
+
+
+class Time(Value):
+    """A point in time in an answer."""
+
+    schema: ClassVar[Json] = {"type": "integer", "description": "Epoch milliseconds."}
+
+
+class Instant(Value):
+    """A point in time in a body, read as epoch milliseconds."""
+
+    schema: ClassVar[Json] = {
+        "anyOf": [
+            {"type": "integer", "minimum": -LAST_INSTANT, "maximum": LAST_INSTANT},
+            {"type": "string", "format": "date-time"},
+        ],
+        "description": "Epoch milliseconds, or ISO 8601 with an offset.",
+    }
+
+    def read(self, value: Any) -> int:
+        """Return the epoch milliseconds."""
+        return instant(value)
+
+
+class Milliseconds(Whole):
+    """A positive number of milliseconds."""
+
+    def __init__(self, description: str | None = None, **more: Any) -> None:
+        super().__init__(1, description=description, **more)
+
+
+NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
+"""The JSON Schema of the name of a database, tenant, scope or session."""
+
+
+class Name(Value):
+    """The name of a `kind` of thing: a database, tenant or session."""
+
+    schema: ClassVar[Json] = NAME
+
+    def __init__(self, kind: str = "", **more: Any) -> None:
+        super().__init__(**more)
+        self._kind = f" of {kind}" if kind else ""
+
+    def read(self, value: Any) -> str:
+        """Return the name."""
+        if type(value) is not str or not is_name(value):
+            raise ValueError(f"is not a name{self._kind}: it has {NAME_RULE}")
+        return value
+
+
+class Names(Value):
+    """Names, which are checked one by one where they are used."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": NAME,
+        "description": "Names; none means all.",
+    }
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        """Return the names."""
+        if type(value) is not list or not all(type(name) is str for name in value):
+            raise ValueError("must be an array of names")
+        return tuple(value)
+
+
+class ReadScope(Value):
+    """The name of a scope to read, or `*` for every scope."""
+
+    schema: ClassVar[Json] = {
+        "type": "string",
+        "pattern": f"^({NAME_PATTERN}|[*])$",
+        "description": "A scope, or `*` for every scope; null or absent is the base.",
+    }
+
+    def read(self, value: Any) -> str:
+        """Return the name."""
+        if type(value) is not str or not (is_name(value) or value == EVERY_SCOPE):
+            raise ValueError(f"is not a valid name of a scope: names have {NAME_RULE}")
+        return value
+
+
+class WriteScope(ReadScope):
+    """The name of one scope."""
+
+    schema: ClassVar[Json] = {**NAME, "description": "A scope; null or absent is the base."}
+
+    def read(self, value: Any) -> str:
+        """Return the name."""
+        if value == EVERY_SCOPE:
+            raise ValueError('"*" is every scope, which can be read but not written')
+        return super().read(value)
+
+
+class Metadata(Value):
+    """An object of any content and limited size."""
+
+    schema: ClassVar[Json] = {
+        "type": "object",
+        "description": f"Any object of at most {MAX_METADATA_BYTES} bytes as JSON.",
+    }
+
+    def read(self, value: Any) -> Json:
+        """Return the object."""
+        if type(value) is not dict:
+            raise ValueError("must be an object")
+        try:
+            size = len(orjson.dumps(value))
+        except TypeError as error:
+            raise ValueError("holds an integer of more than 64 bits; write it as a text") from error
+        if size > MAX_METADATA_BYTES:
+            raise ValueError(f"has at most {MAX_METADATA_BYTES} bytes as JSON, this one has {size}")
+        return value
+
+
+_CONSTANT: Json = {"type": ["string", "number", "boolean"]}
+_PREDICATE: Json = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": DEFAULT_LIMITS.predicate_chars,
 }
-"""Run budget of a request; the limits of the settings cap it. See `budget_wanted`."""
 
 
-milliseconds = whole(1)
-"""Read a positive number of milliseconds."""
+class Predicate(Value):
+    """The name of a predicate, checked with its arguments."""
 
-moment = takes(
-    named(
-        "Instant",
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": -LAST_INSTANT, "maximum": LAST_INSTANT},
-                {"type": "string", "format": "date-time"},
-            ],
-            "description": "An instant: epoch milliseconds, or ISO 8601 with an offset.",
-        },
-    )
-)(instant)
-"""Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
+    schema: ClassVar[Json] = _PREDICATE
 
 
-@takes(
-    {"type": "object", "description": f"Any object of at most {MAX_METADATA_BYTES} bytes as JSON."}
-)
-def metadata(value: Any) -> dict[str, Any]:
-    """Read an object of any content and limited size."""
-    if type(value) is not dict:
-        raise ValueError("must be an object")
-    try:
-        size = len(orjson.dumps(value))
-    except TypeError as error:
-        raise ValueError("holds an integer of more than 64 bits; write it as a text") from error
-    if size > MAX_METADATA_BYTES:
-        raise ValueError(f"has at most {MAX_METADATA_BYTES} bytes as JSON, this one has {size}")
-    return value
+class Predicates(Value):
+    """Names of predicates, checked one by one."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": _PREDICATE,
+        "description": "Predicates; null is all of them.",
+    }
 
 
-@takes(ANYTHING)
-def anything(value: Any) -> Any:
-    """Pass a value on; it is validated later."""
-    return value
+class Arguments(Value):
+    """Arguments of an atom, checked with the predicate."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": _CONSTANT,
+        "maxItems": DEFAULT_LIMITS.args,
+        "description": "Arguments; one that begins with `?` is a variable.",
+    }
 
 
-_PREDICATE = {"type": "string", "minLength": 1, "maxLength": DEFAULT_LIMITS.predicate_chars}
-_ARGUMENT = {"type": ["string", "number", "boolean"]}
-_PATTERN_ARGUMENT = {"type": ["string", "number", "boolean", "null"]}
+class PatternArguments(Arguments):
+    """Arguments of a pattern, checked with the predicate."""
 
-predicate = passing(_PREDICATE)
-"""The name of a predicate, validated with its arguments."""
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": {"type": ["string", "number", "boolean", "null"]},
+        "maxItems": DEFAULT_LIMITS.args,
+        "description": "Arguments; null and variables match anything.",
+    }
 
-args = passing(
-    array(
-        _ARGUMENT,
-        maxItems=DEFAULT_LIMITS.args,
-        description="Arguments; one that begins with `?` is a variable.",
-    )
-)
-"""Arguments of an atom, validated with the predicate."""
 
-pattern_args = passing(
-    array(
-        _PATTERN_ARGUMENT,
-        maxItems=DEFAULT_LIMITS.args,
-        description="Arguments; null and variables match anything.",
-    )
-)
-"""Arguments of a pattern, validated with the predicate."""
+class Elements(Many):
+    """A list in a body whose elements are checked one by one, later."""
 
-predicates = passing(array(_PREDICATE, description="Predicates; null is all of them."))
-"""Names of predicates, validated one by one."""
+    def read(self, value: Any) -> Any:
+        """Return the list as it is."""
+        return value
 
-_ITEM = named(
-    "BodyAtom",
-    obj(
-        {
-            "predicate": said(
-                _PREDICATE,
-                "A predicate of any name. In a rule body a comparison sign is a comparison.",
-            ),
-            "args": array({"type": ["string", "number", "boolean"]}, maxItems=DEFAULT_LIMITS.args),
-            "negated?": nullable(
-                said(FLAG, "Negation as failure: holds if the atom cannot be derived.")
-            ),
-            "naf?": nullable(said(FLAG, "Another spelling of `negated`.")),
-            "truthVal?": nullable(said(FLAG, "False is another spelling of `negated`.")),
-            "polarity?": {
-                "enum": ["positive", "negative", None],
-                "description": "Negative: the explicitly negated atom.",
-            },
-            "builtin?": {
-                "enum": [False, None],
-                "description": "False: an ordinary atom of any name.",
-            },
-        }
-    ),
-)
-_BUILTIN = named(
-    "Builtin",
-    obj(
-        {
-            "builtin": words(*BUILTINS),
-            "args": array(
-                {"type": ["string", "number", "boolean"]},
-                description="A function's value is its last argument.",
-            ),
-            "negated?": nullable(FLAG),
-            "naf?": nullable(FLAG),
-            "truthVal?": nullable(FLAG),
-        }
-    ),
-)
+    unknown_keys = Value.unknown_keys
+    _deserialize = Value._deserialize
 
-_ITEMS = {"anyOf": [_ITEM, _BUILTIN, obj({"text": TEXT}), TEXT]}
 
-body_items = keyed(array(_ITEMS, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
-"""Literals, comparisons and string tests, validated one by one."""
+class Forms(Value):
+    """A value that may have one of several forms, checked later.
 
-head_atom = keyed(
-    obj(
-        {
-            "predicate": _PREDICATE,
-            "args": array(
-                {"type": ["string", "number", "boolean"]},
-                maxItems=DEFAULT_LIMITS.args,
-                description="Constants, variables, and aggregates such as `count(?x)`.",
-            ),
-            "negated?": nullable(FLAG),
-            "truthVal?": nullable(FLAG),
-            "polarity?": {"enum": ["positive", "negative", None]},
-        }
-    )
-)
-"""The head of a rule."""
+    Its objects may have the keys of any of the `forms` that are schemas.
+    """
 
-goals = keyed(
-    array(
-        {"anyOf": [_ITEM, obj({"text": TEXT}), TEXT]},
-        description="Goals, as objects or as text such as `ancestor(ann, ?who)`; what their answers depend on is wanted.",
-    )
-)
-"""Goals of a context window, validated one by one."""
+    def __init__(self, *forms: type[Schema] | Json, **more: Any) -> None:
+        super().__init__(**more)
+        self.forms = forms
+        self._keys: frozenset[str] | None = None
 
-buckets = keyed(
-    array(
-        obj(
-            {
-                "name": {"type": "string", "minLength": 1},
-                "predicates?": nullable(array(_PREDICATE)),
-                "weight?": {
-                    "type": "number",
-                    "exclusiveMinimum": 0,
-                    "maximum": 1e9,
-                    "default": 1.0,
-                },
-            }
-        ),
-        description="Shares of the window, in order; `predicates` null is any.",
-    )
-)
-"""Relevance buckets, validated one by one."""
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield the paths of the keys in the value that no form of it has."""
+        if self._keys is None:
+            schemas = (form() for form in self.forms if isinstance(form, type))
+            self._keys = frozenset(
+                field.data_key or name
+                for schema in schemas
+                for name, field in schema.fields.items()
+            )
+        if type(value) is dict:
+            yield from (f"{path}.{key}" for key in value if key not in self._keys)
 
-texts = passing(TEXTS)
-"""Texts, validated one by one."""
+
+class ListOfForms(Forms):
+    """A list whose elements may have one of several forms each, checked later."""
+
+    schema: ClassVar[Json] = {"type": "array"}
+
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield the paths of the keys in the elements that no form of them has."""
+        if type(value) is list:
+            for index, element in enumerate(value):
+                yield from super().unknown_keys(element, f"{path}[{index}]")

@@ -1,4 +1,4 @@
-"""Bodies and answers of the routes that store a text and return a context window, and of summaries."""
+"""Storing a text and returning a context window, and summaries: bodies and answers."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.context.request import WindowRequest
-from kbcore.context.summary import Summary
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Entry
+from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.natural_language import Ingested
 from kbcore.reason.budget import BudgetWanted
-from kbserver.schemas.base import Envelope, budget_wanted
+from kbserver.schemas.base import Answer, JsonObject
 from kbserver.schemas.context import (
-    MOST_FACTS,
-    goal_literals,
-    session_name,
-    shown_entry,
-    shown_window,
+    MAX_FACTS,
+    Entry,
+    Goals,
+    SelectedWindow,
+    WindowAnswer,
+    window_fields,
 )
 from kbserver.schemas.fields import (
-    BUDGET,
-    Reader,
-    flag,
-    goals,
-    scope_to_read,
-    scope_to_write,
-    text,
-    texts,
-    whole,
+    Count,
+    Flag,
+    Fraction,
+    Json,
+    Many,
+    Name,
+    Number,
+    One,
+    ReadScope,
+    Text,
+    Time,
+    Value,
+    Whole,
+    WriteScope,
 )
-from kbserver.schemas.language import shown_troubles
+from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected
+from kbserver.schemas.requests import Budgeted, budget_wanted
 
 PROVIDER = "predicate-syntax"
 """The provider reported for a text that was read without a language model."""
@@ -44,152 +51,182 @@ LINES_NAMED = 100
 
 NOT_READ = "not read, for no language model is configured"
 
-_MADE: dict[str, Reader] = {
-    "maxFacts": whole(1, MOST_FACTS),
-    "scope": scope_to_write,
-    "sessionId": session_name,
-    "autoResolveContradictions": flag,
-    **BUDGET,
-}
 
-_ingest = Envelope(
-    "Ingest", {"text": text, "goals": goals, "contextHint": text, **_MADE}, required=("text",)
-)
-_turns = Envelope("Turns", {"turns": texts, **_MADE}, required=("turns",))
-_summary = Envelope("ContextSummary", {"scope": scope_to_read, **BUDGET})
+class TextBody(Budgeted):
+    """The window to return for a text."""
+
+    max_facts = Whole(1, MAX_FACTS)
+    scope = WriteScope()
+    session = Name("a session", data_key="sessionId")
+    auto_resolve = Flag(data_key="autoResolveContradictions")
+
+
+class IngestBody(TextBody):
+    """A text to store, and a hint for the language model."""
+
+    text = Text(required=True)
+    goals = Goals()
+    hint = Text(data_key="contextHint")
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.ingest`."""
+        text, hint = fields.pop("text"), fields.pop("hint", None)
+        request = WindowRequest(**window_fields(fields))
+        return {"text": text, "request": request, "hint": hint, "wanted": budget_wanted(fields)}
+
+
+class TurnsBody(TextBody):
+    """The turns of a conversation to store."""
+
+    turns = Value(required=True, schema={"type": "array", "items": {"type": "string"}})
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.ingest`."""
+        turns = fields.pop("turns")
+        if type(turns) is not list:
+            raise InvalidInput.at("turns", "must be an array of texts")
+        for index, turn in enumerate(turns):
+            if type(turn) is not str:
+                raise InvalidInput.at(f"turns[{index}]", "must be a text")
+        request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
+        return {"text": "\n".join(turns), "request": request, "wanted": budget_wanted(fields)}
+
+
+class ContextSummaryBody(Budgeted):
+    """The scope to summarise."""
+
+    scope = ReadScope()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.context_summary`."""
+        return {"scope": fields.get("scope"), "wanted": budget_wanted(fields)}
 
 
 @dataclass(frozen=True, slots=True)
-class IngestAsked:
-    """A text to store, the window to return, its run budget, and a hint for the language model."""
+class IngestedText:
+    """The outcome of storing a text, the requested window, and the number of facts in the scope."""
 
-    text: str
+    done: Ingested
     request: WindowRequest
-    wanted: BudgetWanted
-    hint: str | None = None
+    total: int = 0
+
+    @property
+    def selected(self) -> SelectedWindow:
+        """The window with its request."""
+        return SelectedWindow(self.done.window, self.request)
+
+    @property
+    def warning(self) -> str | None:
+        """A warning about text that was not read, or None."""
+        prose, read = len(self.done.unread), self.done.extracted
+        if read is not None and read.failures:
+            reason = read.failures[0].reason
+            pieces = f"{len(read.failures)} of {read.chunks} pieces"
+            return f"the language model could not read {pieces}: {reason}"
+        return f"{NOT_READ}: {prose} line{'s' * (prose > 1)} of prose" if prose else None
+
+    @property
+    def changes(self) -> str | None:
+        """The changes since the last window of the session as text; None if there are none."""
+        changes = self.done.changes
+        return None if changes is None else render_changes(changes) or None
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryAsked:
-    """The scope to summarise and the run budget."""
-
-    scope: str | None
-    wanted: BudgetWanted
-
-
-@_ingest.shapes
-def ingest(data: dict[str, Any], *, strict: bool) -> IngestAsked:
-    """Read the body of /context/ingest; the hint is for language models."""
-    fields = _ingest.load(data, strict)
-    request = WindowRequest(
-        goals=goal_literals(fields["goals"]) if "goals" in fields else (), **_fields(fields)
+def _of_model(name: str, default: Any) -> Any:
+    """Return a function that gives an attribute of what the model read, or a default without a model."""
+    return lambda text: (
+        default if text.done.extracted is None else getattr(text.done.extracted, name)
     )
-    return IngestAsked(fields["text"], request, budget_wanted(fields), fields.get("contextHint"))
 
 
-@_turns.shapes
-def turns(data: dict[str, Any], *, strict: bool) -> IngestAsked:
-    """Read the body of /context: the turns of a conversation."""
-    fields = _turns.load(data, strict)
-    lines = fields["turns"]
-    if type(lines) is not list:
-        raise InvalidInput.at("turns", "must be an array of texts")
-    for index, turn in enumerate(lines):
-        if type(turn) is not str:
-            raise InvalidInput.at(f"turns[{index}]", "must be a text")
-    options = {"max_facts": TURN_FACTS, **_fields(fields)}
-    return IngestAsked("\n".join(lines), WindowRequest(**options), budget_wanted(fields))
+class ExtractedFact(Answer):
+    """A fact of the text."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag(of=lambda fact: not fact.positive)
+    confidence = Fraction(of=lambda fact: 1.0 if fact.confidence is None else fact.confidence)
 
 
-@_summary.shapes
-def summary(data: dict[str, Any], *, strict: bool) -> SummaryAsked:
-    """Read the body of /context/summary."""
-    fields = _summary.load(data, strict)
-    return SummaryAsked(fields.get("scope"), budget_wanted(fields))
+class IngestedAnswer(Answer):
+    """What was stored from a text, and the window."""
+
+    extracted = Many(ExtractedFact, of="done.facts")
+    rules = Many(Text(), of=lambda text: [rule.text for rule in text.done.rules])
+    extraction_provider = Text(of=_of_model("provider", PROVIDER))
+    extraction_model = Text(of=_of_model("model", None), allow_none=True)
+    unread_lines = Many(Count(), of=lambda text: text.done.unread[:LINES_NAMED])
+    rejected = Many(
+        Rejected,
+        of=lambda text: _of_model("rejected", ())(text)[:REJECTED_SHOWN],
+    )
+    failures = Many(Failure, of=_of_model("failures", ()))
+    context = One(WindowAnswer, of="selected")
 
 
-def shown_ingested(done: Ingested, request: WindowRequest) -> dict[str, Any]:
-    """Return the answer of /context/ingest: extracted facts and rules, and the window."""
-    return {
-        "extracted": [
-            {
-                "predicate": fact.predicate,
-                "args": list(fact.args),
-                "negated": not fact.positive,
-                "confidence": 1.0 if fact.confidence is None else fact.confidence,
-            }
-            for fact in done.facts
-        ],
-        "rules": [rule.text for rule in done.rules],
-        "extractionProvider": PROVIDER if done.extracted is None else done.extracted.provider,
-        "extractionModel": None if done.extracted is None else done.extracted.model,
-        "unreadLines": list(done.unread[:LINES_NAMED]),
-        **(
-            {"rejected": [], "failures": []}
-            if done.extracted is None
-            else shown_troubles(done.extracted)
-        ),
-        "context": shown_window(done.window, request, whole=True),
-    }
+def _premises(entry: WindowEntry) -> str | None:
+    source = entry.provenance
+    return None if source is None else f"{source.rule} from {', '.join(source.premises)}"
 
 
-def shown_turns(done: Ingested, request: WindowRequest, total: int) -> dict[str, Any]:
-    """Return the answer of /context."""
-    return {
-        "facts": [_turn_fact(entry) for entry in done.window.entries],
-        "totalFactsInKB": total,
-        "factsReturned": len(done.window.entries),
-        "contradictions": done.window.contradictions_found,
-        "newFactsExtracted": done.asserted,
-        "sessionId": request.session,
-        "warning": _warning(done),
-        "briefingDelta": None if done.changes is None else render_changes(done.changes) or None,
-    }
+class TurnFact(Answer):
+    """A fact in the window of a conversation."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag()
+    salience = Number("0 to 1, and above for facts that goals depend on.")
+    provenance = Text(of=_premises, allow_none=True)
+    contradicted = Flag()
 
 
-def shown_summary(summary: Summary) -> dict[str, Any]:
-    """Return the answer of /context/summary."""
-    return {
-        "totalFacts": summary.facts,
-        "predicateCount": summary.predicate_count,
-        "topPredicates": [
+class TurnsRead(Answer):
+    """The facts that matter after the turns of a conversation."""
+
+    facts = Many(TurnFact, of="done.window.entries")
+    total_facts_in_kb = Count(data_key="totalFactsInKB", of="total")
+    facts_returned = Count(of=lambda text: len(text.done.window.entries))
+    contradictions = Count(of="done.window.contradictions_found")
+    new_facts_extracted = Count(of="done.asserted")
+    session_id = Text(of="request.session", allow_none=True)
+    warning = Text(allow_none=True)
+    briefing_delta = Text(of="changes", allow_none=True)
+
+
+class PredicateCount(JsonObject):
+    """A predicate and its number of facts."""
+
+    predicate = Text()
+    count = Count()
+
+
+class SummaryAnswer(Answer):
+    """The knowledge base at a glance."""
+
+    total_facts = Count(of="facts")
+    predicate_count = Count()
+    top_predicates = Many(
+        PredicateCount,
+        of=lambda summary: [
             {"predicate": name, "count": count} for name, count in summary.predicates
         ],
-        "factsWithTtl": summary.with_ttl,
-        "factsExpiringWithin1h": summary.expiring,
-        "contradictions": summary.contradictions,
-        "topSalientFacts": [shown_entry(entry) for entry in summary.salient],
-        "totalCharCount": summary.chars,
-        "knowledgeGeneration": summary.generation,
-        "generatedAt": summary.generated_at,
-    }
+    )
+    facts_with_ttl = Count(of="with_ttl")
+    facts_expiring_within_1h = Count(data_key="factsExpiringWithin1h", of="expiring")
+    contradictions = Count()
+    top_salient_facts = Many(Entry, of="salient")
+    total_char_count = Count(of="chars")
+    knowledge_generation = Count(of="generation")
+    generated_at = Time()
 
 
-def _warning(done: Ingested) -> str | None:
-    """Return a warning about text that was not read, or None."""
-    prose, read = len(done.unread), done.extracted
-    if read is not None and read.failures:
-        return f"the language model could not read {len(read.failures)} of {read.chunks} pieces: {read.failures[0].reason}"
-    return f"{NOT_READ}: {prose} line{'s' * (prose > 1)} of prose" if prose else None
-
-
-def _turn_fact(entry: Entry) -> dict[str, Any]:
-    source = entry.provenance
-    text = None if source is None else f"{source.rule} from {', '.join(source.premises)}"
-    row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
-    return {
-        **row,
-        "salience": entry.salience,
-        "provenance": text,
-        "contradicted": entry.contradicted,
-    }
-
-
-def _fields(body: dict[str, Any]) -> dict[str, Any]:
-    names = {
-        "maxFacts": "max_facts",
-        "scope": "scope",
-        "sessionId": "session",
-        "autoResolveContradictions": "auto_resolve",
-    }
-    return {field: body[name] for name, field in names.items() if name in body}
+def stored(
+    kb: KnowledgeBase,
+    *,
+    text: str,
+    request: WindowRequest,
+    hint: str | None = None,
+    wanted: BudgetWanted | None = None,
+) -> IngestedText:
+    """Store the facts and rules of a text and return the outcome with the requested window."""
+    return IngestedText(kb.ingest(text, request, hint=hint, wanted=wanted), request)

@@ -1,143 +1,149 @@
-"""Bodies of texts to be read and questions to be answered by a language model, and what comes of them."""
+"""Texts and questions for the language model: bodies and answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from kbcore.language.extract import Extracted
-from kbcore.language.synthesize import Synthesis
-from kbcore.reason.budget import BudgetWanted
-from kbcore.state.facts import Fact
-from kbplanner.ir.terms import Rule
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.printer import print_rule
-from kbserver.schemas.base import Envelope, budget_wanted
-from kbserver.schemas.fields import BUDGET, flag, scope_to_read, scope_to_write, text
+from kbserver.schemas.base import Answer, JsonObject
+from kbserver.schemas.fields import (
+    Choice,
+    Count,
+    Flag,
+    Fraction,
+    Json,
+    Many,
+    Object,
+    ReadScope,
+    Text,
+    WriteScope,
+)
+from kbserver.schemas.requests import Budgeted, budget_wanted
 
 REJECTED_SHOWN = 50
-"""Entries of a model's answer that were refused, that are told."""
-
-_extract = Envelope(
-    "Extract",
-    {
-        "text": text,
-        "assert": flag,
-        "rules": flag,
-        "scope": scope_to_write,
-        "context": text,
-        **BUDGET,
-    },
-    required=("text",),
-)
-_synthesize = Envelope(
-    "Synthesize", {"question": text, "scope": scope_to_read, **BUDGET}, required=("question",)
-)
+"""Limit on the rejected statements of a model in an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractAsked:
-    """A text to be read, whether what it states is stored, and what may be used for that."""
+class ExtractBody(Budgeted):
+    """A text to extract facts from, and whether to store them."""
 
-    text: str
-    store: bool
-    rules: bool
-    scope: str | None
-    context: str | None
-    wanted: BudgetWanted
+    text = Text(required=True)
+    store = Flag(data_key="assert")
+    rules = Flag()
+    scope = WriteScope()
+    context = Text()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.extract`."""
+        return {
+            "text": fields["text"],
+            "store": fields.get("store", False),
+            "rules": fields.get("rules", False),
+            "scope": fields.get("scope"),
+            "context": fields.get("context"),
+            "wanted": budget_wanted(fields),
+        }
 
 
-@dataclass(frozen=True, slots=True)
-class SynthesizeAsked:
-    """A question in words, the partition it is about, and what each query may use."""
+class SynthesizeBody(Budgeted):
+    """A question in natural language."""
 
-    question: str
-    scope: str | None
-    wanted: BudgetWanted
+    question = Text(required=True)
+    scope = ReadScope()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.synthesize`."""
+        scope, question = fields.get("scope"), fields["question"]
+        return {"question": question, "scope": scope, "wanted": budget_wanted(fields)}
 
 
-@_extract.shapes
-def extraction(data: dict[str, Any], *, strict: bool) -> ExtractAsked:
-    """Read the body of /extract."""
-    fields = _extract.load(data, strict)
-    store, rules = fields.get("assert", False), fields.get("rules", False)
-    return ExtractAsked(
-        fields["text"],
-        store,
-        rules,
-        fields.get("scope"),
-        fields.get("context"),
-        budget_wanted(fields),
+class ModelFact(Answer):
+    """A fact that the model read."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag(of=lambda fact: not fact.positive)
+    confidence = Fraction(allow_none=True)
+
+
+class ModelRule(Answer):
+    """A rule that the model read."""
+
+    head = Object(of=lambda rule: rule_to_json(rule)["head"])
+    body = Many(Object(), of=lambda rule: rule_to_json(rule)["body"])
+    text = Text(of=lambda rule: print_rule(rule, bare=True))
+    confidence = Fraction(allow_none=True)
+
+
+class ContradictingFact(Answer):
+    """A fact that contradicts one that is known."""
+
+    predicate = Text(of="fact.predicate")
+    args = Many(Text(), of="fact.args")
+    negated = Flag(of=lambda contradiction: not contradiction.fact.positive)
+    known = Choice("stored", "derived", "text")
+
+
+class Rejected(Answer):
+    """A statement of the model that cannot be stored."""
+
+    said = Text(of="quote")
+    reason = Text()
+
+
+class Failure(Answer):
+    """A piece of the text, from one character to another, that the model could not read."""
+
+    start = Count()
+    end = Count()
+    code = Text()
+    reason = Text()
+
+
+class Extracted(Answer):
+    """What the model read in a text."""
+
+    facts = Many(ModelFact)
+    rules = Many(ModelRule)
+    asserted = Count("Facts that were new and are stored.")
+    known = Count("Facts that were stored before and are unchanged.")
+    contradictions = Many(ContradictingFact)
+    rejected = Many(Rejected, of=lambda read: read.rejected[:REJECTED_SHOWN])
+    failures = Many(Failure)
+    chunks = Count("Pieces the text was read in.")
+    truncated = Flag()
+    provider = Text()
+    model = Text()
+
+
+class DerivationStep(Answer):
+    """A fact or rule that an answer depends on."""
+
+    fact = Text()
+    type = Choice("fact_match", "rule_application", "llm_reported")
+    rule = Text(allow_none=True)
+    confidence = Fraction(allow_none=True)
+    scope = Text(allow_none=True)
+
+
+class FailedQuery(JsonObject):
+    """A query of the model that could not be answered."""
+
+    query = Text()
+    reason = Text()
+
+
+class Synthesized(Answer):
+    """An answer in natural language, with the facts and rules it depends on."""
+
+    answer = Text()
+    derivation = Many(DerivationStep)
+    confidence = Fraction()
+    queries_executed = Many(Text(), of="queries")
+    queries_failed = Many(
+        FailedQuery,
+        of=lambda synthesis: [
+            {"query": query, "reason": reason} for query, reason in synthesis.failed
+        ],
     )
-
-
-@_synthesize.shapes
-def question(data: dict[str, Any], *, strict: bool) -> SynthesizeAsked:
-    """Read the body of /synthesize."""
-    fields = _synthesize.load(data, strict)
-    return SynthesizeAsked(fields["question"], fields.get("scope"), budget_wanted(fields))
-
-
-def shown_extracted(found: Extracted) -> dict[str, Any]:
-    """Return the answer of /extract."""
-    return {
-        "facts": [{**_atom(fact), "confidence": fact.confidence} for fact in found.facts],
-        "rules": [_rule(rule) for rule in found.rules],
-        "asserted": found.asserted,
-        "known": found.known,
-        "contradictions": [{**_atom(one.fact), "known": one.known} for one in found.contradictions],
-        **shown_troubles(found),
-        "chunks": found.chunks,
-        "truncated": found.truncated,
-        "provider": found.provider,
-        "model": found.model,
-    }
-
-
-def shown_troubles(found: Extracted) -> dict[str, Any]:
-    """Return the rejected statements and the passages that could not be read."""
-    return {
-        "rejected": [
-            {"said": one.quote, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]
-        ],
-        "failures": [
-            {"start": one.start, "end": one.end, "code": one.code, "reason": one.reason}
-            for one in found.failures
-        ],
-    }
-
-
-def shown_synthesis(found: Synthesis) -> dict[str, Any]:
-    """Return the answer of /synthesize."""
-    return {
-        "answer": found.answer,
-        "derivation": [
-            {
-                "fact": one.fact,
-                "type": one.type,
-                "rule": one.rule,
-                "confidence": one.confidence,
-                "scope": one.scope,
-            }
-            for one in found.derivation
-        ],
-        "confidence": found.confidence,
-        "queriesExecuted": found.queries,
-        "queriesFailed": [{"query": query, "reason": reason} for query, reason in found.failed],
-        "provider": found.provider,
-        "model": found.model,
-    }
-
-
-def _atom(fact: Fact) -> dict[str, Any]:
-    return {"predicate": fact.predicate, "args": list(fact.args), "negated": not fact.positive}
-
-
-def _rule(rule: Rule) -> dict[str, Any]:
-    body = rule_to_json(rule)
-    return {
-        "head": body["head"],
-        "body": body["body"],
-        "text": print_rule(rule, bare=True),
-        "confidence": rule.confidence,
-    }
+    provider = Text()
+    model = Text()

@@ -1,14 +1,15 @@
-"""Request bodies of /infer, /query, /explain and /aggregate."""
+"""Goals, patterns, explanations, aggregates and texts to run: bodies and answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.queries import Write
+from kbcore.kb.scripts import blocks_of
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import terms_of
@@ -20,100 +21,41 @@ from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
-from kbserver.schemas.base import (
-    Envelope,
-    atom_given,
-    atom_terms,
-    budget_wanted,
-    literal_given,
-    proof_asked,
-    wildcards,
-)
+from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
+from kbserver.schemas.base import Answer, JsonObject, present
+from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import (
-    BUDGET,
-    Reader,
-    args,
-    body_items,
-    flag,
-    fraction,
-    moment,
-    one_of,
-    pattern_args,
-    predicate,
-    scope_to_read,
-    takes,
-    text,
-    whole,
+    Anything,
+    ByName,
+    Choice,
+    Count,
+    Flag,
+    Fraction,
+    Instant,
+    Json,
+    Many,
+    Number,
+    One,
+    PatternArguments,
+    Predicate,
+    ReadScope,
+    Text,
+    Time,
+    Whole,
+    WriteScope,
 )
-from kbserver.schemas.jsonschema import TEXT, given
+from kbserver.schemas.requests import Budgeted, budget_wanted, proof_asked
+from kbserver.schemas.rules import Literals
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
-_GOAL: dict[str, Reader] = {
-    "predicate": predicate,
-    "args": args,
-    "negated": flag,
-    "truthVal": flag,
-    "scope": scope_to_read,
-    "asOf": moment,
-    "limit": whole(1),
-    **BUDGET,
-}
-_INFER: dict[str, Reader] = {
-    **_GOAL,
-    "polarity": one_of("positive", "negative"),
-    "offset": whole(0),
-    "minConfidence": fraction,
-    "withProof": flag,
-    "proofFormat": one_of(*FORMS),
-    "proofNodes": whole(1, MAX_PROOF_NODES),
-    "proofDepth": whole(1, MAX_PROOF_NODES),
-    "includeUndefined": flag,
-}
 _ANY_CASE = "|".join("".join(f"[{char}{char.lower()}]" for char in name) for name in OPERATIONS)
-_WHICH = f"One of {', '.join(OPERATIONS)}, in any case."
-_operation = takes({**TEXT, "pattern": f"^({_ANY_CASE})$", "description": _WHICH})(
-    lambda value: text(value)
-)
-_AGGREGATE: dict[str, Reader] = {
-    "predicate": predicate,
-    "op": _operation,
-    "operation": _operation,
-    "argIndex": whole(0),
-    "args": pattern_args,
-    "scope": scope_to_read,
-    "skipNonNumeric": flag,
-    "asOf": moment,
-    **BUDGET,
-}
 
-_EXPLAIN: dict[str, Reader] = {
-    **_INFER,
-    "text": text,
-    "body": body_items,
-    "plan": flag,
-    "analyze": flag,
-    "format": one_of("text", "json"),
-}
+_NO_PROOF = "cannot be combined with proofs: undefined answers have no proof"
 
 
 def nothing() -> None:
     """Do nothing: a page is short, so writing it needs no yield to other requests."""
-
-
-_NO_PROOF = "cannot be combined with proofs: undefined answers have no proof"
-
-_explain = Envelope(
-    "Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]}
-)
-_infer = Envelope("Infer", _INFER, or_text=True)
-_query = Envelope("Query", _GOAL, or_text=True)
-_aggregate = Envelope(
-    "Aggregate",
-    _AGGREGATE,
-    required=("predicate",),
-    more={"anyOf": [given("op"), given("operation")]},
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,91 +212,327 @@ def _answer_options(fields: Mapping[str, Any]) -> AnswerOptions:
         fields.get("scope"),
         fields.get("limit"),
         fields.get("offset", 0),
-        fields.get("minConfidence"),
-        fields.get("asOf"),
-        fields.get("includeUndefined", False),
+        fields.get("min_confidence"),
+        fields.get("as_of"),
+        fields.get("include_undefined", False),
         budget_wanted(fields),
     )
 
 
 def _proof_options(fields: Mapping[str, Any]) -> ProofOptions:
-    return ProofOptions(
-        fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth")
-    )
+    form = fields.get("proof_format", FORMS[0])
+    return ProofOptions(form, fields.get("proof_nodes"), fields.get("proof_depth"))
 
 
-@_infer.shapes
-def question(data: dict[str, Any], *, strict: bool) -> Question:
-    """Read the body of /infer."""
-    fields = _infer.load(data, strict)
-    if fields.get("includeUndefined") and proof_asked(fields):
-        raise InvalidInput.at("includeUndefined", _NO_PROOF)
-    return Question(
-        literal_given(fields),
-        _answer_options(fields),
-        _proof_options(fields) if proof_asked(fields) else None,
-    )
+class QueryBody(AtomBody, Budgeted):
+    """A pattern for the stored facts."""
+
+    scope = ReadScope()
+    as_of = Instant()
+    limit = Whole(1)
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the pattern."""
+        atom, positive = atom_given(fields)
+        limits = fields.get("scope"), fields.get("limit"), fields.get("as_of")
+        return {"pattern": Pattern(atom, positive, *limits, budget_wanted(fields))}
 
 
-@_explain.shapes
-def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
-    """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
-    fields = _explain.load(data, strict)
-    if fields.get("includeUndefined"):
-        raise InvalidInput.at("includeUndefined", _NO_PROOF)
-    if "text" in fields:
-        body = parse_goal(fields["text"]).body
-    elif "body" in fields:
-        items = fields["body"]
-        if type(items) is not list or not items:
-            raise InvalidInput.at("body", "must be an array of literals")
-        body = tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
-    else:
-        body = (literal_given(fields),)
-    planned = fields.get("plan", False) or fields.get("analyze", False)
-    as_json = fields.get("format") == "json"
-    if as_json and not planned:
-        raise InvalidInput.at(
-            "format", "applies to plans only; for proofs as JSON use /infer with 'withProof'"
+class InferBody(QueryBody):
+    """A goal."""
+
+    polarity = Choice("positive", "negative")
+    offset = Whole(0)
+    min_confidence = Fraction()
+    with_proof = Flag()
+    proof_format = Choice(*FORMS)
+    proof_nodes = Whole(1, MAX_PROOF_NODES)
+    proof_depth = Whole(1, MAX_PROOF_NODES)
+    include_undefined = Flag()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the question."""
+        proves = proof_asked(fields)
+        if fields.get("include_undefined") and proves:
+            raise InvalidInput.at("includeUndefined", _NO_PROOF)
+        proof = _proof_options(fields) if proves else None
+        return {"question": Question(literal_given(fields), _answer_options(fields), proof)}
+
+
+class ExplainBody(InferBody):
+    """A literal as for a goal, several in `body`, or a goal in the rule language in `text`."""
+
+    text = Text()
+    body = Literals()
+    plan = Flag()
+    analyze = Flag()
+    format = Choice("text", "json")
+
+    requires: ClassVar[Json] = {
+        "anyOf": [present("text"), present("body"), present("predicate", "args")]
+    }
+
+    def missing(self, fields: Mapping[str, Any]) -> frozenset[str]:
+        """Return no keys: a goal in `body` has neither text nor predicate."""
+        return frozenset()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the explanation."""
+        if fields.get("include_undefined"):
+            raise InvalidInput.at("includeUndefined", _NO_PROOF)
+        plans = fields.get("plan", False) or fields.get("analyze", False)
+        as_json = fields.get("format") == "json"
+        body = _goal(fields)
+        if as_json and not plans:
+            raise InvalidInput.at(
+                "format", "applies to plans only; for proofs as JSON use /infer with 'withProof'"
+            )
+        return {
+            "explanation": Explanation(
+                body,
+                _answer_options(fields),
+                _proof_options(fields),
+                plans,
+                fields.get("analyze", False),
+                as_json,
+            )
+        }
+
+
+class AggregateOperation(Text):
+    """The name of an aggregate, in any case."""
+
+    schema: ClassVar[Json] = {
+        "type": "string",
+        "pattern": f"^({_ANY_CASE})$",
+        "description": f"One of {', '.join(OPERATIONS)}, in any case.",
+    }
+
+
+class AggregateBody(Budgeted):
+    """An aggregate over stored facts."""
+
+    predicate = Predicate(required=True)
+    op = AggregateOperation()
+    operation = AggregateOperation()
+    arg_index = Whole(0)
+    args = PatternArguments()
+    scope = ReadScope()
+    skip_non_numeric = Flag()
+    as_of = Instant()
+
+    requires: ClassVar[Json] = {"anyOf": [present("op"), present("operation")]}
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the aggregation."""
+        op = fields.get("op", fields.get("operation"))
+        if op is None:
+            raise InvalidInput.at("op", f"is required: one of {', '.join(OPERATIONS)}")
+        if op.upper() not in OPERATIONS:
+            raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
+        if op.upper() != "COUNT" and "arg_index" not in fields:
+            raise InvalidInput.at("argIndex", f"is required for {op.upper()}")
+        pattern = {"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))}
+        atom = atom_from_json(pattern)
+        query = AggregateQuery(
+            atom.predicate,
+            op.upper(),
+            fields.get("arg_index"),
+            atom_terms(atom) if "args" in fields else None,
+            fields.get("skip_non_numeric", False),
         )
-    return Explanation(
-        body,
-        _answer_options(fields),
-        _proof_options(fields),
-        planned,
-        fields.get("analyze", False),
-        as_json,
+        limits = fields.get("scope"), fields.get("as_of"), budget_wanted(fields)
+        return {"aggregation": Aggregation(query, *limits)}
+
+
+def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
+    if "text" in fields:
+        return parse_goal(fields["text"]).body
+    if "body" not in fields:
+        return (literal_given(fields),)
+    items = fields["body"]
+    if type(items) is not list or not items:
+        raise InvalidInput.at("body", "must be an array of literals")
+    return tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
+
+
+class ProofStep(JsonObject):
+    """How a goal was proved."""
+
+    type = Choice(
+        *("fact_match", "rule_application", "negation_as_failure", "explicit_negative"),
+        *("builtin", "aggregate", "elided"),
     )
+    fact = One(Row, allow_none=True)
+    rule = Text(allow_none=True)
+    body_proofs = Many(lambda: ProofNode(), allow_none=True)
+    text = Text(optional=True)
+    rows = Count(optional=True)
+    inputs = Many(Anything(), optional=True)
 
 
-@_query.shapes
-def pattern(data: dict[str, Any], *, strict: bool) -> Pattern:
-    """Read the body of /query."""
-    fields = _query.load(data, strict)
-    atom, positive = atom_given(fields)
-    limits = fields.get("scope"), fields.get("limit"), fields.get("asOf")
-    return Pattern(atom, positive, *limits, budget_wanted(fields))
+class ProofNode(JsonObject):
+    """A goal and its proof."""
+
+    goal = One(Row)
+    step = One(ProofStep)
+    substitution = ByName(Text())
 
 
-@_aggregate.shapes
-def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
-    """Read the body of /aggregate."""
-    fields = _aggregate.load(data, strict)
-    op = fields.get("op", fields.get("operation"))
-    if op is None:
-        raise InvalidInput.at("op", f"is required: one of {', '.join(OPERATIONS)}")
-    if op.upper() not in OPERATIONS:
-        raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
-    if op.upper() != "COUNT" and "argIndex" not in fields:
-        raise InvalidInput.at("argIndex", f"is required for {op.upper()}")
-    atom = atom_from_json(
-        {"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))}
+class ProofTree(JsonObject):
+    """An answer and its proof as a tree."""
+
+    result = One(Row)
+    proof = One(ProofNode)
+
+
+class GraphFact(JsonObject):
+    """The fact of a node."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag(optional=True)
+
+
+class GraphRule(JsonObject):
+    """The rule of a node."""
+
+    id = Text()
+    text = Text()
+
+
+class GraphNode(JsonObject):
+    """A fact and the names of the nodes it depends on."""
+
+    fact = One(GraphFact)
+    kind = Text()
+    depth = Count()
+    premises = Many(Text())
+    alternatives = Count(optional=True)
+    text = Text(optional=True)
+    rule = One(GraphRule, optional=True)
+    bindings = ByName(Text(), optional=True)
+    rows = Count(optional=True)
+    inputs = Many(Anything(), optional=True)
+
+
+class Graph(JsonObject):
+    """The nodes of a proof by name."""
+
+    root = Text()
+    truncated = Flag()
+    nodes = ByName(GraphNode)
+
+
+class ProofGraph(JsonObject):
+    """An answer and its proof as a graph."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag()
+    scope = Text(allow_none=True)
+    confidence = Fraction(allow_none=True)
+    result = One(Row)
+    proof = One(Graph)
+
+
+ANSWERS: Json = {
+    "anyOf": [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph)],
+    "description": "Rows; with proofs asked for, a proof for each row.",
+}
+
+
+class Plans(JsonObject):
+    """The plan of a goal in each partition asked."""
+
+    goal = Text()
+    plans = Many(Anything(schema={"type": "object"}))
+
+
+class Aggregated(JsonObject):
+    """The value of an aggregate."""
+
+    result = Number(allow_none=True)
+    op = Text()
+    operation = Text()
+    predicate = Text()
+    matched_facts = Count()
+    timestamp = Time()
+
+
+class PredicateShown(JsonObject):
+    """A predicate with its arity and counts."""
+
+    predicate = Text()
+    arity = Count()
+    fact_count = Count()
+    rule_count = Count()
+    has_rules = Flag()
+
+
+class Predicates(JsonObject):
+    """The known predicates."""
+
+    predicates = Many(PredicateShown)
+    total_predicates = Count()
+    total_facts = Count()
+    total_rules = Count()
+
+
+class ExecuteBody(Budgeted):
+    """A text of statements, and the scope of those that name none."""
+
+    command = Text(required=True)
+    scope = WriteScope()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.execute`."""
+        scope = fields.get("scope")
+        blocks = blocks_of(fields["command"], scope)
+        for block in blocks:
+            named = {rule.scope for rule in block.rules} | {fact.scope for fact in block.facts}
+            for name in sorted(name for name in named if name is not None):
+                _check_scope(name)
+        return {"text": blocks, "scope": scope, "wanted": budget_wanted(fields)}
+
+
+def _check_scope(scope: str) -> None:
+    try:
+        WriteScope().read(scope)
+    except ValueError as error:
+        raise InvalidInput.at("command", f"scope {scope!r} {error}") from error
+
+
+class AnswerRow(Row):
+    """An answer of a query; it has the members of a row if the query is a single atom."""
+
+    question = Count("The query of the text that it answers, counted from 0.")
+    bindings = ByName(Text(), "The values of the variables of the query.")
+
+    def on_bind_field(self, field_name: str, field_obj: Any) -> None:
+        """Make the members of a row optional."""
+        super().on_bind_field(field_name, field_obj)
+        field_obj.required = field_name in ("question", "bindings")
+
+
+class QuestionShown(Answer):
+    """A query and its number of answers."""
+
+    goal = Text()
+    answers = Count()
+
+
+class ExecutedAnswer(Answer):
+    """What was stored and answered."""
+
+    result = Text("What was done and answered, line by line.", of="text")
+    answers = Many(AnswerRow)
+    questions = Many(QuestionShown)
+    asserted = Count("Facts that were new.")
+    rules = Many(
+        Text(),
+        "The rules of the text as they are stored.",
+        of=lambda done: [rule.text for rule in done.rules],
     )
-    query = AggregateQuery(
-        atom.predicate,
-        op.upper(),
-        fields.get("argIndex"),
-        atom_terms(atom) if "args" in fields else None,
-        fields.get("skipNonNumeric", False),
-    )
-    return Aggregation(query, fields.get("scope"), fields.get("asOf"), budget_wanted(fields))
+    warnings = Many(Text())
+    timestamp = Time()

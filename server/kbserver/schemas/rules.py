@@ -1,97 +1,178 @@
-"""Bodies that teach rules or take them back."""
+"""Asserting, listing and retracting rules: bodies and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
-from kbcore.state.rulebook import StoredRule
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
-from kbserver.schemas.base import Envelope
+from kbserver.schemas.base import Answer, Body, JsonObject, Part, present
 from kbserver.schemas.fields import (
-    Reader,
-    body_items,
-    fraction,
-    head_atom,
-    moment,
-    scope_to_write,
-    text,
-)
-from kbserver.schemas.jsonschema import given
-
-_CONTENT: dict[str, Reader] = {"head": head_atom, "body": body_items, "scope": scope_to_write}
-
-_rule = Envelope(
-    "Rule",
-    {**_CONTENT, "text": text, "confidence": fraction, "name": text},
-    more={
-        "oneOf": [given("head", "body", without=("text",)), given("text", without=("head", "body"))]
-    },
-)
-_forget = Envelope(
-    "ForgetRule",
-    {**_CONTENT, "id": text},
-    more={"oneOf": [given("head", "body", without=("id",)), given("id", without=("head", "body"))]},
+    Arguments,
+    Choice,
+    Flag,
+    Forms,
+    Fraction,
+    Instant,
+    Json,
+    ListOfForms,
+    Many,
+    One,
+    Predicate,
+    Text,
+    Value,
+    WriteScope,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """Rules to assert, and the facts that stood among them in a text."""
+class BodyAtom(Part):
+    """A literal of a rule body or a goal."""
 
-    rules: list[Rule] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RuleToForget:
-    """A rule by its id, or by what it says."""
-
-    id: str | None
-    rule: Rule | None
-    scope: str | None
+    predicate = Predicate(
+        "A predicate of any name. In a rule body a comparison sign is a comparison.", required=True
+    )
+    args = Arguments(required=True)
+    negated = Flag("Negation as failure: holds if the atom cannot be derived.")
+    naf = Flag("Another spelling of `negated`.")
+    truthVal = Flag("False is another spelling of `negated`.")  # noqa: N815 - key of the body
+    polarity = Choice("positive", "negative", description="Negative: the explicitly negated atom.")
+    builtin = Value("False: an ordinary atom of any name.", schema={"enum": [False, None]})
 
 
-@_rule.shapes
-def lesson(data: dict[str, Any], *, strict: bool) -> Lesson:
-    """Read the body of /assert/rule: head and body, or a text of statements."""
-    fields = _rule.load(data, strict)
-    if "text" not in fields:
-        return Lesson([_rule_of(fields)])
-    if "head" in fields or "body" in fields:
-        raise InvalidInput.at("text", "is given beside head or body; a rule is either")
-    return _lesson_of(fields["text"], fields.get("scope"))
+class Builtin(Part):
+    """A comparison, a string test or a function; the value of a function is its last argument."""
+
+    builtin = Choice(*BUILTINS, required=True)
+    args = Arguments(required=True)
+    negated = Flag()
+    naf = Flag()
+    truthVal = Flag()  # noqa: N815 - key of the body
 
 
-@_forget.shapes
-def rule_to_forget(data: dict[str, Any], *, strict: bool) -> RuleToForget:
-    """Read the body of /retract/rule: an id, or head and body."""
-    fields = _forget.load(data, strict)
-    by_content = "head" in fields or "body" in fields
-    if by_content == ("id" in fields):
-        raise InvalidInput.at("id", "a rule is named either by id or by head and body")
-    rule = _rule_of(fields) if by_content else None
-    return RuleToForget(fields.get("id"), rule, fields.get("scope"))
+class AsText(Part):
+    """A literal as text."""
+
+    text = Text(required=True)
 
 
-def rule_shape(stored: StoredRule) -> dict[str, Any]:
-    """Show a stored rule: as text, and as the JSON it could have been taught with."""
-    shape = rule_to_json(stored.rule)
-    return {
-        "id": stored.id,
-        "text": stored.text,
-        "head": shape["head"],
-        "body": shape["body"],
-        "scope": stored.scope,
+class HeadAtom(Part):
+    """The head of a rule; arguments may be aggregates such as `count(?x)`."""
+
+    predicate = Predicate(required=True)
+    args = Arguments(required=True)
+    negated = Flag()
+    truthVal = Flag()  # noqa: N815 - key of the body
+    polarity = Choice("positive", "negative")
+
+
+class Literals(ListOfForms):
+    """The literals of a rule body, checked one by one."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": DEFAULT_LIMITS.body_items,
     }
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(BodyAtom, Builtin, AsText, {"type": "string"}, **more)
+
+
+class TeachBody(Body):
+    """A rule as head and body, or a text of rules and facts."""
+
+    head = Forms(HeadAtom)
+    body = Literals()
+    scope = WriteScope()
+    text = Text()
+    confidence = Fraction()
+    name = Text()
+
+    requires: ClassVar[Json] = {
+        "oneOf": [
+            present("head", "body", without=("text",)),
+            present("text", without=("head", "body")),
+        ]
+    }
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.assert_rules`."""
+        if "text" not in fields:
+            return {"rules": [_rule_of(fields)], "facts": []}
+        if "head" in fields or "body" in fields:
+            raise InvalidInput.at("text", "is given beside head or body; a rule is either")
+        return _clauses_of(fields["text"], fields.get("scope"))
+
+
+class ForgetRuleBody(Body):
+    """A rule by its id, or as head and body."""
+
+    head = Forms(HeadAtom)
+    body = Literals()
+    scope = WriteScope()
+    id = Text()
+
+    requires: ClassVar[Json] = {
+        "oneOf": [present("head", "body", without=("id",)), present("id", without=("head", "body"))]
+    }
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.retract_rule`."""
+        by_content = "head" in fields or "body" in fields
+        if by_content == ("id" in fields):
+            raise InvalidInput.at("id", "a rule is named either by id or by head and body")
+        rule = _rule_of(fields) if by_content else None
+        return {"id": fields.get("id"), "rule": rule, "scope": fields.get("scope")}
+
+
+class RuleAtom(JsonObject):
+    """The head of a rule."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag()
+
+
+class RuleLiteral(RuleAtom):
+    """A literal of a rule body."""
+
+    polarity = Text(optional=True)
+    builtin = Value(schema={"enum": [False]}, optional=True)
+
+
+class RuleBuiltin(JsonObject):
+    """A comparison, string test or function of a rule body."""
+
+    builtin = Text()
+    args = Many(Text())
+    negated = Flag()
+
+
+class StoredRuleShown(Answer):
+    """A stored rule: as text, and as the JSON it could have been taught with."""
+
+    id = Text()
+    text = Text()
+    head = One(RuleAtom, of=lambda stored: rule_to_json(stored.rule)["head"])
+    body = ListOfForms(
+        RuleLiteral, RuleBuiltin, of=lambda stored: rule_to_json(stored.rule)["body"]
+    )
+    scope = Text(allow_none=True)
+
+
+class Rules(JsonObject):
+    """The rules of a tenant."""
+
+    rules = Many(StoredRuleShown)
 
 
 def _rule_of(fields: dict[str, Any]) -> Rule:
@@ -101,7 +182,7 @@ def _rule_of(fields: dict[str, Any]) -> Rule:
     return rule_from_json(fields)
 
 
-def _lesson_of(source: str, scope: str | None) -> Lesson:
+def _clauses_of(source: str, scope: str | None) -> Json:
     statements = parse_program(source)
     for statement in statements:
         if isinstance(statement, GoalStatement):
@@ -124,12 +205,12 @@ def _lesson_of(source: str, scope: str | None) -> Lesson:
     ]
     if not rules and not facts:
         raise InvalidInput.at("text", "holds no rule")
-    return Lesson(rules, facts)
+    return {"rules": rules, "facts": facts}
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:
     return replace(
-        rule, scope=scope if rule.scope is None else _read("scope", scope_to_write, rule.scope)
+        rule, scope=scope if rule.scope is None else _read("scope", WriteScope(), rule.scope)
     )
 
 
@@ -139,20 +220,20 @@ def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
         atom.predicate,
         tuple(arg for arg in atom.args if isinstance(arg, str)),
         positive=atom.positive,
-        scope=scope if notes.scope is None else _read("scope", scope_to_write, notes.scope),
+        scope=scope if notes.scope is None else _read("scope", WriteScope(), notes.scope),
         ttl=notes.ttl,
         valid_from=None
         if notes.valid_from is None
-        else _read("validFrom", moment, notes.valid_from),
+        else _read("validFrom", Instant(), notes.valid_from),
         valid_until=None
         if notes.valid_until is None
-        else _read("validUntil", moment, notes.valid_until),
+        else _read("validUntil", Instant(), notes.valid_until),
         confidence=notes.confidence,
     )
 
 
-def _read(name: str, reader: Callable[[Any], Any], value: Any) -> Any:
+def _read(name: str, field: Value, value: Any) -> Any:
     try:
-        return reader(value)
+        return field.read(value)
     except ValueError as error:
         raise InvalidInput.at("text", f"{name} {value!r} {error}") from error

@@ -1,157 +1,168 @@
-"""Bodies that work on scopes, databases and tenants as a whole."""
+"""Scopes, databases and tenants as a whole: bodies and answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from kbcore.branching.compare import ScopeDiff
-from kbcore.branching.fork import ForkOutcome
-from kbcore.branching.merge import MergeOutcome
 from kbcore.errors import InvalidInput
-from kbserver.http.request_context import NAME_RULE, is_name
-from kbserver.schemas.base import Envelope
-from kbserver.schemas.fields import NAME, Reader, flag, scope_to_write, takes, text
-from kbserver.schemas.jsonschema import given
+from kbserver.schemas.base import Answer, Body, JsonObject, present
+from kbserver.schemas.facts import Row
+from kbserver.schemas.fields import Count, Flag, Json, Many, Name, One, Text, Time, WriteScope
 
 SOURCE_WINS = "SOURCE_WINS"
 
 _SOURCE = ("sourceScope", "source", "scopeA")
 _TARGET = ("targetScope", "target", "scopeB")
-
-
-@takes(NAME)
-def _name(value: Any) -> str:
-    """Read a name of a database or tenant."""
-    if type(value) is not str or not is_name(value):
-        raise ValueError(f"is not a name: it has {NAME_RULE}")
-    return value
-
-
-_SCOPES: dict[str, Reader] = dict.fromkeys(_SOURCE + _TARGET, scope_to_write)
-
-_EITHER = {"anyOf": [given(name) for name in _SOURCE + _TARGET]}
-
-_two = Envelope("ScopeDiff", _SCOPES, more=_EITHER)
-_fork = Envelope(
-    "ScopeFork", {**_SCOPES, "overwrite": flag}, more={"anyOf": [given(name) for name in _TARGET]}
-)
-_merge = Envelope("ScopeMerge", {**_SCOPES, "strategy": text}, more=_EITHER)
-_database = Envelope("NewDatabase", {"name": _name}, required=("name",))
 _TENANT = ("tenantId", "id", "name")
-_tenant = Envelope(
-    "NewTenant", dict.fromkeys(_TENANT, _name), more={"anyOf": [given(name) for name in _TENANT]}
-)
 
 
-@dataclass(frozen=True, slots=True)
-class TwoScopes:
-    """A source and a target; None is the base."""
+class ScopeDiffBody(Body):
+    """A source and a target, of which at least one is named; null is the base."""
 
-    source: str | None
-    target: str | None
+    source_scope = WriteScope()
+    source = WriteScope()
+    scope_a = WriteScope()
+    target_scope = WriteScope()
+    target = WriteScope()
+    scope_b = WriteScope()
 
+    requires: ClassVar[Json] = {"anyOf": [present(key) for key in _SOURCE + _TARGET]}
 
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """A scope to copy, and the name of the copy, which may replace a scope of that name."""
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.diff_scopes`."""
+        source, target = self.value_of(fields, _SOURCE), self.value_of(fields, _TARGET)
+        if source is None and target is None:
+            raise InvalidInput.at(
+                "sourceScope", "or targetScope is required; null is the base, but not for both"
+            )
+        return {"source": source, "target": target}
 
-    source: str | None
-    target: str
-    overwrite: bool
+    def value_of(self, fields: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
+        """Return the value of the first spelling that is given.
 
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A scope to take from, a scope to add to, and who decides conflicts."""
-
-    source: str | None
-    target: str | None
-    strategy: str
-
-
-@_two.shapes
-def two_scopes(data: dict[str, Any], *, strict: bool) -> TwoScopes:
-    """Read the body of /scope/diff; at least one scope is named."""
-    fields = _two.load(data, strict)
-    return TwoScopes(*_both(fields))
-
-
-@_fork.shapes
-def fork_of(data: dict[str, Any], *, strict: bool) -> Fork:
-    """Read the body of /scope/fork; the target is named."""
-    fields = _fork.load(data, strict)
-    source, target = _first(fields, _SOURCE), _first(fields, _TARGET)
-    if target is None:
-        raise InvalidInput.at("targetScope", "is required")
-    return Fork(source, target, fields.get("overwrite", False))
+        Raises InvalidInput for different values under two spellings.
+        """
+        names = {key: self._fields[key][0] for key in keys}
+        values = {key: fields[name] for key, name in names.items() if name in fields}
+        if len(set(values.values())) > 1:
+            first, other, *_ = values
+            raise InvalidInput.at(other, f"says something else than {first}")
+        return next(iter(values.values()), None)
 
 
-@_merge.shapes
-def merge_of(data: dict[str, Any], *, strict: bool) -> Merge:
-    """Read the body of /scope/merge; at least one scope is named."""
-    fields = _merge.load(data, strict)
-    return Merge(*_both(fields), fields.get("strategy", SOURCE_WINS))
+class ScopeForkBody(ScopeDiffBody):
+    """A scope to copy, and the name of the copy."""
+
+    overwrite = Flag()
+
+    requires: ClassVar[Json] = {"anyOf": [present(key) for key in _TARGET]}
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.fork_scope`."""
+        source, target = self.value_of(fields, _SOURCE), self.value_of(fields, _TARGET)
+        if target is None:
+            raise InvalidInput.at("targetScope", "is required")
+        return {"source": source, "target": target, "overwrite": fields.get("overwrite", False)}
 
 
-def shown_fork(asked: Fork, outcome: ForkOutcome) -> dict[str, Any]:
-    """Say how much was copied."""
-    return {"copied": outcome.copied, "sourceScope": asked.source, "targetScope": asked.target}
+class ScopeMergeBody(ScopeDiffBody):
+    """A scope to merge, the scope to merge into, and the strategy for conflicts."""
+
+    strategy = Text()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `KnowledgeBase.merge_scope`."""
+        return {**super().arguments(fields), "strategy": fields.get("strategy", SOURCE_WINS)}
 
 
-def shown_merge(outcome: MergeOutcome) -> dict[str, Any]:
-    """Say what a merge added, and how many conflicts were decided."""
-    return {
-        "merged": outcome.merged,
-        "conflictsResolved": outcome.conflicts,
-        "conflicts": outcome.conflicts,
-        "strategy": outcome.strategy,
-        "timestamp": outcome.timestamp,
-    }
+class NewDatabaseBody(Body):
+    """A database to create."""
+
+    name = Name(required=True)
 
 
-def diff_counts(fields: ScopeDiff) -> dict[str, int]:
+class NewTenantBody(Body):
+    """A tenant to create: its id under one of three keys."""
+
+    tenant_id = Name()
+    id = Name()
+    name = Name()
+
+    requires: ClassVar[Json] = {"anyOf": [present(key) for key in _TENANT]}
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the id."""
+        for name in ("tenant_id", "id", "name"):
+            if name in fields:
+                return {"tenant": fields[name]}
+        raise InvalidInput.at("tenantId", "is required")
+
+
+class Forked(JsonObject):
+    """How many facts were copied."""
+
+    copied = Count()
+    source_scope = Text(allow_none=True)
+    target_scope = Text()
+
+
+class Merged(Answer):
+    """What a merge added, and how many conflicts it decided."""
+
+    merged = Count()
+    conflicts_resolved = Count(of="conflicts")
+    conflicts = Count()
+    strategy = Text()
+    timestamp = Time()
+
+
+class ModifiedFact(JsonObject):
+    """A fact that both scopes have, with different attributes."""
+
+    before = One(Row)
+    after = One(Row)
+
+
+class Compared(JsonObject):
+    """The differences of two scopes."""
+
+    added = Many(Row)
+    removed = Many(Row)
+    modified = Many(ModifiedFact)
+    only_in_a = Many(Row)
+    only_in_b = Many(Row)
+    in_both = Count()
+    conflicts = Count()
+    unchanged = Count()
+
+
+class Dropped(JsonObject):
+    """A deleted scope."""
+
+    deleted = Count("Facts that were deleted.")
+    scope = Text()
+
+
+class Scopes(JsonObject):
+    """The scopes of a tenant."""
+
+    scopes = Many(Text())
+    count = Count()
+
+
+class Database(Answer):
+    """A database."""
+
+    name = Text()
+    is_multi_tenant = Flag(of=lambda database: True)
+    tenants = Count()
+    facts = Count()
+    created_at = Time(allow_none=True)
+
+
+def diff_counts(diff: ScopeDiff) -> dict[str, int]:
     """Return the counts of common and of different facts of two scopes."""
-    changed = len(fields.modified)
-    return {
-        "inBoth": fields.unchanged + changed,
-        "conflicts": changed,
-        "unchanged": fields.unchanged,
-    }
-
-
-@_database.shapes
-def new_database(data: dict[str, Any], *, strict: bool) -> str:
-    """Read the body that creates a database: its name."""
-    name: str = _database.load(data, strict)["name"]
-    return name
-
-
-@_tenant.shapes
-def new_tenant(data: dict[str, Any], *, strict: bool) -> str:
-    """Read the body that creates a tenant: its id, as `tenantId`, `id` or `name`."""
-    fields = _tenant.load(data, strict)
-    for spelling in _TENANT:
-        if spelling in fields:
-            name: str = fields[spelling]
-            return name
-    raise InvalidInput.at("tenantId", "is required")
-
-
-def _both(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    source, target = _first(fields, _SOURCE), _first(fields, _TARGET)
-    if source is None and target is None:
-        raise InvalidInput.at(
-            "sourceScope", "or targetScope is required; null is the base, but not for both"
-        )
-    return source, target
-
-
-def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """The value of the first spelling given; different values under two spellings are refused."""
-    values = {name: fields[name] for name in names if name in fields}
-    if len(set(values.values())) > 1:
-        one, other, *_ = values
-        raise InvalidInput.at(other, f"says something else than {one}")
-    return next(iter(values.values()), None)
+    changed = len(diff.modified)
+    return {"inBoth": diff.unchanged + changed, "conflicts": changed, "unchanged": diff.unchanged}

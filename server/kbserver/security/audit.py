@@ -8,17 +8,8 @@ from typing import Any
 
 from flask import g
 
-from kbcore.state.keys import ADMIN
 from kbserver.security.guard import WHO
 from kbserver.security.limits import address_of
-from kbserver.security.permissions import TABLE
-
-AUDITED = frozenset(
-    (method, template)
-    for (method, template), need in TABLE.items()
-    if need.role == ADMIN and method != "GET"
-) | {("POST", "/auth/bootstrap")}
-"""Audited routes: those for administrators that change something, and the creation of the first key."""
 
 ANYBODY = "anybody"
 """The `who` of log lines while authentication is off."""

@@ -10,7 +10,8 @@ from support.agents import Agent, failed
 from support.http import Served, error_of, serve_in_memory
 from support.stand_in import StandIn
 
-from kbserver.mcp.tools import READER, TOOLS, WRITER, tools_of
+from kbcore.state.keys import READER, WRITER
+from kbserver.mcp.tools import all_tools, tools_of
 
 
 def test_the_default_tool_list_is_small(agent: Agent) -> None:
@@ -40,8 +41,8 @@ def test_the_setting_can_list_all_tools() -> None:
         names = [
             tool["name"] for tool in Agent(served.client).legacy("tools/list")["result"]["tools"]
         ]
-        assert names == sorted(set(TOOLS) - {"extract", "synthesize"})
-    assert set(tools_of("all", model=True)) == set(TOOLS)
+        assert names == sorted(set(all_tools()) - {"extract", "synthesize"})
+    assert set(tools_of("all", model=True)) == set(all_tools())
     assert {
         *("extract", "synthesize"),
         *(
@@ -54,16 +55,16 @@ def test_the_setting_can_list_all_tools() -> None:
             "diff_scope",
         ),
         *("list_scopes", "delete_scope", "context_summary"),
-    } == set(TOOLS) - set(tools_of("default"))
+    } == set(all_tools()) - set(tools_of("default"))
 
 
 def test_roles_that_tools_need() -> None:
-    readers = {name for name, tool in TOOLS.items() if tool.needs == READER}
+    readers = {name for name, tool in all_tools().items() if tool.needs == READER}
     assert readers == {
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
         *("explain", "list_scopes", "predicates", "query", "recall", "synthesize"),
     }
-    assert {TOOLS[name].needs for name in TOOLS.keys() - readers} == {WRITER}
+    assert {all_tools()[name].needs for name in all_tools().keys() - readers} == {WRITER}
 
 
 CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -128,7 +129,7 @@ def test_every_tool_works_and_matches_its_output_schema() -> None:
             found = result["structuredContent"]
             assert json.loads(result["content"][0]["text"]) == found
             assert found | expected == found, (name, found)
-            shape = TOOLS[name].answer
+            shape = all_tools()[name].shown["outputSchema"]
             assert set(shape["required"]) <= set(found), (name, found)
             for key, value in found.items():
                 kind = shape["properties"].get(key, {}).get("type")

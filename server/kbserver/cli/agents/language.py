@@ -9,7 +9,7 @@ import click
 
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.target import Server, Target, folder, target_options
-from kbserver.schemas.language import shown_extracted, shown_synthesis
+from kbserver.schemas.language import Extracted, Synthesized
 
 _CONTRADICTED = {
     "stored": "a stored fact",
@@ -85,19 +85,22 @@ def _extract(
     """Return the answer of POST /extract for a text."""
     if isinstance(target, Server):
         body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
-        answer: dict[str, Any] = target.send("POST", "/extract", body).json()
-        return answer
+        sent: dict[str, Any] = target.send("POST", "/extract", body).json()
+        return sent
     kb = folder(target).kb
-    return shown_extracted(kb.extract(text, store=store, rules=rules, scope=scope, context=context))
+    read = kb.extract(text, store=store, rules=rules, scope=scope, context=context)
+    answer: dict[str, Any] = Extracted().dump(read)
+    return answer
 
 
 def _synthesize(target: Target, question: str, scope: str | None) -> dict[str, Any]:
     """Return the answer of POST /synthesize to a question."""
     if isinstance(target, Server):
         body = {"question": question, "scope": scope}
-        answer: dict[str, Any] = target.send("POST", "/synthesize", body).json()
-        return answer
-    return shown_synthesis(folder(target).kb.synthesize(question, scope=scope))
+        sent: dict[str, Any] = target.send("POST", "/synthesize", body).json()
+        return sent
+    answer: dict[str, Any] = Synthesized().dump(folder(target).kb.synthesize(question, scope=scope))
+    return answer
 
 
 def _statements(answer: dict[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from kbplanner.syntax.jsonwriter import atom_to_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_atom
 from kbserver.cli.shared.target import Server, Target, folder, target_options
-from kbserver.schemas.answers.memory import consolidated, decayed, recalled
+from kbserver.schemas.memory import Consolidated, Decayed, with_truth_values
 
 Rows = list[dict[str, Any]]
 
@@ -202,7 +202,9 @@ def _decay(target: Target, threshold: float, scope: str | None, dry_run: bool) -
         body = {"threshold": threshold, "scope": scope, "dryRun": dry_run}
         report: dict[str, Any] = target.send("POST", "/memory/decay", body).json()
         return report
-    return decayed(folder(target).kb.decay(threshold, scope=scope, dry_run=dry_run))
+    outcome = folder(target).kb.decay(threshold, scope=scope, dry_run=dry_run)
+    evicted: dict[str, Any] = Decayed().dump(outcome)
+    return evicted
 
 
 def _consolidate(
@@ -223,11 +225,11 @@ def _consolidate(
         report: dict[str, Any] = target.send("POST", "/memory/consolidate", body).json()
         return report
     kb = folder(target).kb
-    return consolidated(
-        kb.consolidate(
-            min_group_size=min_group_size, predicates=predicates, scope=scope, dry_run=dry_run
-        )
+    outcome = kb.consolidate(
+        min_group_size=min_group_size, predicates=predicates, scope=scope, dry_run=dry_run
     )
+    summaries: dict[str, Any] = Consolidated().dump(outcome)
+    return summaries
 
 
 def _prioritize(target: Target, fact: Atom, priority: float, scope: str | None) -> None:
@@ -273,7 +275,7 @@ def _recall(target: Target, pattern: Atom, at: int, limit: int | None, scope: st
         rows: Rows = target.send("POST", "/memory/recall", body).json()
         return rows
     kb, args = folder(target).kb.kb, terms_of(pattern)
-    return recalled(
+    return with_truth_values(
         kb.recall(pattern.predicate, args, at, positive=pattern.positive, limit=limit, scope=scope)
     )
 

@@ -11,9 +11,9 @@ from kbplanner.ir.terms import Atom, Literal, Variable
 from kbserver.mcp.resources import uris
 from kbserver.mcp.resources.uris import Address
 from kbserver.mcp.rpc import written
-from kbserver.schemas.context import shown_entry
-from kbserver.schemas.ingest import shown_summary
-from kbserver.schemas.rules import rule_shape
+from kbserver.schemas.context import Entry
+from kbserver.schemas.ingest import SummaryAnswer
+from kbserver.schemas.rules import StoredRuleShown
 
 PAGE_SIZE = 200
 """Facts per page."""
@@ -91,18 +91,19 @@ def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
     if address.kind == uris.FACTS:
         return _facts(kb, address)
     if address.kind == uris.RULES:
-        return {"rules": [rule_shape(rule) for rule in kb.rules(ALL_SCOPES)]}
+        return {"rules": StoredRuleShown().dump(kb.rules(ALL_SCOPES), many=True)}
     if address.kind == uris.PREDICATES:
         return kb.predicates()
     if address.kind == uris.SCOPES:
         names = kb.scopes()
         return {"scopes": names, "count": len(names)}
     if address.kind == uris.SUMMARY:
-        return shown_summary(kb.context_summary(None))
+        summary: Json = SummaryAnswer().dump(kb.context_summary(None))
+        return summary
     window = kb.last_window(address.name or "")
     if window is None:
         return None
-    entries = [shown_entry(entry) for entry in window.entries]
+    entries = Entry().dump(window.entries, many=True)
     return {
         "windowId": window.id,
         "generatedAt": window.generated_at,

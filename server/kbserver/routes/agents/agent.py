@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 
+from kbcore.state.keys import READER
 from kbserver.a2a.agent import Agent, card, version_of
 from kbserver.answers import JSON
 from kbserver.http.etags import digested
@@ -11,18 +12,24 @@ from kbserver.http.request_context import CALLER, runtime
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import Failure
-from kbserver.operations import Answer, operation
+from kbserver.operations import as_object, operation
 from kbserver.routes.agents.mcp import message_body, transport, who
 from kbserver.security.guard import DISABLED, mode_of
-
-bp = Blueprint("agent", __name__)
+from kbserver.security.permissions import PUBLIC, About
 
 _KEEP = "public, max-age=300"
 
 
-@bp.get("/.well-known/agent-card.json")
-@bp.get("/.well-known/agent.json")
-@operation(Answer("The card.", {JSON: {"type": "object"}}), tagged=True, tenant=False)
+@operation(
+    "GET /.well-known/agent-card.json",
+    "GET /.well-known/agent.json",
+    role=PUBLIC,
+    about=About.NOTHING,
+    replies=(as_object("The card.", {"type": "object"}),),
+    tagged=True,
+    tenant=False,
+    headers_checked=False,
+)
 def agent_card() -> Response:
     """Return the agent card: identity and skills of this agent."""
     url = runtime().config.public_url or request.url_root.rstrip("/")
@@ -32,12 +39,10 @@ def agent_card() -> Response:
     return digested(response)
 
 
-@bp.post("/a2a")
-@operation(listed=False)
+@operation("POST /a2a", role=READER, about=About.IMPLIED, headers_checked=False, listed=False)
 def message() -> Response:
     """Process a message of another agent and return the response."""
     served = transport()
-    served.guard.check(request.environ)
     caller, id = who(), None
     try:
         asked = rpc.read_message(message_body(), runtime().config.max_json_depth)

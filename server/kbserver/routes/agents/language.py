@@ -1,57 +1,70 @@
-"""Routes that use the language model."""
+"""Operations that use the language model."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from flask import Response
 
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.language.extract import Extracted as ReadByModel
+from kbcore.language.synthesize import Synthesis
+from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json
-from kbserver.http.request_context import outside, reader, writer
-from kbserver.operations import APPLIED, OF_MODELS, as_object, operation
-from kbserver.schemas import language as shapes
-from kbserver.schemas.answers.language import EXTRACTED, SYNTHESIZED
-from kbserver.schemas.base import load
-
-bp = Blueprint("language", __name__)
+from kbserver.operations import APPLIED, OF_MODELS, Tool, as_object, operation
+from kbserver.schemas.fields import Json
+from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Synthesized
 
 
-@bp.post("/extract")
 @operation(
-    as_object("What the text states.", EXTRACTED, headers=APPLIED),
-    body=shapes.extraction,
+    "POST /extract",
+    role=WRITER,
+    replies=(as_object("What the text states.", Extracted, headers=APPLIED),),
+    body=ExtractBody,
+    core=KnowledgeBase.extract,
     prefer=("wait",),
     writes=True,
+    checked_inside=True,
     asks=True,
     errors=OF_MODELS,
+    tool=Tool(
+        name="extract",
+        description="Read prose into facts, and with rules into rules too, by a language model. "
+        "With assert they are stored.",
+        takes=("text", "assert", "rules", "scope", "context"),
+        gives=("facts", "rules?", "asserted?"),
+        repeats=False,
+        grouped=False,
+        model=True,
+        checked_inside=True,
+    ),
 )
-def extract() -> Response:
+def extract(outcome: ReadByModel, arguments: Json) -> Response:
     """Extract facts from a text, and store them on request."""
-    outside()
-    kb, asked = writer(), load(shapes.extraction)
-    extraction = kb.extract(
-        asked.text,
-        store=asked.store,
-        rules=asked.rules,
-        scope=asked.scope,
-        context=asked.context,
-        wanted=asked.wanted,
-    )
-    return as_json(shapes.shown_extracted(extraction))
+    return as_json(Extracted().dump(outcome))
 
 
-@bp.post("/synthesize")
 @operation(
-    as_object("The answer, with the facts and rules it depends on.", SYNTHESIZED, headers=APPLIED),
-    body=shapes.question,
+    "POST /synthesize",
+    role=READER,
+    replies=(
+        as_object(
+            "The answer, with the facts and rules it depends on.", Synthesized, headers=APPLIED
+        ),
+    ),
+    body=SynthesizeBody,
+    core=KnowledgeBase.synthesize,
     prefer=("wait",),
     asks=True,
     errors=OF_MODELS,
+    tool=Tool(
+        name="synthesize",
+        description="Answer a question in words from what is known, by a language model, with "
+        "the facts and rules the answer depends on.",
+        takes=("question", "scope"),
+        gives=("answer", "derivation?", "confidence?"),
+        grouped=False,
+        model=True,
+    ),
 )
-def synthesize() -> Response:
+def synthesize(outcome: Synthesis, arguments: Json) -> Response:
     """Answer a question in natural language from the knowledge base."""
-    outside()
-    kb, asked = reader(), load(shapes.question)
-    return as_json(
-        shapes.shown_synthesis(
-            kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted)
-        )
-    )
+    return as_json(Synthesized().dump(outcome))

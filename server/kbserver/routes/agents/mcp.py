@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, current_app, g, request
+from typing import Any
 
+from flask import Response, current_app, g, request
+
+from kbcore.state.keys import READER
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers
 from kbserver.mcp import rpc
@@ -11,10 +14,9 @@ from kbserver.mcp.calls import Call, Who
 from kbserver.mcp.rpc import Failure
 from kbserver.mcp.transport import Transport
 from kbserver.operations import operation
-from kbserver.schemas.base import check_media
+from kbserver.schemas.requests import check_media
 from kbserver.security.guard import WHO
-
-bp = Blueprint("mcp", __name__, url_prefix="/mcp")
+from kbserver.security.permissions import About
 
 EXTENSION = "kbcore.mcp"
 """Where the application keeps the protocol."""
@@ -22,13 +24,15 @@ EXTENSION = "kbcore.mcp"
 MESSAGES = "/mcp/messages"
 
 
-@bp.before_request
-def _guard() -> None:
-    transport().guard.check(request.environ)
+_MCP: dict[str, Any] = {
+    "role": READER,
+    "about": About.IMPLIED,
+    "headers_checked": False,
+    "listed": False,
+}
 
 
-@bp.post("")
-@operation(listed=False)
+@operation("POST /mcp", **_MCP)
 def post() -> Response:
     """Answer an MCP message."""
     return transport().post(
@@ -36,35 +40,30 @@ def post() -> Response:
     )
 
 
-@bp.get("")
-@operation(listed=False)
+@operation("GET /mcp", **_MCP)
 def stream() -> Response:
     """Open the stream of a session."""
     return transport().get(request.environ, who())
 
 
-@bp.delete("")
-@operation(listed=False)
+@operation("DELETE /mcp", **_MCP)
 def end() -> Response:
     """End a session."""
     return transport().delete(request.environ, who())
 
 
-@bp.get("/sse")
-@operation(listed=False)
+@operation("GET /mcp/sse", **_MCP)
 def older_stream() -> Response:
     """Open a stream for a client of protocol version 2024-11-05."""
     return transport().open_stream(who(), MESSAGES)
 
 
-@bp.post("/messages")
-@operation(listed=False)
+@operation("POST /mcp/messages", **_MCP)
 def older_post() -> Response:
     """Accept a message of a client of protocol version 2024-11-05."""
     return transport().post_message(message_body(), request.args.get("sessionId", ""), who())
 
 
-@bp.errorhandler(Failure)
 def failed(failure: Failure) -> Response:
     """Return the error response for a request without a message to answer."""
     return Response(
@@ -75,9 +74,10 @@ def failed(failure: Failure) -> Response:
 
 
 def transport() -> Transport:
-    """Return the MCP transport of this application."""
-    context: Transport = current_app.extensions[EXTENSION]
-    return context
+    """Return the MCP transport of this application, after checking where the request comes from."""
+    served: Transport = current_app.extensions[EXTENSION]
+    served.guard.check(request.environ)
+    return served
 
 
 def who() -> Who:

@@ -1,110 +1,133 @@
-"""Memory routes: decay, consolidation, priorities, salient facts and recall."""
+"""Operations on memory: decay, consolidation, priorities, salient facts and recall."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Response
 
 from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.state.facts import Row
+from kbcore.state.keys import READER, WRITER
+from kbcore.upkeep.consolidate import ConsolidateOutcome
+from kbcore.upkeep.decay import DecayOutcome
 from kbserver.answers import members, parts_as_json, rows_written, text
-from kbserver.http.request_context import outside, reader, runtime, writer
-from kbserver.operations import as_object, as_text, operation
-from kbserver.schemas import memory as shapes
-from kbserver.schemas.answers.facts import SALIENT_ROW, TRUE_ROW
-from kbserver.schemas.answers.memory import consolidated, decayed, recalled
-from kbserver.schemas.answers.resources import CONSOLIDATED, DECAYED
-from kbserver.schemas.base import load
-from kbserver.schemas.facts import spoken
-from kbserver.schemas.jsonschema import array
-
-bp = Blueprint("memory", __name__)
-
-
-@bp.post("/memory/decay")
-@bp.post("/memory/cleanup")
-@operation(as_object("What went, or would go.", DECAYED), body=shapes.decay, writes=True, asks=True)
-def decay() -> Response:
-    """Evict expired facts and facts with low salience."""
-    kb, asked = _alone(), load(shapes.decay)
-    outcome = kb.decay(asked.threshold, scope=asked.scope, dry_run=asked.dry_run)
-    return _with_rows(decayed(outcome), "removedAtoms")
+from kbserver.http.request_context import runtime
+from kbserver.mcp import work
+from kbserver.operations import Tool, as_object, as_text, operation
+from kbserver.routes.knowledge.facts import ATOM
+from kbserver.schemas.facts import SalientRow, StoredRow, spoken
+from kbserver.schemas.fields import Json
+from kbserver.schemas.memory import (
+    ConsolidateBody,
+    Consolidated,
+    DecayBody,
+    Decayed,
+    PriorityBody,
+    RecallBody,
+    SalientBody,
+    with_truth_values,
+)
 
 
-@bp.post("/memory/consolidate")
-@bp.post("/memory/compress")
 @operation(
-    as_object("What was summed up, or would be.", CONSOLIDATED),
-    body=shapes.consolidation,
+    "POST /memory/decay",
+    "POST /memory/cleanup",
+    role=WRITER,
+    replies=(as_object("What was evicted, or would be.", Decayed),),
+    body=DecayBody,
+    core=KnowledgeBase.decay,
     writes=True,
     asks=True,
+    tool=Tool(
+        name="cleanup",
+        description="Evict facts that have expired, or whose salience is below the threshold. "
+        "With dryRun only list them.",
+        takes=("threshold", "scope", "dryRun"),
+        gives=("expiredCount", "evictedCount?", "removedAtoms?"),
+        destroys=True,
+        repeats=False,
+        grouped=False,
+    ),
 )
-def consolidate() -> Response:
+def decay(outcome: DecayOutcome, arguments: Json) -> Response:
+    """Evict expired facts and facts with low salience."""
+    return _with_rows(Decayed().dump(outcome), "removedAtoms")
+
+
+@operation(
+    "POST /memory/consolidate",
+    "POST /memory/compress",
+    role=WRITER,
+    replies=(as_object("What was replaced by summaries, or would be.", Consolidated),),
+    body=ConsolidateBody,
+    core=KnowledgeBase.consolidate,
+    writes=True,
+    asks=True,
+    tool=Tool(
+        name="compress",
+        description="Replace facts that repeat themselves by one summary a group. With dryRun only list "
+        "them.",
+        takes=("minGroupSize", "predicates", "scope", "dryRun"),
+        gives=("factsConsolidated", "newFacts?"),
+        grouped=False,
+    ),
+)
+def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     """Replace groups of similar facts by summaries."""
-    kb, asked = _alone(), load(shapes.consolidation)
-    outcome = kb.consolidate(
-        min_group_size=asked.min_group_size,
-        predicates=asked.predicates,
-        scope=asked.scope,
-        dry_run=asked.dry_run,
-    )
-    return _with_rows(consolidated(outcome), "newFacts")
+    return _with_rows(Consolidated().dump(outcome), "newFacts")
 
 
-@bp.post("/memory/priority")
-@bp.post("/memory/prioritize")
-@operation(as_text("What was set."), body=shapes.priority, writes=True)
-def prioritize() -> Response:
+@operation(
+    "POST /memory/priority",
+    "POST /memory/prioritize",
+    role=WRITER,
+    replies=(as_text("The new priority."),),
+    body=PriorityBody,
+    core=KnowledgeBase.prioritize,
+    writes=True,
+)
+def prioritize(outcome: None, arguments: Json) -> Response:
     """Set the priority of a fact."""
-    kb, asked = _alone(), load(shapes.priority)
-    kb.prioritize(
-        asked.predicate, asked.args, asked.priority, positive=asked.positive, scope=asked.scope
-    )
-    return text(f"Priority Set: {spoken(asked.predicate, asked.args)} = {asked.priority:g}")
+    atom = spoken(arguments["predicate"], arguments["args"])
+    return text(f"Priority Set: {atom} = {arguments['priority']:g}")
 
 
-@bp.post("/memory/query/salient")
 @operation(
-    as_object("The facts, best first.", array(SALIENT_ROW)),
-    body=shapes.salient,
+    "POST /memory/query/salient",
+    role=READER,
+    replies=(as_object("The facts, best first.", {"type": "array", "items": SalientRow}),),
+    body=SalientBody,
+    core=KnowledgeBase.salient,
     asks=True,
     transaction=True,
 )
-def salient() -> Response:
+def salient(outcome: list[Row], arguments: Json) -> Response:
     """Return the most salient facts."""
-    kb, asked = reader(), load(shapes.salient)
-    rows = kb.salient(
-        asked.predicate, asked.args, limit=asked.limit, minimum=asked.minimum, scope=asked.scope
-    )
-    return parts_as_json([rows_written(rows, runtime().yield_now)])
+    return parts_as_json([rows_written(outcome, runtime().yield_now)])
 
 
-@bp.post("/memory/query/temporal")
-@bp.post("/memory/recall")
 @operation(
-    as_object("The facts that were valid then.", array(TRUE_ROW)),
-    body=shapes.recall,
+    "POST /memory/query/temporal",
+    "POST /memory/recall",
+    role=READER,
+    replies=(as_object("The facts that were valid then.", {"type": "array", "items": StoredRow}),),
+    body=RecallBody,
+    core=KnowledgeBase.recall,
     asks=True,
     transaction=True,
+    tool=Tool(
+        name="recall",
+        description="Facts that were valid at a point in time: epoch milliseconds or ISO 8601.",
+        takes=(*ATOM, "timestamp", "scope", "limit"),
+        answer=work.ToolRows,
+        gives=("results", "count", "truncated"),
+        work=work.recall,
+    ),
 )
-def recall() -> Response:
+def recall(outcome: list[Row], arguments: Json) -> Response:
     """Return the facts that were valid at a point in time."""
-    kb, asked = reader(), load(shapes.recall)
-    rows = kb.recall(
-        asked.predicate,
-        asked.args,
-        asked.at,
-        positive=asked.positive,
-        scope=asked.scope,
-        limit=asked.limit,
-    )
-    return parts_as_json([rows_written(recalled(rows), runtime().yield_now)])
-
-
-def _alone() -> KnowledgeBase:
-    """Return the knowledge base to maintain, never a transaction."""
-    outside()
-    return writer()
+    return parts_as_json([rows_written(with_truth_values(outcome), runtime().yield_now)])
 
 
 def _with_rows(shape: dict[str, Any], name: str) -> Response:

@@ -1,164 +1,242 @@
-"""Routes that answer goals, match stored facts, aggregate, explain and describe predicates."""
+"""Operations that answer goals, match patterns, explain, aggregate and run texts."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from typing import Any
+
+from flask import Response, request
 
 from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.scripts import Executed
 from kbcore.reason.budget import Notes
+from kbcore.state.keys import READER, WRITER
 from kbserver.answers import JSON, as_json, noted, parts_as_json, rows_written, text
 from kbserver.http.etags import tagged
-from kbserver.http.paging import Page, page, part
-from kbserver.http.request_context import reader, runtime, writer
+from kbserver.http.paging import page, part
+from kbserver.http.request_context import reader, runtime
+from kbserver.mcp import work
 from kbserver.notices import unknown_headers
 from kbserver.operations import (
     APPLIED,
     COUNTED,
     PLAIN,
+    TEXT,
     UNKNOWN,
     WARNINGS,
-    Answer,
+    Reply,
+    Tool,
     as_object,
     operation,
 )
-from kbserver.schemas.answers.facts import (
+from kbserver.routes.knowledge.facts import ATOM
+from kbserver.schemas.facts import StoredRow
+from kbserver.schemas.fields import Json, ReadScope
+from kbserver.schemas.reason import (
     ANSWERS,
-    EXECUTED,
-    NUMBER_FOUND,
-    PLANS,
-    PREDICATES,
-    TRUE_ROW,
+    AggregateBody,
+    Aggregated,
+    ExecuteBody,
+    ExecutedAnswer,
+    ExplainBody,
+    InferBody,
+    Pattern,
+    Plans,
+    Predicates,
+    QueryBody,
+    Question,
 )
-from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.execute import command, shown_executed
-from kbserver.schemas.fields import scope_to_read, taken
-from kbserver.schemas.jsonschema import TEXT, array, said, words
-from kbserver.schemas.reason import Pattern, Question, aggregation, explanation, pattern, question
+from kbserver.schemas.requests import load, scope_asked
 
-bp = Blueprint("reason", __name__)
+_PROOF = {
+    **TEXT,
+    "enum": ["true", "1", "false", "0"],
+    "description": "True is `withProof`.",
+}
 
 
-@bp.post("/infer")
-@bp.post("/ask")
 @operation(
-    as_object(
-        "The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}
+    "POST /infer",
+    "POST /ask",
+    role=READER,
+    replies=(
+        as_object(
+            "The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}
+        ),
     ),
-    body=question,
-    query={"proof": said(words("true", "1", "false", "0"), "True is `withProof`.")},
+    body=InferBody,
+    query={"proof": _PROOF},
     prefer=("wait",),
     asks=True,
     transaction=True,
     paged=True,
+    tool=Tool(
+        name="ask",
+        description="Answer a goal from facts and rules: predicate and args, or text such as "
+        "parent(?x, bob). ?x is a variable.",
+        takes=(*ATOM, "negated", "scope", "withProof", "limit", "offset"),
+        answer=work.ToolRows,
+        gives=("results", "count", "truncated"),
+        usual=True,
+        work=work.ask,
+    ),
 )
 def infer() -> Response:
     """Answer a goal from facts and rules."""
-    kb = reader()
-    asked, notes = load(question), Notes()
-    if (wanted := page(asked)) is not None:
-        return _page(asked, kb, wanted)
-    return parts_as_json(asked.written(kb, rows_written, notes), noted(notes))
+    return _rows(reader(), load(work.INFER)["question"])
 
 
-@bp.post("/explain")
 @operation(
-    Answer(
-        "Why the answers hold, or the plan.",
-        {PLAIN: TEXT, JSON: PLANS},
-        headers={**UNKNOWN, **APPLIED},
+    "POST /explain",
+    role=READER,
+    replies=(
+        Reply(
+            "Why the answers hold, or the plan.",
+            {PLAIN: TEXT, JSON: Plans},
+            headers={**UNKNOWN, **APPLIED},
+        ),
     ),
-    body=explanation,
+    body=ExplainBody,
+    core=lambda kb, explanation: (explanation.answer(kb), explanation.unknown(kb)),
     prefer=("wait",),
     asks=True,
     transaction=True,
+    tool=Tool(
+        name="explain",
+        description="Explain why the answers of a goal hold, or with plan how it is evaluated. "
+        "The goal: predicate and args, or text.",
+        takes=(*ATOM, "scope", "limit", "plan"),
+        answer=work.ToolText,
+        gives=("text",),
+        usual=True,
+        work=work.explain,
+    ),
 )
-def explain() -> Response:
+def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     """Explain the answers of a goal, or its evaluation plan."""
-    kb = reader()
-    asked = load(explanation)
-    told, headers = asked.answer(kb), unknown_headers(asked.unknown(kb))
-    return text(told + "\n", headers) if isinstance(told, str) else as_json(told, headers)
+    explanation, unknown = outcome
+    headers = unknown_headers(unknown)
+    if isinstance(explanation, str):
+        return text(explanation + "\n", headers)
+    return as_json(explanation, headers)
 
 
-@bp.post("/query")
 @operation(
-    as_object("The facts that match.", array(TRUE_ROW), headers={**UNKNOWN, **APPLIED}),
-    body=pattern,
+    "POST /query",
+    role=READER,
+    replies=(
+        as_object(
+            "The facts that match.",
+            {"type": "array", "items": StoredRow},
+            headers={**UNKNOWN, **APPLIED},
+        ),
+    ),
+    body=QueryBody,
     prefer=("wait",),
     asks=True,
     transaction=True,
     paged=True,
+    tool=Tool(
+        name="query",
+        description="Match stored facts only, without rules. Args that start with ? match "
+        "anything. Or text: parent(?x, bob).",
+        takes=(*ATOM, "scope", "limit"),
+        answer=work.ToolRows,
+        gives=("results", "count", "truncated"),
+        usual=True,
+        work=work.query,
+    ),
 )
 def query() -> Response:
     """Match a pattern against the stored facts; no rules are applied."""
-    kb = reader()
-    asked = load(pattern)
-    if (wanted := page(asked)) is not None:
-        return _page(asked, kb, wanted)
-    notes = Notes()
-    return parts_as_json(asked.written(kb, rows_written, notes), noted(notes))
+    return _rows(reader(), load(work.QUERY)["pattern"])
 
 
-@bp.post("/aggregate")
 @operation(
-    as_object("The number.", NUMBER_FOUND, headers={**UNKNOWN, **APPLIED}),
-    body=aggregation,
+    "POST /aggregate",
+    role=READER,
+    replies=(as_object("The value.", Aggregated, headers={**UNKNOWN, **APPLIED}),),
+    body=AggregateBody,
     prefer=("wait",),
     asks=True,
     transaction=True,
+    tool=Tool(
+        name="aggregate",
+        description="COUNT, SUM, MIN, MAX or AVG (op) of the argument argIndex, counted from 0, "
+        "of stored facts.",
+        takes=("predicate", "op", "argIndex", "args", "scope"),
+        gives=("result", "matchedFacts?"),
+        usual=True,
+        work=work.aggregate,
+    ),
 )
 def aggregate() -> Response:
     """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
-    kb = reader()
-    asked = load(aggregation)
-    result = asked.answer(kb, runtime().clock.now_ms())
-    return as_json(result, {} if result["matchedFacts"] else unknown_headers(asked.unknown(kb)))
+    kb, aggregation = reader(), load(work.AGGREGATE)["aggregation"]
+    result = aggregation.answer(kb, runtime().clock.now_ms())
+    return as_json(
+        result, {} if result["matchedFacts"] else unknown_headers(aggregation.unknown(kb))
+    )
 
 
-@bp.post("/execute")
 @operation(
-    as_object("What was done and answered.", EXECUTED, headers={**UNKNOWN, **APPLIED}),
-    body=command,
+    "POST /execute",
+    role=WRITER,
+    replies=(
+        as_object("What was stored and answered.", ExecutedAnswer, headers={**UNKNOWN, **APPLIED}),
+    ),
+    body=ExecuteBody,
+    core=KnowledgeBase.execute,
     prefer=("wait",),
     writes=True,
+    checked_inside=True,
     asks=True,
     transaction=True,
 )
-def execute() -> Response:
+def execute(outcome: Executed, arguments: Json) -> Response:
     """Run a text in the rule language: store its facts and rules and answer its queries.
 
     Statements run in order, so a query sees the facts and rules before it. If one fails, nothing is
     stored.
     """
-    kb = writer()
-    asked = load(command)
-    done = kb.execute(asked.blocks, scope=asked.scope, wanted=asked.wanted)
-    return as_json(shown_executed(done), unknown_headers(done.unknown))
+    return as_json(ExecutedAnswer().dump(outcome), unknown_headers(outcome.unknown))
 
 
-@bp.get("/predicates")
 @operation(
-    as_object("The predicates.", PREDICATES, headers=COUNTED),
-    query={"scope": taken(scope_to_read)},
+    "GET /predicates",
+    role=READER,
+    replies=(as_object("The predicates.", Predicates, headers=COUNTED),),
+    query={"scope": ReadScope.schema},
     transaction=True,
     tagged=True,
     paged=True,
+    tool=Tool(
+        name="predicates",
+        description="List predicates with arity and counts of facts and rules. Start here.",
+        body=work.PredicatesToolBody,
+        takes=("prefix", "scope", "limit"),
+        answer=work.ToolPredicates,
+        gives=("predicates", "totalPredicates?", "truncated?"),
+        usual=True,
+        work=work.predicates,
+    ),
 )
 @tagged
 def predicates() -> Response:
     """Return the known predicates."""
     scope = scope_asked(request.args, None)
-    found, wanted = reader().predicates(scope), page(scope)
+    schema, wanted = reader().predicates(scope), page(scope)
     if wanted is None:
-        return as_json(found)
-    listed = part(found["predicates"], wanted)
-    total = found["totalPredicates"]
+        return as_json(schema)
+    listed = part(schema["predicates"], wanted)
+    total = schema["totalPredicates"]
     return wanted.linked(
-        as_json({**found, "predicates": listed}), wanted.offset + len(listed) < total, total
+        as_json({**schema, "predicates": listed}), wanted.offset + len(listed) < total, total
     )
 
 
-def _page(asked: Question | Pattern, kb: KnowledgeBase, wanted: Page) -> Response:
-    notes = Notes()
-    parts, more = asked.paged(kb, rows_written, notes, wanted.offset, wanted.limit)
+def _rows(kb: KnowledgeBase, goal: Question | Pattern) -> Response:
+    notes, wanted = Notes(), page(goal)
+    if wanted is None:
+        return parts_as_json(goal.written(kb, rows_written, notes), noted(notes))
+    parts, more = goal.paged(kb, rows_written, notes, wanted.offset, wanted.limit)
     return wanted.linked(parts_as_json(parts, noted(notes)), more)

@@ -1,55 +1,68 @@
-"""Routes that assert, list and retract rules."""
+"""Operations that assert, list and retract rules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.state.keys import READER, WRITER
+from kbcore.state.rulebook import RulesOutcome, StoredRule
 from kbserver.answers import as_json, text
 from kbserver.http.etags import tagged
 from kbserver.http.paging import page, part
-from kbserver.http.request_context import reader, writer
+from kbserver.http.request_context import reader
+from kbserver.mcp import work
 from kbserver.notices import encoded
-from kbserver.operations import COUNTED, as_object, as_text, operation
-from kbserver.schemas.answers.facts import RULES
-from kbserver.schemas.base import load, scope_asked
+from kbserver.operations import COUNTED, TEXT, Tool, as_object, as_text, operation
 from kbserver.schemas.facts import spoken
-from kbserver.schemas.fields import EVERY_SCOPE, scope_to_read, taken
-from kbserver.schemas.jsonschema import TEXT, said
-from kbserver.schemas.rules import lesson, rule_shape, rule_to_forget
-
-bp = Blueprint("rules", __name__)
+from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
+from kbserver.schemas.requests import scope_asked
+from kbserver.schemas.rules import ForgetRuleBody, Rules, StoredRuleShown, TeachBody
 
 _MAX_WARNINGS = 4000
+_WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."}
 
 
-@bp.post("/assert/rule")
-@bp.post("/teach")
 @operation(
-    as_text(
-        "What was taught, a line each.",
-        headers={"X-Rule-Warnings": said(TEXT, "Warnings, percent-encoded, joined by `; `.")},
+    "POST /assert/rule",
+    "POST /teach",
+    role=WRITER,
+    replies=(
+        as_text(
+            "The stored rules and facts, one per line.", headers={"X-Rule-Warnings": _WARNINGS}
+        ),
     ),
-    body=lesson,
+    body=TeachBody,
+    core=KnowledgeBase.assert_rules,
     writes=True,
     transaction=True,
+    tool=Tool(
+        name="teach",
+        description="Teach rules: as text, like ancestor(?x, ?z) :- parent(?x, ?y), "
+        "ancestor(?y, ?z). Or one as head and body.",
+        takes=("text", "head", "body", "scope"),
+        answer=work.Taught,
+        gives=("rules", "asserted?", "warnings?"),
+        usual=True,
+    ),
 )
-def assert_rule() -> Response:
+def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     """Store rules, and the facts in the same text."""
-    kb = writer()
-    taught = load(lesson)
-    outcome = kb.assert_rules(taught.rules, taught.facts)
     lines = [f"Rule Asserted: {rule.text}" for rule in outcome.rules]
-    lines.extend(f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in taught.facts)
+    lines.extend(
+        f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in arguments["facts"]
+    )
     headers = {"X-Rule-Warnings": in_a_header(outcome.warnings)} if outcome.warnings else {}
     return text("\n".join(lines), headers)
 
 
-@bp.get("/rules")
 @operation(
-    as_object("The rules.", RULES, headers=COUNTED),
-    query={"scope": taken(scope_to_read)},
+    "GET /rules",
+    role=READER,
+    replies=(as_object("The rules.", Rules, headers=COUNTED),),
+    query={"scope": ReadScope.schema},
     transaction=True,
     tagged=True,
     paged=True,
@@ -58,30 +71,27 @@ def assert_rule() -> Response:
 def rules() -> Response:
     """List the rules."""
     scope = scope_asked(request.args, EVERY_SCOPE)
-    found, body = reader().rules(scope), page(scope)
-    listed = part(found, body)
-    answer = as_json({"rules": [rule_shape(rule) for rule in listed]})
-    return (
-        answer
-        if body is None
-        else body.linked(answer, body.offset + len(listed) < len(found), len(found))
-    )
+    stored, wanted = reader().rules(scope), page(scope)
+    listed = part(stored, wanted)
+    answer = as_json({"rules": StoredRuleShown().dump(listed, many=True)})
+    if wanted is None:
+        return answer
+    return wanted.linked(answer, wanted.offset + len(listed) < len(stored), len(stored))
 
 
-@bp.post("/retract/rule")
 @operation(
-    as_text("The rule that is gone."),
-    body=rule_to_forget,
+    "POST /retract/rule",
+    role=WRITER,
+    replies=(as_text("The retracted rule."),),
+    body=ForgetRuleBody,
+    core=KnowledgeBase.retract_rule,
     writes=True,
     transaction=True,
     errors=(404,),
 )
-def retract_rule() -> Response:
+def retract_rule(outcome: StoredRule, arguments: Json) -> Response:
     """Retract one rule."""
-    kb = writer()
-    body = load(rule_to_forget)
-    gone = kb.retract_rule(id=body.id, rule=body.rule, scope=body.scope)
-    return text(f"Rule Retracted: {gone.text}")
+    return text(f"Rule Retracted: {outcome.text}")
 
 
 def in_a_header(warnings: Sequence[str]) -> str:

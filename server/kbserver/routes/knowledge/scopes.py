@@ -1,53 +1,82 @@
-"""Routes on whole scopes: fork, diff, merge, delete and list."""
+"""Operations on whole scopes: fork, diff, merge, delete and list."""
 
 from __future__ import annotations
 
 from itertools import chain
 
-from flask import Blueprint, Response
+from flask import Response
 
+from kbcore.branching.compare import ScopeDiff
+from kbcore.branching.fork import ForkOutcome
+from kbcore.branching.merge import MergeOutcome
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.state.facts import Row
+from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, parts_as_json, rows_written
 from kbserver.http.etags import tagged
 from kbserver.http.paging import page, part
-from kbserver.http.request_context import named, outside, reader, runtime, writer
-from kbserver.operations import COUNTED, as_object, operation
-from kbserver.schemas.answers.resources import COMPARED, DROPPED, FORKED, MERGED, SCOPES
-from kbserver.schemas.base import load
+from kbserver.http.request_context import named, reader, runtime, writer
+from kbserver.mcp import work
+from kbserver.operations import COUNTED, Tool, as_object, operation
+from kbserver.schemas.fields import Json
+from kbserver.schemas.requests import Nothing
 from kbserver.schemas.scopes import (
+    Compared,
+    Dropped,
+    Forked,
+    Merged,
+    ScopeDiffBody,
+    ScopeForkBody,
+    ScopeMergeBody,
+    Scopes,
     diff_counts,
-    fork_of,
-    merge_of,
-    shown_fork,
-    shown_merge,
-    two_scopes,
 )
 
-bp = Blueprint("scopes", __name__)
 
-
-@bp.before_request
-def _headers() -> None:
-    outside()
-
-
-@bp.post("/scope/fork")
-@operation(as_object("What was copied.", FORKED), body=fork_of, writes=True)
-def fork() -> Response:
+@operation(
+    "POST /scope/fork",
+    role=WRITER,
+    replies=(as_object("What was copied.", Forked),),
+    body=ScopeForkBody,
+    core=KnowledgeBase.fork_scope,
+    writes=True,
+    tool=Tool(
+        name="fork_scope",
+        description="Copy a scope, or the base where no source is named, to a new one, to try "
+        "something out.",
+        takes=("sourceScope", "targetScope", "overwrite"),
+        gives=("copied", "targetScope?"),
+        destroys=True,
+        repeats=False,
+        grouped=False,
+        work=work.fork_scope,
+    ),
+)
+def fork(outcome: ForkOutcome, arguments: Json) -> Response:
     """Copy a scope to a new one."""
-    asked = load(fork_of)
-    outcome = writer().fork_scope(asked.source, asked.target, overwrite=asked.overwrite)
-    return as_json(shown_fork(asked, outcome))
+    return as_json(work.forked(outcome, arguments))
 
 
-@bp.post("/scope/diff")
-@operation(as_object("The differences.", COMPARED), body=two_scopes, asks=True)
-def diff() -> Response:
+@operation(
+    "POST /scope/diff",
+    role=READER,
+    replies=(as_object("The differences.", Compared),),
+    body=ScopeDiffBody,
+    core=KnowledgeBase.diff_scopes,
+    asks=True,
+    tool=Tool(
+        name="diff_scope",
+        description="Compare two scopes: facts added, removed and modified.",
+        takes=("sourceScope", "targetScope"),
+        gives=("added", "removed?", "modified?", "unchanged?"),
+        grouped=False,
+        work=work.diff_scope,
+    ),
+)
+def diff(outcome: ScopeDiff, arguments: Json) -> Response:
     """Compare two scopes."""
-    asked = load(two_scopes)
-    found = reader().diff_scopes(asked.source, asked.target)
-    pairs = [{"before": pair.before, "after": pair.after} for pair in found.modified]
-    added, removed, modified = _written(found.added), _written(found.removed), _written(pairs)
+    pairs = [{"before": pair.before, "after": pair.after} for pair in outcome.modified]
+    added, removed, modified = _written(outcome.added), _written(outcome.removed), _written(pairs)
     lists = {
         "added": added,
         "removed": removed,
@@ -56,39 +85,79 @@ def diff() -> Response:
         "onlyInB": added,
     }
     parts = chain.from_iterable((f'"{name}":'.encode(), rows, b",") for name, rows in lists.items())
-    numbers = ",".join(f'"{name}":{count}' for name, count in diff_counts(found).items())
+    numbers = ",".join(f'"{name}":{count}' for name, count in diff_counts(outcome).items())
     return parts_as_json([b"{", *parts, f"{numbers}}}".encode()])
 
 
-@bp.post("/scope/merge")
-@operation(as_object("What came of it.", MERGED), body=merge_of, writes=True, errors=(422,))
-def merge() -> Response:
+@operation(
+    "POST /scope/merge",
+    role=WRITER,
+    replies=(as_object("What was merged.", Merged),),
+    body=ScopeMergeBody,
+    core=KnowledgeBase.merge_scope,
+    writes=True,
+    errors=(422,),
+    tool=Tool(
+        name="merge_scope",
+        description="Add to a scope what another has. strategy: SOURCE_WINS, TARGET_WINS, "
+        "KEEP_BOTH or REJECT.",
+        takes=("sourceScope", "targetScope", "strategy"),
+        gives=("merged", "conflicts?", "strategy?"),
+        destroys=True,
+        grouped=False,
+    ),
+)
+def merge(outcome: MergeOutcome, arguments: Json) -> Response:
     """Merge one scope into another."""
-    asked = load(merge_of)
-    outcome = writer().merge_scope(asked.source, asked.target, strategy=asked.strategy)
-    return as_json(shown_merge(outcome))
+    return as_json(Merged().dump(outcome))
 
 
-@bp.delete("/scope/<name>")
-@operation(as_object("What went.", DROPPED), writes=True)
+@operation(
+    "DELETE /scope/<name>",
+    role=WRITER,
+    replies=(as_object("What was deleted.", Dropped),),
+    writes=True,
+    tool=Tool(
+        name="delete_scope",
+        description="Delete a scope and all its facts.",
+        body=work.DeleteScopeToolBody,
+        takes=("scope",),
+        gives=("deleted", "scope?"),
+        destroys=True,
+        repeats=False,
+        grouped=False,
+        work=work.delete_scope,
+    ),
+)
 def drop(name: str) -> Response:
     """Delete a scope and all its facts."""
     return as_json({"deleted": writer().drop_scope(named("scope", name)), "scope": name})
 
 
-@bp.get("/scopes")
-@operation(as_object("The scopes, by name.", SCOPES, headers=COUNTED), tagged=True, paged=True)
+@operation(
+    "GET /scopes",
+    role=READER,
+    replies=(as_object("The scopes, by name.", Scopes, headers=COUNTED),),
+    tagged=True,
+    paged=True,
+    tool=Tool(
+        name="list_scopes",
+        description="List the scopes there are.",
+        body=Nothing,
+        gives=("scopes", "count?"),
+        grouped=False,
+        work=work.list_scopes,
+    ),
+)
 @tagged
 def scopes() -> Response:
     """List the scopes of the tenant."""
-    found, wanted = reader().scopes(), page("scopes")
-    listed = part(found, wanted)
-    answer = as_json({"scopes": listed, "count": len(found)})
-    return (
-        answer
-        if wanted is None
-        else wanted.linked(answer, wanted.offset + len(listed) < len(found), len(found))
-    )
+    names, wanted = reader().scopes(), page("scopes")
+    listed = part(names, wanted)
+    answer = as_json({"scopes": listed, "count": len(names)})
+    if wanted is None:
+        return answer
+    return wanted.linked(answer, wanted.offset + len(listed) < len(names), len(names))
 
 
 def _written(rows: list[Row]) -> bytes:

@@ -5,108 +5,128 @@ No tenant header is needed.
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from typing import Any
 
+from flask import Response
+
+from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json, text
-from kbserver.http.request_context import DEFAULT, named, outside, runtime
+from kbserver.http.request_context import named, runtime
 from kbserver.operations import as_object, as_text, operation
-from kbserver.schemas.answers.resources import DATABASES
-from kbserver.schemas.base import load, nothing
-from kbserver.schemas.jsonschema import TEXTS
-from kbserver.schemas.scopes import new_database, new_tenant
-
-bp = Blueprint("admin", __name__, url_prefix="/admin/databases")
+from kbserver.schemas.requests import Nothing, load
+from kbserver.schemas.scopes import Database, NewDatabaseBody, NewTenantBody
+from kbserver.security.permissions import About
 
 _CREATED = 201
 
-
-@bp.before_request
-def _headers() -> None:
-    outside(DEFAULT)
+_NODE: dict[str, Any] = {"role": ADMIN, "about": About.NODE, "tenant": False}
+_NAMED: dict[str, Any] = {"role": ADMIN, "about": About.NAMED, "tenant": False}
 
 
-@bp.get("")
-@operation(as_object("The databases, by name.", DATABASES), tenant=False)
+@operation(
+    "GET /admin/databases",
+    replies=(as_object("The databases, by name.", {"type": "array", "items": Database}),),
+    **_NODE,
+)
 def databases() -> Response:
     """List the databases."""
-    databases = runtime().admin().databases()
-    return as_json(
-        [
-            {
-                "name": d.name,
-                "isMultiTenant": True,
-                "tenants": d.tenants,
-                "facts": d.facts,
-                "createdAt": d.created_at,
-            }
-            for d in databases
-        ]
-    )
+    return as_json(Database().dump(runtime().admin().databases(), many=True))
 
 
-@bp.post("")
 @operation(
-    as_text("That it is there.", status=_CREATED), body=new_database, tenant=False, writes=True
+    "POST /admin/databases",
+    replies=(as_text("The database is created.", status=_CREATED),),
+    body=NewDatabaseBody,
+    writes=True,
+    **_NODE,
 )
 def create_database() -> Response:
     """Create a database."""
-    name = load(new_database)
+    name = load(NewDatabaseBody())["name"]
     runtime().admin().create_database(name)
     return text(f"Database '{name}' created", status=_CREATED)
 
 
-@bp.delete("/<name>")
-@operation(as_text("That it is gone."), tenant=False, writes=True, errors=(404,))
+@operation(
+    "DELETE /admin/databases/<name>",
+    replies=(as_text("The database is deleted."),),
+    writes=True,
+    errors=(404,),
+    **_NODE,
+)
 def drop_database(name: str) -> Response:
     """Delete a database with all its tenants."""
     runtime().admin().drop_database(named("database", name))
     return text(f"Database '{name}' deleted")
 
 
-@bp.post("/<name>/nuke")
-@operation(as_text("That it is empty."), body=nothing, tenant=False, writes=True, errors=(404,))
+@operation(
+    "POST /admin/databases/<name>/nuke",
+    replies=(as_text("The database is empty."),),
+    body=Nothing,
+    writes=True,
+    errors=(404,),
+    **_NAMED,
+)
 def nuke_database(name: str) -> Response:
     """Delete all data of a database."""
-    load(nothing)
+    load(Nothing())
     runtime().admin().nuke_database(named("database", name))
     return text(f"Database '{name}' nuked")
 
 
-@bp.get("/<name>/tenants")
-@operation(as_object("The ids of its tenants.", TEXTS), tenant=False, errors=(404,))
+@operation(
+    "GET /admin/databases/<name>/tenants",
+    replies=(as_object("The ids of the tenants.", {"type": "array", "items": {"type": "string"}}),),
+    errors=(404,),
+    **_NAMED,
+)
 def tenants(name: str) -> Response:
     """List the tenants of a database."""
     return as_json(runtime().admin().tenants(named("database", name)))
 
 
-@bp.post("/<name>/tenants")
 @operation(
-    as_text("That it is there.", status=_CREATED),
-    as_text("That it was there before."),
-    body=new_tenant,
-    tenant=False,
+    "POST /admin/databases/<name>/tenants",
+    replies=(
+        as_text("The tenant is created.", status=_CREATED),
+        as_text("The tenant existed before."),
+    ),
+    body=NewTenantBody,
     writes=True,
     errors=(404,),
+    **_NAMED,
 )
 def create_tenant(name: str) -> Response:
     """Create a tenant; an existing tenant is unchanged."""
-    tenant = load(new_tenant)
+    tenant = load(NewTenantBody())["tenant"]
     created = runtime().admin().create_tenant(named("database", name), tenant)
     return text(f"Tenant '{tenant}' created", status=_CREATED if created else 200)
 
 
-@bp.delete("/<name>/tenants/<tenant>")
-@operation(as_text("That it is gone."), tenant=False, writes=True, errors=(404,))
+@operation(
+    "DELETE /admin/databases/<name>/tenants/<tenant>",
+    replies=(as_text("The tenant is deleted."),),
+    writes=True,
+    errors=(404,),
+    **_NAMED,
+)
 def drop_tenant(name: str, tenant: str) -> Response:
     """Delete a tenant with all its data."""
     runtime().admin().drop_tenant(named("database", name), named("tenant", tenant))
     return text(f"Tenant '{tenant}' deleted")
 
 
-@bp.post("/<name>/tenants/<tenant>/nuke")
-@operation(as_text("That it is empty."), body=nothing, tenant=False, writes=True, errors=(404,))
+@operation(
+    "POST /admin/databases/<name>/tenants/<tenant>/nuke",
+    replies=(as_text("The tenant is empty."),),
+    body=Nothing,
+    writes=True,
+    errors=(404,),
+    **_NAMED,
+)
 def nuke_tenant(name: str, tenant: str) -> Response:
     """Delete all data of a tenant."""
-    load(nothing)
+    load(Nothing())
     runtime().admin().nuke_tenant(named("database", name), named("tenant", tenant))
     return text(f"Tenant '{tenant}' nuked")

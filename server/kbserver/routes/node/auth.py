@@ -7,32 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, current_app, request
+from flask import Response, current_app, request
 
 from kbcore.errors import Conflict, Forbidden, RateLimited, Unauthorized
-from kbcore.node.api_keys import Keys, NewKey, first_admin, same
-from kbcore.state.keys import ADMIN, StoredKey
+from kbcore.node.api_keys import Keys as KeyStore
+from kbcore.node.api_keys import NewKey, first_admin, same
+from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
-from kbserver.http.request_context import DEFAULT, outside, runtime
+from kbserver.http.request_context import runtime
 from kbserver.operations import as_object, operation
 from kbserver.schemas.auth import (
-    AUTH_STATUS,
-    KEYS,
-    MADE,
-    REVOKED,
-    WHOAMI,
-    bootstrap,
-    new_key,
-    rotation,
+    AuthStatus,
+    BootstrapBody,
+    KeyRotationBody,
+    Keys,
+    KeyShown,
+    MadeKey,
+    NewKeyBody,
+    RevokedKey,
+    WhoAmI,
 )
-from kbserver.schemas.base import load
-from kbserver.schemas.jsonschema import said, words
+from kbserver.schemas.requests import load
 from kbserver.security import audit
 from kbserver.security.guard import DISABLED, MANAGED, WHO, mode_of
-from kbserver.security.permissions import PERMISSIONS
+from kbserver.security.permissions import ANY, PERMISSIONS, PUBLIC, About
 from kbserver.security.token_bucket import Buckets
-
-bp = Blueprint("auth", __name__, url_prefix="/auth")
 
 BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS = 5, 60
 """Tries to make the first key that a node takes in a minute."""
@@ -40,16 +39,23 @@ BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS = 5, 60
 _CREATED = 201
 _TRIES = "kbcore.bootstrap_tries"
 _SECRET = {"Cache-Control": "no-store"}
-_KEPT = {"Cache-Control": said(words("no-store"), "A key is not to be kept on its way.")}
+_NOT_CACHED = {
+    "Cache-Control": {
+        "type": "string",
+        "enum": ["no-store"],
+        "description": "No cache may store a key.",
+    }
+}
+_ADMIN: dict[str, Any] = {"role": ADMIN, "about": About.NODE, "tenant": False}
 
 
-@bp.before_request
-def _alone() -> None:
-    outside(DEFAULT)
-
-
-@bp.get("/status")
-@operation(as_object("How keys are asked for.", AUTH_STATUS), tenant=False)
+@operation(
+    "GET /auth/status",
+    role=PUBLIC,
+    about=About.NOTHING,
+    replies=(as_object("The authentication mode.", AuthStatus),),
+    tenant=False,
+)
 def status() -> Response:
     """Return the authentication mode, the number of keys, and True if the first key is missing."""
     keys, mode = runtime().keys(), mode_of(runtime().config)
@@ -59,8 +65,13 @@ def status() -> Response:
     )
 
 
-@bp.get("/whoami")
-@operation(as_object("What the key of the request may do.", WHOAMI), tenant=False)
+@operation(
+    "GET /auth/whoami",
+    role=ANY,
+    about=About.NOTHING,
+    replies=(as_object("The permissions of the key of the request.", WhoAmI),),
+    tenant=False,
+)
 def whoami() -> Response:
     """Return the identity and permissions of the caller's key.
 
@@ -81,10 +92,12 @@ def whoami() -> Response:
     )
 
 
-@bp.post("/bootstrap")
 @operation(
-    as_object("The first key.", MADE, status=_CREATED, headers=_KEPT),
-    body=bootstrap,
+    "POST /auth/bootstrap",
+    role=PUBLIC,
+    about=About.NOTHING,
+    replies=(as_object("The first key.", MadeKey, status=_CREATED, headers=_NOT_CACHED),),
+    body=BootstrapBody,
     tenant=False,
     writes=True,
     errors=(401, 403),
@@ -98,7 +111,7 @@ def first_key() -> Response:
         limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
         raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, limit)
     tries.take("")
-    asked = load(bootstrap)
+    asked = load(BootstrapBody())
     keys, token = _managed(), runtime().config.bootstrap_token
     if not keys.unused:
         raise Forbidden("the first key has been made; an admin key makes more")
@@ -106,51 +119,72 @@ def first_key() -> Response:
         raise Forbidden(
             "no BOOTSTRAP_TOKEN is set; make the first key on the machine: kbcore keys create"
         )
-    if not same(asked.token, token):
+    if not same(asked["token"], token):
         raise Unauthorized("that is not the bootstrap token")
-    return _made(keys.create(first_admin(asked.name, asked.description), first=True))
+    return _made(keys.create(first_admin(asked["name"], asked.get("description", "")), first=True))
 
 
-@bp.get("/keys")
 @operation(
-    as_object("Every key, the oldest first, without its secret.", KEYS), tenant=False, errors=(409,)
+    "GET /auth/keys",
+    replies=(as_object("Every key, the oldest first, without its secret.", Keys),),
+    errors=(409,),
+    **_ADMIN,
 )
 def listed() -> Response:
     """List the keys; expired ones stay until they are revoked."""
     now = runtime().clock.now_ms()
-    found = [{**_shown(key), "expired": not key.holds(now)} for key in _managed().all()]
-    return as_json({"keys": found, "count": len(found)})
+    keys = [{**KeyShown().dump(key), "expired": not key.holds(now)} for key in _managed().all()]
+    return as_json({"keys": keys, "count": len(keys)})
 
 
-@bp.post("/keys")
 @operation(
-    as_object("The key; it is shown this once.", MADE, status=_CREATED, headers=_KEPT),
-    body=new_key,
-    tenant=False,
+    "POST /auth/keys",
+    replies=(
+        as_object(
+            "The key, which is shown only this once.",
+            MadeKey,
+            status=_CREATED,
+            headers=_NOT_CACHED,
+        ),
+    ),
+    body=NewKeyBody,
     writes=True,
+    **_ADMIN,
 )
 def create() -> Response:
     """Create an API key."""
-    wanted = load(new_key)
+    wanted = load(NewKeyBody())["wanted"]
     return _made(_managed().create(wanted))
 
 
-@bp.post("/keys/<id>/rotate")
 @operation(
-    as_object("The new key; it is shown this once.", MADE, status=_CREATED, headers=_KEPT),
-    body=rotation,
-    tenant=False,
+    "POST /auth/keys/<id>/rotate",
+    replies=(
+        as_object(
+            "The new key, which is shown only this once.",
+            MadeKey,
+            status=_CREATED,
+            headers=_NOT_CACHED,
+        ),
+    ),
+    body=KeyRotationBody,
     writes=True,
     errors=(404,),
+    **_ADMIN,
 )
 def rotate(id: str) -> Response:
     """Create a key with the same permissions; the old key stays valid for an overlap period."""
-    overlap = load(rotation)
+    overlap = load(KeyRotationBody())["overlap"]
     return _made(_managed().rotate(id, overlap))
 
 
-@bp.delete("/keys/<id>")
-@operation(as_object("That it is revoked.", REVOKED), tenant=False, writes=True, errors=(404,))
+@operation(
+    "DELETE /auth/keys/<id>",
+    replies=(as_object("The key is revoked.", RevokedKey),),
+    writes=True,
+    errors=(404,),
+    **_ADMIN,
+)
 def revoke(id: str) -> Response:
     """Revoke a key immediately and close its open streams."""
     gone = _managed().revoke(id)
@@ -158,7 +192,7 @@ def revoke(id: str) -> Response:
     return as_json({"message": f"Key '{gone.name}' revoked", "id": id})
 
 
-def _managed() -> Keys:
+def _managed() -> KeyStore:
     """Return the keys of the node; raises Conflict if it does not manage keys."""
     mode = mode_of(runtime().config)
     if mode != MANAGED:
@@ -171,23 +205,9 @@ def _managed() -> Keys:
 def _made(made: NewKey) -> Response:
     key = made.key
     audit.done(madeKey=key.id, keyName=key.name, role=key.role)
-    shown = _shown(key)
+    shown = KeyShown().dump(key)
     return as_json(
         {"id": shown.pop("id"), "name": shown.pop("name"), "key": made.secret, **shown},
         _SECRET,
         _CREATED,
     )
-
-
-def _shown(key: StoredKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "prefix": key.prefix,
-        "role": key.role,
-        "databases": key.databases,
-        "tenants": key.tenants,
-        "description": key.description,
-        "createdAt": key.created_at,
-        "expiresAt": key.expires_at,
-    }

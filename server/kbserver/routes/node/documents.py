@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from typing import Any
 
-from flask import Blueprint, Response, current_app
+from flask import Response, current_app
 
 from kbcore.errors import NotFound
 from kbserver.answers import JSON
 from kbserver.http.etags import digested
 from kbserver.openapi.document import document
-from kbserver.operations import Answer, operation
-from kbserver.schemas.jsonschema import TEXT
+from kbserver.operations import TEXT, Reply, as_object, operation
+from kbserver.security.permissions import ANY, PUBLIC, About
 
-bp = Blueprint("documents", __name__)
-
+_DOCUMENT: dict[str, Any] = {
+    "about": About.NOTHING,
+    "tagged": True,
+    "tenant": False,
+    "headers_checked": False,
+}
 _PAGE = {"docs.html": "text/html", "docs.css": "text/css", "docs.js": "text/javascript"}
 _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-@bp.get("/openapi.json")
-@operation(Answer("The document.", {JSON: {"type": "object"}}), tagged=True, tenant=False)
+@operation(
+    "GET /openapi.json",
+    role=PUBLIC,
+    replies=(as_object("The document.", {"type": "object"}),),
+    **_DOCUMENT,
+)
 def openapi() -> Response:
     """Return this document: OpenAPI 3.1."""
     kept: dict[str, bytes] = current_app.extensions.setdefault("kbcore.documents", {})
@@ -32,19 +41,18 @@ def openapi() -> Response:
     return _tagged(kept["openapi"], JSON)
 
 
-@bp.get("/docs")
-@operation(Answer("The page.", {"text/html": TEXT}), tagged=True, tenant=False)
+@operation("GET /docs", role=ANY, replies=(Reply("The page.", {"text/html": TEXT}),), **_DOCUMENT)
 def page() -> Response:
     """Return this document as a page where each operation can be tried."""
     return _file("docs.html")
 
 
-@bp.get("/docs/<name>")
 @operation(
-    Answer("The file.", {"text/css": TEXT, "text/javascript": TEXT, "text/html": TEXT}),
-    tagged=True,
-    tenant=False,
+    "GET /docs/<name>",
+    role=ANY,
+    replies=(Reply("The file.", {"text/css": TEXT, "text/javascript": TEXT, "text/html": TEXT}),),
     errors=(404,),
+    **_DOCUMENT,
 )
 def part(name: str) -> Response:
     """Return a file of the documentation page."""
@@ -53,8 +61,13 @@ def part(name: str) -> Response:
     return _file(name)
 
 
-@bp.get("/favicon.ico")
-@operation(listed=False)
+@operation(
+    "GET /favicon.ico",
+    role=PUBLIC,
+    about=About.NOTHING,
+    headers_checked=False,
+    listed=False,
+)
 def icon() -> Response:
     """Tell browsers that there is no icon; the answer may be cached for a day."""
     response = Response(status=204, headers={"Cache-Control": "public, max-age=86400"})

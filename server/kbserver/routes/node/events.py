@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, current_app, request
+from flask import Response, current_app, request
 
 from kbcore.errors import InvalidInput
 from kbcore.events.events import KINDS, Place, Wanted
+from kbcore.state.keys import READER
 from kbcore.timestamps import instant
 from kbserver.events.streams import EventHub
-from kbserver.http.request_context import CALLER, outside
-from kbserver.operations import Answer, operation
-from kbserver.schemas.base import scope_asked
-from kbserver.schemas.fields import scope_to_read, taken
-from kbserver.schemas.jsonschema import TEXT, said
-
-bp = Blueprint("events", __name__)
+from kbserver.http.request_context import CALLER, current
+from kbserver.operations import TEXT, Reply, operation
+from kbserver.schemas.fields import ReadScope
+from kbserver.schemas.requests import scope_asked
 
 EVENT_STREAM = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -24,24 +22,33 @@ SEND_SECONDS = 15.0
 """A client that takes nothing for so long is dropped."""
 
 
-@bp.get("/memory/events")
 @operation(
-    Answer(
-        "The events, until one side ends it.",
-        {EVENT_STREAM: TEXT},
-        headers=dict.fromkeys(HEADERS, TEXT),
+    "GET /memory/events",
+    role=READER,
+    replies=(
+        Reply(
+            "The events, until one side ends the stream.",
+            {EVENT_STREAM: TEXT},
+            headers=dict.fromkeys(HEADERS, TEXT),
+        ),
     ),
     query={
-        "predicate": said(TEXT, "Of this predicate; with `*` at its end, of all that begin so."),
-        "events": said(TEXT, f"Of these types, joined by commas: {', '.join(KINDS)}."),
-        "scope": taken(scope_to_read),
-        "since": said(TEXT, "After this event id, or since this time."),
+        "predicate": {
+            **TEXT,
+            "description": "Events of this predicate; with `*` at its end, of all that begin so.",
+        },
+        "events": {
+            **TEXT,
+            "description": f"Events of these types, joined by commas: {', '.join(KINDS)}.",
+        },
+        "scope": ReadScope.schema,
+        "since": {**TEXT, "description": "After this event id, or since this time."},
     },
-    headers={"Last-Event-ID": said(TEXT, "After this event id.")},
+    headers={"Last-Event-ID": {**TEXT, "description": "After this event id."}},
 )
 def events() -> Response:
     """Stream every committed change as a server-sent event until either side closes the stream."""
-    context = outside()
+    context = current()
     asked = request.args
     kinds = (
         [kind.strip() for kind in ",".join(asked.getlist("events")).split(",")]

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from flask import Response
 
 from kbcore.offline.rescue import running_backup
+from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
-from kbserver.http.request_context import DEFAULT, outside, runtime
-from kbserver.operations import Answer, as_object, operation
-from kbserver.schemas.base import load, nothing
-from kbserver.schemas.jsonschema import COUNT, INSTANT, TEXT, WHOLE, obj
-
-bp = Blueprint("maintenance", __name__, url_prefix="/admin")
+from kbserver.http.request_context import runtime
+from kbserver.operations import TEXT, Reply, as_object, operation
+from kbserver.schemas.node import SnapshotTaken
+from kbserver.schemas.requests import Nothing, load
+from kbserver.security.permissions import About
 
 BACKUP = "application/octet-stream"
-SNAPSHOT = obj({"snapshot": COUNT, "timestamp": INSTANT})
-_FILE = {"X-Commit-Seq": WHOLE, "Content-Disposition": TEXT}
+_FILE = {"X-Commit-Seq": {"type": "integer"}, "Content-Disposition": TEXT}
 
 
-@bp.before_request
-def _headers() -> None:
-    outside(DEFAULT)
-
-
-@bp.post("/snapshot")
-@operation(as_object("The last record in it.", SNAPSHOT), body=nothing, tenant=False, writes=True)
+@operation(
+    "POST /admin/snapshot",
+    role=ADMIN,
+    about=About.NODE,
+    replies=(as_object("The last record in the snapshot.", SnapshotTaken),),
+    body=Nothing,
+    tenant=False,
+    writes=True,
+)
 def snapshot() -> Response:
     """Take a snapshot now."""
-    load(nothing)
+    load(Nothing())
     return as_json({"snapshot": runtime().snapshot(), "timestamp": runtime().clock.now_ms()})
 
 
-@bp.get("/backup")
-@operation(Answer("A file for `kbcore restore`.", {BACKUP: TEXT}, headers=_FILE), tenant=False)
+@operation(
+    "GET /admin/backup",
+    role=ADMIN,
+    about=About.NODE,
+    replies=(Reply("A file for `kbcore restore`.", {BACKUP: TEXT}, headers=_FILE),),
+    tenant=False,
+)
 def backup() -> Response:
     """Stream a backup of the current state of everything."""
     info, parts = running_backup(runtime())

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, current_app
+from typing import Any
+
+from flask import Response, current_app
 
 from kbcore import __version__
 from kbcore.errors import NotFound
+from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime
 from kbserver.operations import as_object, as_text, operation
-from kbserver.schemas.answers.resources import HEALTH, READINESS
+from kbserver.schemas.node import Health, Readiness
+from kbserver.security.permissions import PUBLIC, About
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
-bp = Blueprint("ops", __name__)
+_HEALTH: dict[str, Any] = {
+    "role": PUBLIC,
+    "about": About.NOTHING,
+    "counted": False,
+    "tenant": False,
+    "headers_checked": False,
+}
 
 
-@bp.get("/health")
-@operation(as_object("It answers.", HEALTH), tenant=False)
+@operation("GET /health", replies=(as_object("The process responds.", Health),), **_HEALTH)
 def health() -> Response:
     """Report that the process responds."""
     uptime = runtime().clock.monotonic() - current_app.extensions["kbcore.started"]
     return as_json({"status": "healthy", "version": __version__, "uptimeSeconds": round(uptime, 3)})
 
 
-@bp.get("/health/ready")
 @operation(
-    as_object("It can be sent requests.", READINESS),
-    as_object("It cannot.", READINESS, status=503),
-    tenant=False,
+    "GET /health/ready",
+    replies=(
+        as_object("The node accepts requests.", Readiness),
+        as_object("The node does not accept requests.", Readiness, status=503),
+    ),
+    **_HEALTH,
 )
 def ready() -> Response:
     """Report the readiness of every subsystem; 503 if the node cannot work without one of them."""
@@ -37,9 +48,15 @@ def ready() -> Response:
     return as_json(shape, status=503 if health["status"] == "unhealthy" else 200)
 
 
-@bp.get("/metrics")
 @operation(
-    as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404})
+    "GET /metrics",
+    role=READER,
+    about=About.NODE,
+    counted=False,
+    replies=(as_text("Every metric family, in the Prometheus text format."),),
+    tenant=False,
+    headers_checked=False,
+    errors=(404,),
 )
 def metrics() -> Response:
     """Return the metrics in the Prometheus text format; 404 if no metrics sink supports it."""

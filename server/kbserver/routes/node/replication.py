@@ -5,22 +5,21 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
 from kbcore.replication.leader import MAX_BYTES, Cursor
 from kbcore.replication.role import LEADER, NONE
+from kbcore.state.keys import ADMIN, REPLICA
 from kbserver.answers import as_json
-from kbserver.http.request_context import DEFAULT, outside, runtime
-from kbserver.operations import Answer, as_object, operation
-from kbserver.schemas.base import load
-from kbserver.schemas.jsonschema import COUNT, TEXT
-from kbserver.schemas.replication import PROMOTED, STANDING, promotion
+from kbserver.http.request_context import runtime
+from kbserver.operations import COUNT, TEXT, Reply, as_object, operation
+from kbserver.schemas.node import Promoted, PromotionBody, ReplicationStatus
+from kbserver.schemas.requests import load
 from kbserver.security.guard import WHO
-
-bp = Blueprint("replication", __name__, url_prefix="/replication")
-admin = Blueprint("promotion", __name__, url_prefix="/admin")
+from kbserver.security.permissions import About
 
 OCTETS = "application/octet-stream"
 BYTES = {"type": "string", "format": "binary"}
@@ -41,7 +40,6 @@ def replica_only() -> None:
     Without a token and without authentication every caller is allowed: any caller may then read a
     backup, which has the same content.
     """
-    outside(DEFAULT)
     config = runtime().config
     if config.replication_mode == NONE:
         raise NotFound("this node does not replicate", {"setting": "REPLICATION_MODE"})
@@ -54,24 +52,31 @@ def replica_only() -> None:
         raise Forbidden("this is not the REPLICATION_TOKEN of this node")
 
 
-bp.before_request(replica_only)
+_FOR_REPLICAS: dict[str, Any] = {
+    "role": REPLICA,
+    "about": About.NODE,
+    "counted": False,
+    "tenant": False,
+}
 
 
 def _leading() -> None:
+    replica_only()
     role = runtime().replication.role
     if role != LEADER:
         raise Conflict(f"this node is no leader, its role is {role}", {"role": role})
 
 
-@bp.get("/log")
 @operation(
-    Answer(
-        "Records as they lie in the log, in frames with checksums.",
-        {OCTETS: BYTES},
-        headers=_ABOUT_LOG,
+    "GET /replication/log",
+    replies=(
+        Reply(
+            "Records as they lie in the log, in frames with checksums.",
+            {OCTETS: BYTES},
+            headers=_ABOUT_LOG,
+        ),
+        Reply("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
     ),
-    Answer("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
-    tenant=False,
     query={
         "log_id": TEXT,
         "epoch": COUNT,
@@ -82,6 +87,7 @@ def _leading() -> None:
         "follower": TEXT,
     },
     errors=(404, 409, 410),
+    **_FOR_REPLICAS,
 )
 def log() -> Response:
     """Return the records after a follower's last record, as soon as there are any."""
@@ -109,14 +115,18 @@ def log() -> Response:
     return Response(shipment.data, content_type=OCTETS, headers=headers)
 
 
-@bp.get("/snapshot")
 @operation(
-    Answer(
-        "The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers=_ABOUT_SNAPSHOT
+    "GET /replication/snapshot",
+    replies=(
+        Reply(
+            "The newest snapshot, in sections with checksums.",
+            {OCTETS: BYTES},
+            headers=_ABOUT_SNAPSHOT,
+        ),
     ),
-    tenant=False,
     query={"follower": TEXT},
     errors=(404, 409),
+    **_FOR_REPLICAS,
 )
 def snapshot() -> Response:
     """Stream the newest snapshot, from which a new follower starts."""
@@ -126,39 +136,42 @@ def snapshot() -> Response:
     return Response(_paced(pieces), content_type=OCTETS, headers=headers)
 
 
-@bp.get("/status")
 @operation(
-    as_object("The role of the node and how it stands.", STANDING), tenant=False, errors=(404,)
+    "GET /replication/status",
+    replies=(as_object("The role of the node and its position in the log.", ReplicationStatus),),
+    errors=(404,),
+    **_FOR_REPLICAS,
 )
 def status() -> Response:
     """Return the replication role of this node, and its position and that of the other nodes."""
+    replica_only()
     return as_json(runtime().replication.describe())
 
 
-@admin.before_request
-def _headers() -> None:
-    outside(DEFAULT)
-
-
-@admin.post("/promote")
 @operation(
-    as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507)
+    "POST /admin/promote",
+    role=ADMIN,
+    about=About.NODE,
+    replies=(as_object("The epoch that the node leads in.", Promoted),),
+    body=PromotionBody,
+    tenant=False,
+    errors=(409, 507),
 )
 def promote() -> Response:
     """Make a follower the leader; requires `force` while its old leader still responds."""
-    status = runtime().replication.promote(force=load(promotion))
+    status = runtime().replication.promote(force=load(PromotionBody()).get("force", False))
     return as_json(
         {"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq}
     )
 
 
 def _paced(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    give_way = runtime().yield_in_background
+    yield_now = runtime().yield_in_background
 
     def paced() -> Iterator[bytes]:
         for piece in pieces:
             yield piece
-            give_way()
+            yield_now()
 
     return paced()
 

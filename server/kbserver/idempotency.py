@@ -23,23 +23,12 @@ from kbcore.state.changes import ChangeSet, NoteAnswer
 from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, RequestKey
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import RequestContext, bodies, read_headers
+from kbserver.operations import operation_at
 
 HEADER = "Idempotency-Key"
 ENVIRON = "HTTP_IDEMPOTENCY_KEY"
 REPLAYED = "Idempotency-Replayed"
 
-PATHS = frozenset(
-    (
-        *("/tell", "/assert/fact", "/assert/facts", "/teach", "/assert/rule", "/execute"),
-        *("/retract", "/forget", "/retract/pattern", "/retract/rule"),
-        *("/tx/begin", "/scope/fork", "/scope/merge", "/extract", "/context/ingest", "/context"),
-        *("/memory/decay", "/memory/cleanup", "/memory/consolidate", "/memory/compress"),
-        *("/memory/priority", "/memory/prioritize"),
-    )
-)
-"""Writes of a tenant that honour the header, in addition to the ends of transactions."""
-
-_ENDS = ("/tx/commit/", "/tx/rollback/")
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 _RETRY_SECONDS = 1
 _NOT_STORED = frozenset(
@@ -51,11 +40,6 @@ _NOT_STORED = frozenset(
 """Headers that belong to one transmission of an answer."""
 
 log = logging.getLogger(__name__)
-
-
-def takes_key(path: str) -> bool:
-    """Return True if a POST to this path may carry an idempotency key."""
-    return path in PATHS or path.startswith(_ENDS)
 
 
 class InFlight(Conflict):
@@ -80,7 +64,9 @@ class Idempotency:
 
     def _begin(self) -> Response | None:
         key = request.environ.get(ENVIRON)
-        if key is None or request.method != "POST" or not takes_key(request.path):
+        rule = request.url_rule
+        declared = None if rule is None else operation_at(request.method, rule.rule)
+        if key is None or declared is None or not declared.takes_key:
             return None
         if not _KEY.fullmatch(key):
             raise InvalidInput(

@@ -1,1 +1,0 @@
-"""Answer schemas, and answers in the shapes of the HTTP interface."""

@@ -1,0 +1,97 @@
+"""Atoms and literals in bodies: as predicate and arguments, or as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from kbcore.errors import InvalidInput
+from kbplanner.ir.terms import Aggregate, Atom, Literal, Term
+from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
+from kbplanner.syntax.textform import atom_from_text, literal_from_text
+from kbserver.schemas.base import ATOM, Body, present
+from kbserver.schemas.fields import Arguments, Flag, Json, Predicate, Text
+
+
+class AtomBody(Body):
+    """An atom and its sign: as `predicate` and `args`, or as `text`."""
+
+    predicate = Predicate()
+    args = Arguments()
+    text = Text(
+        "The atom as text, such as `parent(ann, ?who)`, in place of `predicate` and `args`."
+    )
+    negated = Flag()
+    truth_val = Flag()
+
+    requires: ClassVar[Json] = {"anyOf": [present("text"), present(*ATOM)]}
+
+    def missing(self, fields: Mapping[str, Any]) -> frozenset[str]:
+        """Return the missing keys of the atom; none if the atom is given as text."""
+        return frozenset() if "text" in fields else frozenset(ATOM) - fields.keys()
+
+
+def sign(fields: Mapping[str, Any]) -> bool | None:
+    """Return the sign a body asks for: True positive, False negative, None unspecified.
+
+    Negative if `negated` is true or `truthVal` is false, even if the other key disagrees: published clients
+    send defaults for both.
+    """
+    negated, truth = fields.get("negated"), fields.get("truth_val")
+    if negated is None and truth is None:
+        return None
+    return not (negated is True or truth is False)
+
+
+def atom_given(fields: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom, bool | None]:
+    """Return the fact or pattern of a body, and its sign as `sign` does: from `text`, or from `predicate` and `args`.
+
+    With `nulls`, null among `args` matches anything. The atom is negative if the text or the other keys say so.
+    """
+    if "text" in fields:
+        _refuse_beside_text(fields)
+        atom = atom_from_text(fields["text"])
+        return atom, sign(fields) if atom.positive else False
+    args = wildcards(fields["args"]) if nulls else fields["args"]
+    return atom_from_json({"predicate": fields["predicate"], "args": args}), sign(fields)
+
+
+def constants_of(atom: Atom, fields: Mapping[str, Any], problem: str) -> tuple[str, ...]:
+    """Return the arguments of a fact. Raises InvalidInput with `problem` at the field of a variable."""
+    args = []
+    for index, arg in enumerate(atom.args):
+        if not isinstance(arg, str):
+            raise InvalidInput.at("text" if "text" in fields else f"args[{index}]", problem)
+        args.append(arg)
+    return tuple(args)
+
+
+def literal_given(fields: Mapping[str, Any]) -> Literal:
+    """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys of `sign`."""
+    negated = sign(fields) is False
+    if "text" in fields:
+        _refuse_beside_text(fields)
+        literal = literal_from_text(fields["text"])
+        atom = literal.atom
+        positive = atom.positive and fields.get("polarity") != "negative"
+        return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
+    goal: dict[str, Any] = {key: fields[key] for key in (*ATOM, "polarity") if key in fields}
+    return goal_from_json({**goal, "negated": negated})
+
+
+def _refuse_beside_text(fields: Mapping[str, Any]) -> None:
+    for key in ATOM:
+        if key in fields:
+            raise InvalidInput.at(
+                key, 'cannot be combined with "text", which is the whole atom; send one of them'
+            )
+
+
+def wildcards(args: Any) -> Any:
+    """Replace nulls in the arguments of a pattern by the anonymous variable."""
+    return ["?" if arg is None else arg for arg in args] if type(args) is list else args
+
+
+def atom_terms(atom: Atom) -> tuple[Term, ...]:
+    """Return the arguments of an atom outside rule heads, which has no aggregates."""
+    return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))

@@ -1,0 +1,104 @@
+"""Reading the body, the query string and the limits of the current request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import g, has_request_context, request
+from marshmallow import Schema
+
+from kbcore.errors import InvalidInput
+from kbcore.reason.budget import BudgetWanted
+from kbserver.errors import UnsupportedMedia
+from kbserver.http.json_body import parse_object, read_body
+from kbserver.http.request_context import bodies, current, runtime, wait_wanted
+from kbserver.notices import ignored_fields
+from kbserver.schemas.base import Body
+from kbserver.schemas.fields import Json, ReadScope, Whole
+
+
+class Nothing(Body):
+    """The body of a route without arguments: an empty object or no body."""
+
+
+class Budgeted(Body):
+    """Run budget of a request; the limits of the settings cap it."""
+
+    timeout_ms = Whole(1)
+    max_rows = Whole(1)
+    max_steps = Whole(1)
+    max_bytes = Whole(1)
+    max_answers = Whole(1)
+
+
+class ScopeQuery(Schema):
+    """The query string of a route that reads a scope."""
+
+    scope = ReadScope()
+
+
+_SCOPE = ReadScope()
+
+
+def load(body: Body) -> Json:
+    """Read the body of the current request; its headers are checked first."""
+    strict = current().strict
+    with ignored_fields() as g.ignored:
+        return body.read(_object(), strict=strict)
+
+
+def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:
+    """Read the scope in a query string."""
+    if "scope" not in query:
+        return default
+    try:
+        return _SCOPE.read(query["scope"])
+    except ValueError as error:
+        raise InvalidInput.at("scope", str(error)) from error
+
+
+def proof_asked(fields: Mapping[str, Any]) -> bool:
+    """Return True if the body or the query string asks for proofs."""
+    if fields.get("with_proof"):
+        return True
+    return has_request_context() and request.args.get("proof", "").lower() in ("true", "1")
+
+
+def budget_wanted(fields: Mapping[str, Any]) -> BudgetWanted:
+    """Return the run budget of a request: limits in the body; the lower of `timeoutMs` and `Prefer: wait` applies."""
+    timeout = fields.get("timeout_ms")
+    if has_request_context() and (wait := wait_wanted()) is not None:
+        timeout = wait if timeout is None else min(timeout, wait)
+    limits = (fields.get(key) for key in ("max_rows", "max_steps", "max_bytes", "max_answers"))
+    return BudgetWanted(timeout, *limits)
+
+
+def _object() -> dict[str, Any]:
+    config = runtime().config
+    environ = request.environ
+    if environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ:
+        check_media(environ)
+    return parse_object(read_body(environ, config.max_body_bytes, bodies()), config.max_json_depth)
+
+
+def check_media(environ: Mapping[str, Any]) -> None:
+    """Refuse a body that is not JSON in UTF-8; raises UnsupportedMedia."""
+    content_type = environ.get("CONTENT_TYPE", "")
+    if content_type != "application/json":
+        media_type, *parameters = content_type.split(";")
+        if media_type.strip().lower() != "application/json":
+            raise UnsupportedMedia(
+                "a body needs Content-Type: application/json", {"header": "Content-Type"}
+            )
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in (
+                "utf-8",
+                "utf8",
+            ):
+                raise UnsupportedMedia(
+                    "the only charset of a body is utf-8", {"header": "Content-Type"}
+                )
+    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() not in ("identity", ""):
+        raise UnsupportedMedia("a body is not compressed", {"header": "Content-Encoding"})
