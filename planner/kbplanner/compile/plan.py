@@ -221,12 +221,12 @@ class StratumPlan:
 class Plan:
     """A whole program for one goal and adornment.
 
-    `slots[i]` is the relation of slot i, `derived[i]` whether the run makes it, `demand[i]` whether
-    it then is demand, which guards what it is read with; `parameters` are the constants of the
-    rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None: nothing
-    to bind). For argument i of the goal, `answer_columns[i]` is its column in slot `answer`, or
-    None where it is the goal's own constant; then the answers are those of one seed only, and the
-    run serves one goal.
+    `slots[i]` is the relation of slot i, `derived[i]` whether the run derives it, `demand[i]`
+    whether it is demand, which guards the other steps of its rules; `parameters` are the constants
+    of the rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None:
+    nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
+    `answer`, or None where it is the goal's own constant; then the answers are those of one seed
+    only, and the run serves one goal.
     """
 
     slots: tuple[RelationSchema, ...]

@@ -23,7 +23,7 @@ class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
     `within` is a smaller rule set, to which these rules add only rules that no other rule reads
-    (goals of several literals). What was settled for it also holds for these rules. Raises
+    (goals of several literals). Models of its components also hold for these rules. Raises
     InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
     together recurse through an aggregate.
     """
@@ -138,9 +138,7 @@ class RuleSet:
         return reached
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
-        """Return True if a stored schema's conclusions can be undefined; these rules have been
-        settled, if need be.
-        """
+        """Return True if a stored schema's conclusions can be undefined."""
         return False
 
     def proof_clauses(
@@ -159,7 +157,7 @@ class RuleSet:
 
 
 class SettledRules(RuleSet):
-    """Rules without recursion through negation: it is settled beforehand, some relations have
+    """Rules whose recursion through negation was evaluated beforehand; some relations have
     undefined rows.
     """
 

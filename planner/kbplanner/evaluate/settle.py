@@ -48,7 +48,7 @@ class Settled:
     dropped: bool = False
 
     def is_current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
-        """Return True if nothing that it depends on has changed.
+        """Return True if no relation or component it depends on has changed.
 
         While `version` is the same, nothing has changed.
         """

@@ -93,7 +93,7 @@ def instances(
     """Add instance relations to a program that all other passes have rewritten.
 
     They distinguish instances with other premises, and, if `confidence_sources` names stored relations, with
-    other facts of these. Raises BudgetExceeded for a clause with too many variables that matter.
+    other facts of these. Raises BudgetExceeded for a clause whose instances have too many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None

@@ -70,8 +70,8 @@ def magic(program: Program) -> Program:
 
 
 def demand_can_cost_more(program: Program) -> bool:
-    """Return whether demand can cost more than it saves: it depends on the answers of a non-linear
-    recursion.
+    """Return True if demand depends on the answers of a non-linear recursion: it can then cost more
+    than it saves.
 
     In such a component each new answer makes new demand, which derives new answers, so that the
     guarded rules end up deriving most of the relation one binding at a time. Linear recursion does

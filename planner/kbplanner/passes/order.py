@@ -82,9 +82,9 @@ def order_items(
     known.
 
     Tests and computations come as soon as the variables they need are bound; of the atoms, the one
-    with the least estimated fan-out comes next, and of equals the earlier one. Before an atom that
-    is expected to give several rows comes an equation that binds another variable. `first`, if
-    given, comes first; `seed` is the relation of the goal's own bindings.
+    with the smallest estimated fan-out comes next, and of equal ones the earlier one. Before an
+    atom that is expected to give several rows comes an equation that binds another variable.
+    `first`, if given, comes first; `seed` is the relation of the goal's own bindings.
     """
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}

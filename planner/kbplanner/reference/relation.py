@@ -216,16 +216,18 @@ class ReferenceRelation:
         other._open()
         difference = Difference(array("I"), array("I"), array("I"), array("I"), 0)
         equal = 0
-        for row, here in self._placed():
-            there = other.ids.get(row)
-            if there is None:
-                difference.only_here.append(here)
-            elif self._known(here) == other._known(there):
+        for row, own_id in self._placed():
+            other_id = other.ids.get(row)
+            if other_id is None:
+                difference.only_here.append(own_id)
+            elif self._known(own_id) == other._known(other_id):
                 equal += 1
             else:
-                difference.modified_here.append(here)
-                difference.modified_there.append(there)
-        difference.only_there.extend(there for row, there in other._placed() if row not in self.ids)
+                difference.modified_here.append(own_id)
+                difference.modified_there.append(other_id)
+        difference.only_there.extend(
+            other_id for row, other_id in other._placed() if row not in self.ids
+        )
         return difference._replace(equal=equal)
 
     def salience(self, ids: array[int], scoring: Salience) -> array[float]:

@@ -18,7 +18,7 @@ MAX_DISTANCE = 2
 def arity_warnings(
     statements: Sequence[Statement], known: Mapping[str, set[int]]
 ) -> list[RuleWarning]:
-    """Warn about each predicate and arity of a text that nothing else uses, once.
+    """Warn once about each predicate and arity of a text that is not used elsewhere.
 
     `known` holds the stored predicates with their arities; facts and rule heads of the text itself
     count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
@@ -60,8 +60,8 @@ def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:
-    """Return the nearest name by edit distance, if near enough; of equally near ones the first by
-    alphabet.
+    """Return the nearest name by edit distance, if near enough; of equally near names the first in
+    alphabetical order.
 
     Short names must be nearer: one letter of three, two of six.
     """

@@ -371,5 +371,5 @@ def _expected_after(before: Token | None, context: Context) -> str:
 def _shown(text: str, token: Token | None) -> str:
     if token is None or token.start == token.end:
         return "the end of the text"
-    shown = excerpt(text[token.start : token.end])
-    return shown if token.type == "STRING" else f'"{shown}"'
+    excerpt_text = excerpt(text[token.start : token.end])
+    return excerpt_text if token.type == "STRING" else f'"{excerpt_text}"'

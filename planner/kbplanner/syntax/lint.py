@@ -63,8 +63,8 @@ def _never_holds(item: Comparison) -> bool:
 
 
 def _variable_groups(rule: Rule) -> list[set[str]]:
-    """Return the variables of the positive atoms, grouped so that no item of the body joins two
-    groups.
+    """Return the variables of the positive atoms in groups, so that no item of the body joins two
+    of them.
     """
     groups: list[set[str]] = []
     joins = [

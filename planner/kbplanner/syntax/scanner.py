@@ -1,7 +1,7 @@
 """Scanner: text to tokens, one statement at a time, in one pass without backtracking.
 
-The scanner never fails: text that is no token of the language becomes a token of a kind that no
-grammar rule accepts, so that the parser stops there and the message can suggest what was meant.
+The scanner never fails: text that is not a token of the language becomes a token of a kind that no
+grammar rule accepts, so that the parser stops there and the message can suggest a correction.
 """
 
 from __future__ import annotations

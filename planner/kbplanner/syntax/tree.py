@@ -35,9 +35,7 @@ class Clause:
 
 
 class TreeMaker:
-    """Callbacks of the parser for each grammar rule; stateless, so that one instance serves all
-    parses.
-    """
+    """Callbacks of the parser for each grammar rule; stateless: one instance serves all parses."""
 
     def leaf(self, parts: list[Any]) -> Node:
         """Make a variable, constant, word or star."""
