@@ -66,7 +66,7 @@ class SnapshotRow:
 class Tables(ABC):
     """The rows of a log, as a database returns them. Values can be of any type after damage."""
 
-    place: str
+    location: str
     """The file or the redacted URL, for messages."""
 
     @abstractmethod
@@ -256,16 +256,16 @@ def snapshot_check(start: int, seq: int, chunks: int, size: int, crc: int) -> in
     return crc32(_SNAPSHOT.pack(seq, chunks, size, crc), start)
 
 
-def corrupted(place: str, table: str, seq: int, found: str) -> LogCorrupted:
+def corrupted(location: str, table: str, seq: int, problem: str) -> LogCorrupted:
     """Return the error for a damaged log: table, expected record, stored value, and what to do."""
     return LogCorrupted(
-        f"{place}: table {table} is damaged: expected record {seq}, found {found}. "
+        f"{location}: table {table} is damaged: expected record {seq}, found {problem}. "
         "Restore a backup, or run `kbcore storage copy` to copy one into empty storage",
-        directory=place,
+        directory=location,
         segment=table,
         offset=0,
         expectedSeq=seq,
-        found=found,
+        found=problem,
     )
 
 
@@ -295,11 +295,11 @@ def _upto(tables: Tables, expected: int, head: int) -> int:
     return last
 
 
-def _missing(tables: Tables, expected: int, found: str) -> LogTruncated | LogCorrupted:
+def _missing(tables: Tables, expected: int, problem: str) -> LogTruncated | LogCorrupted:
     first = tables.first()
     if expected < first:
         return LogTruncated("records were dropped while they were read", {"first": first})
-    return corrupted(tables.place, "log", expected, found)
+    return corrupted(tables.location, "log", expected, problem)
 
 
 def _verified(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) -> LogRecord:
@@ -307,10 +307,10 @@ def _verified(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) -
     if seq != expected:
         raise _missing(tables, expected, f"record {seq}")
     if not (isinstance(kind, int) and isinstance(version, int) and isinstance(payload, bytes)):
-        raise corrupted(tables.place, "log", expected, "values of another type")
+        raise corrupted(tables.location, "log", expected, "values of another type")
     in_range = 0 <= kind <= 255 and 0 <= version <= 255
     if not in_range or checksum(start, seq, kind, version, payload) != crc:
-        raise corrupted(tables.place, "log", expected, "a wrong checksum")
+        raise corrupted(tables.location, "log", expected, "a wrong checksum")
     return LogRecord(seq, kind, version, payload)
 
 
@@ -320,15 +320,17 @@ def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
     for number in range(row.chunks):
         chunk_row = tables.chunk(row.id, number)
         if chunk_row is None:
-            raise corrupted(tables.place, "chunks", row.seq, f"no chunk {number} of its snapshot")
+            raise corrupted(
+                tables.location, "chunks", row.seq, f"no chunk {number} of its snapshot"
+            )
         check, data = chunk_row
         if not isinstance(data, bytes) or crc32(data) != check:
             problem = f"chunk {number} of its snapshot with a wrong checksum"
-            raise corrupted(tables.place, "chunks", row.seq, problem)
+            raise corrupted(tables.location, "chunks", row.seq, problem)
         crc, size = crc32(data, crc), size + len(data)
         yield data
     if (crc, size) != (row.crc, row.size):
-        raise corrupted(tables.place, "snapshots", row.seq, "a snapshot with other chunks")
+        raise corrupted(tables.location, "snapshots", row.seq, "a snapshot with other chunks")
 
 
 def snapshot_problem(tables: Tables, start: int, row: SnapshotRow) -> str:
@@ -355,21 +357,21 @@ def examine(tables: Tables, start: int, first: int, head: int) -> list[SnapshotR
     expected = (first, head, head - first + 1) if head >= first else (0, 0, 0)
     if (low, high, count) != expected:
         problem = f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}"
-        raise corrupted(tables.place, "log", first, problem)
+        raise corrupted(tables.location, "log", first, problem)
     snapshots = list(tables.snapshots())
     while snapshots and (problem := snapshot_problem(tables, start, snapshots[-1])):
         before = snapshots[-2].seq if len(snapshots) > 1 else 0
         if first > before + 1:
             problem = f"{problem}, and the log before record {first} was dropped"
-            raise corrupted(tables.place, "snapshots", before + 1, problem)
+            raise corrupted(tables.location, "snapshots", before + 1, problem)
         logger.warning(
             "%s: %s; using the snapshot at %d and the records after it",
-            tables.place,
+            tables.location,
             problem,
             before,
         )
         snapshots.pop()
     newest = snapshots[-1].seq if snapshots else 0
     if first > newest + 1 or newest > head:
-        raise corrupted(tables.place, "log", newest + 1, f"a log from {first} to {head}")
+        raise corrupted(tables.location, "log", newest + 1, f"a log from {first} to {head}")
     return snapshots

@@ -1,7 +1,7 @@
 """Conversations of agents: what a model would read every turn, as all turns again, as a window, as a diff.
 
 Each turn tells some facts among small talk, and at times takes one back, denies one, or tells one that ends soon; each asks
-a question of the rules, which stays the same for TOPIC turns. What a right answer rests on is known from the proofs of the
+a question on the rules, which is the same for TOPIC turns. The premises of right answers are known from the proofs of the
 engine, independently of how windows are made. Windows and diffs are counted as natural text, tokens as characters by 4.
 """
 
@@ -184,7 +184,7 @@ def question(seed: int, topic: int) -> Literal:
 
 
 def needed(kb: KnowledgeBase, goal: Literal) -> tuple[set[Key], set[Key]]:
-    """What the proofs of the gold answers rest on: the stored facts, and with them the conclusions on the way.
+    """The premises of the gold answers: the stored facts, and with them the conclusions on the way.
 
     An answer that rests on a fact of which the opposite is stored is none of gold: a window has one sign of it only.
     """

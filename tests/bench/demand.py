@@ -52,7 +52,7 @@ def goals(source: str, target: str) -> dict[str, str]:
 
 
 def demand(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
-    """The open goal, then goals with constants beside it."""
+    """The open goal, then goals with constants after it."""
     made = program(effort.pick(300, 30))
     source, target = made.relations["load"][0][0], made.relations["store"][0][1]
     with open_without_tables(made.relations, made.rules) as kb:

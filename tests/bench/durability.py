@@ -46,7 +46,7 @@ def durability(effort: Effort, peers: object = None) -> Iterator[Row]:
             quiet = [*latencies(server, effort.pick(3, 1), snapshot=False)]
             stalled = [*latencies(server, 0, snapshot=True)]
             row = Row(
-                "snapshot, requests beside it",
+                "snapshot, concurrent requests",
                 size,
                 len(stalled),
                 f"longest {duration(max(stalled))}",

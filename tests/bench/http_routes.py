@@ -306,7 +306,7 @@ def over_http(effort: Effort, peers: object) -> Iterator[Row]:
                 server, request("POST", "/query", {"predicate": "seen", "args": ["n0", "?x"]})
             )
             if not isinstance(found, list) or len(found) != 1:
-                raise RuntimeError("a told fact is not there")
+                raise RuntimeError("an asserted fact is missing")
         finally:
             server.close()
 

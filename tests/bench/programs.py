@@ -49,7 +49,7 @@ Peer = Callable[[Program, Effort], "list[Sample]"]
 
 
 def open_without_tables(relations: Mapping[str, Rows], rules: str) -> EmbeddedKB:
-    """A knowledge base in which every goal is evaluated anew."""
+    """A knowledge base in which every goal is evaluated again."""
     config = Config(
         goal_table_mb=0,
         query_timeout_ms=60_000,

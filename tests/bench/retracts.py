@@ -37,7 +37,7 @@ Peer = Callable[[Deletions, Effort], Outcomes]
 def ours(script: Deletions, effort: Effort, tables: bool) -> tuple[Outcomes, list[float]]:
     """Through the Python API, names handed out for bound goals; and seconds of the same goal just before the retraction.
 
-    Without `tables` nothing is kept: each goal is evaluated anew.
+    Without `tables` nothing is kept: each goal is evaluated again.
     """
     kept: dict[str, int] = {} if tables else {"goal_table_mb": 0}
     found: Outcomes = []
@@ -89,7 +89,7 @@ def retracts(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     whole = replace(bound, steps=[(edge, None) for edge in gone[: effort.pick(20, 3)]])
     for label, script in (("a bound goal", bound), ("all pairs", whole)):
         found, without = ours(script, effort, tables=True)
-        anew, _ = ours(script, effort, tables=False)
+        fresh, _ = ours(script, effort, tables=False)
         counts = [count for _, _, count in found]
         floor = (Floor("sqlite"),) if script is bound else (Floor("swipl"),)
         both = Row(
@@ -119,14 +119,14 @@ def retracts(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         yield both
         yield goal
         yield ratio_row(
-            f"retracts, {label} after one", goal, goal_of(found), goal_of(anew), stream_of(without)
+            f"retracts, {label} after one", goal, goal_of(found), goal_of(fresh), stream_of(without)
         )
 
 
-def ratio_row(label: str, like: Row, after: Sample, anew: Sample, before: Sample) -> Row:
+def ratio_row(label: str, like: Row, after: Sample, fresh: Sample, before: Sample) -> Row:
     """The goal after a retraction against the same goal without, and against one for which nothing is kept."""
     row = Row(label, like.size, like.answers, after)
     ratio = (after.seconds or 0) / (before.seconds or 1)
-    row.ratio = f"{ratio:.3g} × without ({before}), evaluated anew {anew}"
+    row.ratio = f"{ratio:.3g} × without ({before}), evaluated again {fresh}"
     row.floor, row.met = "≤ 2 × without", ratio <= 2
     return row

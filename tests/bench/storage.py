@@ -115,7 +115,7 @@ def commit_all(runtime: Runtime, writers: int, seconds: float) -> float:
         thread.join()
     taken = time.monotonic() - begun
     if kb.aggregate(AggregateQuery("seen", "COUNT")).matched != before + sum(counts):
-        raise AssertionError("what was told is not there")
+        raise AssertionError("an asserted fact is missing")
     return sum(counts) / taken
 
 

@@ -166,13 +166,13 @@ def test_no_lock_is_held_during_embedding(kb, embedder):
     tell(kb)
 
     def write():
-        writer = threading.Thread(target=lambda: kb.assert_facts([Fact("told", ("meanwhile",))]))
+        writer = threading.Thread(target=lambda: kb.assert_facts([Fact("told", ("concurrently",))]))
         writer.start()
         writer.join(10)
         assert not writer.is_alive()
 
     embedder.watch = write
-    assert "told(meanwhile)" in first(kb, "doctor", fill="salience")
+    assert "told(concurrently)" in first(kb, "doctor", fill="salience")
     assert outcomes(kb) == {"ok": 4}
 
 

@@ -70,7 +70,7 @@ def steps(plan):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(kb, name):
-    """`KB_GOLDEN=write` writes the texts anew, to be read."""
+    """`KB_GOLDEN=write` rewrites the texts for review."""
     goal, analyze = GOLDEN[name]
     found = kb.plan(body(goal), analyze=analyze) + "\n"
     path = FOLDER / f"plan-{name}.txt"

@@ -181,13 +181,13 @@ def test_an_unknown_hook_a_wrapper_or_a_wrong_argument_refuses_the_start():
 
 @pytest.mark.parametrize("stated", [API_VERSION + 1, "0.9", "2.0", "x"])
 def test_a_plugin_of_another_major_version_is_refused(stated):
-    plugin = type("Guest", (), {"KB_API_VERSION": stated})()
+    plugin = type("ThirdParty", (), {"KB_API_VERSION": stated})()
     with pytest.raises(
         ConfigError,
-        match=f"plugin Guest is made for version {stated} of the plugin protocols, not 1",
+        match=f"plugin ThirdParty is made for version {stated} of the plugin protocols, not 1",
     ):
         Plugins(MEMORY, [plugin])
-    same = type("Guest", (), {"KB_API_VERSION": f"{API_VERSION}.7"})()
+    same = type("ThirdParty", (), {"KB_API_VERSION": f"{API_VERSION}.7"})()
     assert len(Plugins(MEMORY, [same]).names()) == len(Plugins(MEMORY).names()) + 1
 
 

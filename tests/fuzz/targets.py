@@ -45,7 +45,7 @@ def reading(data: bytes) -> None:
     except (UnicodeDecodeError, KBError):
         return
     if any(number < 1 or number > len(text.splitlines()) + 1 for number in taken.unread):
-        raise AssertionError(f"lines that are not there: {taken.unread}")
+        raise AssertionError(f"lines that do not exist: {taken.unread}")
 
 
 def loader(data: bytes) -> None:
@@ -61,7 +61,7 @@ def loader(data: bytes) -> None:
             plan = engine.load(words)
         except EngineFault as fault:
             if not 0 <= (fault.details or {})["word"] <= len(words):
-                raise AssertionError("refused at a word that is not there") from fault
+                raise AssertionError("refused at a word that does not exist") from fault
             return
         base = []
         for slot in range(words[2]):

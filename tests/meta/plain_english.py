@@ -278,7 +278,8 @@ def names(text: str, in_product: bool) -> Iterator[tuple[int, str, str]]:
             yield line, name, "name the value: rows, tenant, plan, deadline"
         if in_product and name in CONSTANTS:
             yield line, name, "say unit and sense: MAX_PAGE_SIZE, RETRY_DELAY_MS"
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if in_product and isinstance(node, documented):
             docstring = DOCSTRING.match(ast.get_docstring(node) or "")
             if docstring:
                 yield line, docstring[0], "start with a verb (function) or a noun (class, module)"

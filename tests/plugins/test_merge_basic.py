@@ -31,7 +31,7 @@ class TestReject(MergeStrategyConformance):
 
 
 class Surest:
-    """A guest that depends on what it sees."""
+    """A third-party strategy that depends on the conflict."""
 
     always = None
 
@@ -41,7 +41,7 @@ class Surest:
         return Resolution(Keep.FACTS, (best,))
 
 
-class TestAGuest(MergeStrategyConformance):
+class TestAThirdParty(MergeStrategyConformance):
     def make_strategy(self) -> MergeStrategy:
         return Surest()
 
@@ -54,7 +54,7 @@ def test_they_decide_as_they_are_called() -> None:
     } == EXPECTED
 
 
-class Guest:
+class ThirdParty:
     def __init__(self, *names: str) -> None:
         self.names = names
 
@@ -64,6 +64,6 @@ class Guest:
 
 
 def test_plugins_add_names_and_cannot_replace_built_in_ones() -> None:
-    assert set(Plugins(Config(), [Guest("OURS")]).merge_strategies()) == {*EXPECTED, "OURS"}
+    assert set(Plugins(Config(), [ThirdParty("OURS")]).merge_strategies()) == {*EXPECTED, "OURS"}
     with pytest.raises(ConfigError, match="both offer 'REJECT'"):
-        Plugins(Config(), [Guest("REJECT")]).merge_strategies()
+        Plugins(Config(), [ThirdParty("REJECT")]).merge_strategies()

@@ -178,8 +178,8 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, mode: str, way: 
                 if (mode, way) == ("legacy", "http"):
                     with pytest.raises(MCPError, match="no such session"):
                         await agent.call_tool("query", goal)
-                    async with client(second, mode, way) as anew:
-                        found = await anew.call_tool("query", goal)
+                    async with client(second, mode, way) as reconnected:
+                        found = await reconnected.call_tool("query", goal)
                 else:
                     found = await agent.call_tool("query", goal)
                 assert found.structured_content is not None

@@ -130,7 +130,7 @@ class ForgetfulPlugin:
 
 
 FORGETFUL = ForgetfulPlugin()
-"""For processes that find it as the entry point of a guest."""
+"""For processes that load it as the entry point of a third-party plugin."""
 
 
 def make_runtime(**settings: Any) -> tuple[Runtime, Forgetful, ManualClock]:

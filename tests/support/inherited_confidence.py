@@ -51,7 +51,7 @@ class Oracle:
         return values
 
     def _member(self, rule, choices, values, step, better):
-        """The best of the choices there are for one thing an instance rests on."""
+        """The best of the choices there are for one thing an instance depends on."""
         best = None
         for facts in choices:
             if all(fact in values for fact in facts):
@@ -87,7 +87,7 @@ class Oracle:
         return {atom: value if atom in carried else None for atom, value in best.items()}
 
     def windows(self) -> dict[Atom, tuple[int, int, bool]]:
-        """Start and end of each fact's best window, and whether a proof with this window rests on no absence."""
+        """Start and end of each fact's best window, and whether a proof with this window depends on no absence."""
         ends = self._best(
             lambda told: told.end,
             lambda rule, values, absent: min([FOREVER, *values]),

@@ -155,11 +155,11 @@ def grouped(rule: Rule, bindings: list[dict]) -> dict[tuple[str, ...], list[dict
 
 
 Member = list[list[Atom]]
-"""One thing an instance rests on: facts, of which there may be several choices."""
+"""One premise of an instance: facts, of which there may be several choices."""
 
 
 def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bool]]:
-    """Every instance of a rule in a model: conclusion, what it rests on, whether new facts can take it back.
+    """Every instance of a rule in a model: conclusion, premises, and whether new facts can remove it.
 
     A literal `not p` that holds both by absence and by an explicit negative gives an instance of either kind. With
     aggregates there is an instance for each group, and a member for each binding.
@@ -182,7 +182,7 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
 
 
 def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], bool]]:
-    """The facts an instance can rest on, explicit negatives included, and whether it rests on an absence too."""
+    """The facts an instance can depend on, explicit negatives included, and whether it depends on an absence too."""
     # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
     choices: list[list] = []
     for item in rule.body:

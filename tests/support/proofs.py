@@ -222,7 +222,7 @@ class Checker:
                 assert naive.holds(item, env, self.model)
                 continue
             if item.negated:
-                assert item.atom.positive  # `not ~p` rests on an absence only
+                assert item.atom.positive  # `not ~p` depends on an absence only
                 asked = Atom(asked.predicate, asked.args, False)
             assert (atom.predicate, atom.positive, atom.arity) == (
                 asked.predicate,

@@ -52,7 +52,7 @@ class Proxy:
                     near.close()
                     continue
                 self._sockets |= {near, far}
-                if self._dropping:  # cut meanwhile
+                if self._dropping:  # cut in the meantime
                     self._end(near)
                     self._end(far)
                     continue

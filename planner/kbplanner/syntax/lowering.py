@@ -445,7 +445,7 @@ class Lowering:
         text = token.value[1:-1]
         if "\\" in text:
             text = _ESCAPE.sub(
-                lambda found: self._escape(found.group(1), token, found.start()), text
+                lambda match: self._escape(match.group(1), token, match.start()), text
             )
             if not text.isascii():
                 # Two \u halves are one character; a lone half is reported below.

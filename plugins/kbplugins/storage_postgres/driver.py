@@ -46,7 +46,7 @@ class Driver:
         self._timeout = config.storage_timeout_ms
         # FSYNC_POLICY decides which acknowledged writes a crash of the server may lose.
         self._synchronous = "on" if config.fsync_policy == "always" else "off"
-        self.place = redacted(config.storage_url)
+        self.location = redacted(config.storage_url)
         self.timeout = config.storage_timeout_ms / 1000
 
     def connect(self, purpose: str) -> Any:
@@ -90,13 +90,13 @@ class Driver:
             # libpq reports a refused login and an unreachable server with the same class, no state.
             or any(sign in text for sign in _MISTAKES)
         ):
-            return ConfigError(f"STORAGE_URL={self.place!r}: {text}")
-        return Unreachable(f"{self.place}: {text}")
+            return ConfigError(f"STORAGE_URL={self.location!r}: {text}")
+        return Unreachable(f"{self.location}: {text}")
 
     def translated(self, error: Exception) -> Exception:
         """Translate the error of a failed statement: disk full, timeout, broken connection, or unexpected."""
         errors = self.psycopg.errors
-        text = f"{self.place}: {self.clean(str(error))}"
+        text = f"{self.location}: {self.clean(str(error))}"
         if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
             return StorageFull(text)
         if isinstance(
@@ -104,7 +104,7 @@ class Driver:
         ):
             return NotReady(text)
         if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
-            return LogCorrupted(text, directory=self.place, segment="", offset=0)
+            return LogCorrupted(text, directory=self.location, segment="", offset=0)
         if isinstance(error, (self.psycopg.OperationalError, self.psycopg.InterfaceError)):
             return Unreachable(text)
         if isinstance(

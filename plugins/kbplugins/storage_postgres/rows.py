@@ -11,8 +11,8 @@ from kbplugins.table_log import SnapshotRow, Tables
 class Rows(Tables):
     """The tables through `fetch`, which runs a query in PostgreSQL's syntax and returns its rows."""
 
-    def __init__(self, place: str, fetch: Callable[[str, Any], list[tuple[Any, ...]]]) -> None:
-        self.place = place
+    def __init__(self, location: str, fetch: Callable[[str, Any], list[tuple[Any, ...]]]) -> None:
+        self.location = location
         self._fetch = fetch
 
     def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:

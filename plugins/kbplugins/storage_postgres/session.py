@@ -126,7 +126,7 @@ class Session:
     def taken_over(self) -> StorageFailed:
         """Return the error for a log in which another process has stored its token."""
         return StorageFailed(
-            f"{self.driver.place}: another writer has taken over; this one must stop"
+            f"{self.driver.location}: another writer has taken over; this one must stop"
         )
 
     def drop(self) -> None:
@@ -143,7 +143,7 @@ class Session:
             schema = self._execute("SELECT current_schema()").fetchone()[0]
             if schema is None:
                 raise ConfigError(
-                    f"STORAGE_URL={self.driver.place!r}: the schema of its search_path does not exist"
+                    f"STORAGE_URL={self.driver.location!r}: the schema of its search_path does not exist"
                 )
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
             if old_pid:
@@ -171,8 +171,8 @@ class Session:
             (_LOCK_CLASS, key),
         ).fetchone()
         holder = (row[0] if row else "").removeprefix("kbcore ") or "an unknown process"
-        return f"{self.driver.place} is in use by {holder}", {
-            "directory": self.driver.place,
+        return f"{self.driver.location} is in use by {holder}", {
+            "directory": self.driver.location,
             "holder": holder,
         }
 
@@ -191,12 +191,14 @@ class Session:
                 number = self._execute("SELECT format FROM kbcore_meta").fetchone()
                 if number[0] > FORMAT:
                     raise ConfigError(
-                        f"{self.driver.place} has format {number[0]}; this version reads format {FORMAT}"
+                        f"{self.driver.location} has format {number[0]}; this version reads format {FORMAT}"
                     )
         except self.driver.psycopg.Error as error:
             raise self.driver.translated(error) from error
         if meta is None or len(meta.log_id) != 16:
-            raise corrupted(self.driver.place, "kbcore_meta", 1, "no row that says whose log it is")
+            raise corrupted(
+                self.driver.location, "kbcore_meta", 1, "no row that says whose log it is"
+            )
         return meta
 
 

@@ -38,7 +38,7 @@ class SnapshotWriter:
                     "UPDATE kbcore_meta SET first = %s, head = %s WHERE head = 0 AND writer = %s"
                 )
                 if connection.execute(query, (seq + 1, seq, self.token)).rowcount != 1:
-                    raise SnapshotFailed(f"{self.driver.place}: the log is not empty any more")
+                    raise SnapshotFailed(f"{self.driver.location}: the log is not empty any more")
             return row
 
         return self._transaction(seq, work)
@@ -96,7 +96,9 @@ class SnapshotWriter:
             for chunk_row in encoder.chunk_rows(chunks):
                 copy.write_row(chunk_row)
         row = encoder.row()
-        rows = Rows(self.driver.place, lambda text, values: cursor.execute(text, values).fetchall())
+        rows = Rows(
+            self.driver.location, lambda text, values: cursor.execute(text, values).fetchall()
+        )
         if problem := table_log.snapshot_problem(rows, start, row):
             raise SnapshotFailed(f"snapshot at {seq} was not stored: read back, {problem}")
         cursor.execute(
@@ -109,4 +111,4 @@ class SnapshotWriter:
         return row
 
     def _taken_over(self) -> SnapshotFailed:
-        return SnapshotFailed(f"{self.driver.place}: another writer has taken over")
+        return SnapshotFailed(f"{self.driver.location}: another writer has taken over")

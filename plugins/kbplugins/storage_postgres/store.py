@@ -53,7 +53,7 @@ class PostgresStore(TableStore):
             self._session = Session(self._driver, random_bytes(16))
         except Unreachable as error:
             raise stopped(error) from None
-        self._rows = Rows(self._driver.place, self._fetch)
+        self._rows = Rows(self._driver.location, self._fetch)
         self._writer = SnapshotWriter(self._driver, self._session.token)
         try:
             self._load(self._session.meta)
@@ -118,7 +118,7 @@ class PostgresStore(TableStore):
                 if not was_connected and self._is_stored(head):
                     if not sent:
                         raise StorageFailed(
-                            f"{self._driver.place}: the log has records this process did not write"
+                            f"{self._driver.location}: the log has records this process did not write"
                         )
                     return
                 sent = True
@@ -137,7 +137,7 @@ class PostgresStore(TableStore):
         stored_head = self._session.meta.head
         if stored_head not in (self._head, head):
             raise StorageFailed(
-                f"{self._driver.place}: the log ends at {stored_head} and not at {self._head}: "
+                f"{self._driver.location}: the log ends at {stored_head} and not at {self._head}: "
                 "the server lost records, or another process wrote some"
             )
         return stored_head == head

@@ -56,12 +56,12 @@ class SqliteFile(Tables):
     """The open file: one connection and the lock that guards it."""
 
     def __init__(self, disk: Disk, name: str, policy: str, log_id: bytes) -> None:
-        self.place = disk.path(name)
+        self.location = disk.path(name)
         self.lock = threading.RLock()
         if name not in disk.names():
             self._make(disk, name, log_id)
         try:
-            self._db = _connect(self.place)
+            self._db = _connect(self.location)
         except ERRORS as error:
             raise self.refusal(error) from error
         try:
@@ -97,7 +97,7 @@ class SqliteFile(Tables):
         rows = self.query(columns + "FROM snapshots WHERE whole = 1 ORDER BY id")
         snapshots = [SnapshotRow(*row) for row in rows]
         if not all(isinstance(row.seq, int) for row in snapshots):
-            raise corrupted(self.place, "snapshots", self.meta.head, "values of another type")
+            raise corrupted(self.location, "snapshots", self.meta.head, "values of another type")
         return snapshots
 
     # -- writing -------------------------------------------------------------
@@ -167,11 +167,11 @@ class SqliteFile(Tables):
         disk.sync_folder()
 
     def _prepare(self, journal: str, synchronous: str) -> None:
-        if os.path.getsize(self.place) == 0:
-            raise corrupted(self.place, "meta", 1, "an empty file")
+        if os.path.getsize(self.location) == 0:
+            raise corrupted(self.location, "meta", 1, "an empty file")
         self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
         if self._db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-            raise ConfigError(f"{self.place} is not a storage file of kbcore")
+            raise ConfigError(f"{self.location} is not a storage file of kbcore")
         self._db.execute(f"PRAGMA journal_mode={journal}").fetchone()
         self._db.execute(f"PRAGMA synchronous={synchronous}")
         self._db.execute("PRAGMA cell_size_check=ON")
@@ -187,17 +187,17 @@ class SqliteFile(Tables):
             "SELECT format, log_id, epoch, first, head, crc FROM meta"
         ).fetchall()
         if len(rows) != 1:
-            raise corrupted(self.place, "meta", 1, f"{len(rows)} rows")
+            raise corrupted(self.location, "meta", 1, f"{len(rows)} rows")
         number, *fields, crc = rows[0]
         try:
             is_intact = crc32(_META.pack(number, *fields)) == crc and len(fields[0]) == 16
         except (struct.error, TypeError):
             is_intact = False
         if not is_intact:
-            raise corrupted(self.place, "meta", 1, "a wrong checksum")
+            raise corrupted(self.location, "meta", 1, "a wrong checksum")
         if number > FORMAT:
             raise ConfigError(
-                f"{self.place} has format {number}; this version reads format {FORMAT}"
+                f"{self.location} has format {number}; this version reads format {FORMAT}"
             )
         return LogMeta(*fields)
 
@@ -211,27 +211,29 @@ class SqliteFile(Tables):
     def _write_failure(self, error: Exception) -> KBError:
         self._roll_back()
         if "is full" in str(error):
-            return StorageFull(f"no room on the disk of {self.place}: {error}")
+            return StorageFull(f"no room on the disk of {self.location}: {error}")
         return self._unknown_state(error)
 
     def _unknown_state(self, error: Exception) -> StorageFailed:
         return StorageFailed(
-            f"{self.place}: {error}; what is on the disk is unknown", {"file": self.place}
+            f"{self.location}: {error}; what is on the disk is unknown", {"file": self.location}
         )
 
     def refusal(self, error: BaseException) -> KBError:
         """Translate an error of opening or reading."""
         text = str(error)
         if "locked" in text:
-            return StorageBusy(f"{self.place} is in use by another program", {"file": self.place})
+            return StorageBusy(
+                f"{self.location} is in use by another program", {"file": self.location}
+            )
         if "is full" in text:
-            return StorageFull(f"no room on the disk of {self.place}: {text}")
-        read_only = "readonly" in text and not os.access(self.place, os.W_OK)
+            return StorageFull(f"no room on the disk of {self.location}: {text}")
+        read_only = "readonly" in text and not os.access(self.location, os.W_OK)
         if read_only or "unable to open" in text or "closed database" in text:
-            return StorageFailed(f"{self.place}: {text}")
+            return StorageFailed(f"{self.location}: {text}")
         return LogCorrupted(
-            f"{self.place}: {text}. Restore a backup",
-            directory=self.place,
+            f"{self.location}: {text}. Restore a backup",
+            directory=self.location,
             segment="",
             offset=0,
             found=text,

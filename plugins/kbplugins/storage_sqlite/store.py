@@ -250,7 +250,9 @@ class SqliteStore(LeaderMark, TableStore):
                 delete(f"DELETE FROM chunks WHERE rowid IN ({unused})")  # noqa: S608  # nosec B608
                 delete(f"DELETE FROM snapshots WHERE id NOT IN ({ids})")  # noqa: S608  # nosec B608
         except StorageFull as error:
-            logger.warning("%s: unused rows were not deleted: %s", self._file.place, error.message)
+            logger.warning(
+                "%s: unused rows were not deleted: %s", self._file.location, error.message
+            )
 
     # -- state --------------------------------------------------------------
 

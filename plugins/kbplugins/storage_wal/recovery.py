@@ -37,18 +37,18 @@ class LogContent:
 
 
 def corrupted(
-    folder: str, name: str, offset: int, expected: int, found: str, after: int, why: str = ""
+    folder: str, name: str, offset: int, expected: int, problem: str, after: int, why: str = ""
 ) -> LogCorrupted:
     """Return the error for a damaged log: position, expected record, stored bytes, and what to do."""
     return LogCorrupted(
-        f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {found}; "
+        f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {problem}; "
         f"{after} valid records follow{'; ' + why if why else ''}. "
         "Restore a backup with `kbcore restore`, or save the intact records with `kbcore salvage`",
         directory=folder,
         segment=name,
         offset=offset,
         expectedSeq=expected,
-        found=found,
+        found=problem,
         validAfter=after,
     )
 

@@ -93,7 +93,7 @@ def main(facts: str, job: str) -> None:
         control.solve()
         took = (
             time.process_time_ns() - start
-        ) / 1e9  # grounding anew each time, it cannot be repeated in place
+        ) / 1e9  # grounding again each time, it cannot be repeated in place
         signal.setitimer(signal.ITIMER_REAL, 0)
         count = sum(
             sum(1 for _ in control.symbolic_atoms.by_signature("goal", arity))

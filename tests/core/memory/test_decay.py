@@ -89,15 +89,15 @@ def test_facts_used_during_decay_are_not_evicted(node, kb, clock, monkeypatch):
         tell(kb, "short", name, ttl=10)
     clock.advance(20 * HOUR)
     commit = node.commit
-    meanwhile = [
+    concurrent_calls = [
         lambda: tell(kb, "short", "told", ttl=10),
         lambda: (clock.advance(1), tell(kb, "p", "told")),
         lambda: kb.infer(Literal(Atom("p", ("used",)))),
     ]
 
     def slow(changes):
-        if any(isinstance(change, EvictFacts) for change in changes.changes) and meanwhile:
-            meanwhile.pop(0)()
+        if any(isinstance(change, EvictFacts) for change in changes.changes) and concurrent_calls:
+            concurrent_calls.pop(0)()
         return commit(changes)
 
     monkeypatch.setattr(node, "commit", slow)

@@ -46,7 +46,7 @@ def test_a_diff_has_every_kind_of_difference(kb, clock):
             Fact("p", ("until",), scope="s", valid_until=START + 500),
             Fact(
                 "p", ("later",), scope="s", valid_from=START + 500
-            ),  # not valid now: it is not there
+            ),  # not valid now: it does not exist
             Fact("p", ("lives",), scope="s", ttl=50),
             Fact("off", (), scope="s", positive=False),
             Fact("new", ("x", "y"), scope="s"),

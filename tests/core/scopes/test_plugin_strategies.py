@@ -15,7 +15,7 @@ from kbcore.plug.ports import Keep, MergeConflict, Resolution, Standing
 
 
 class Ours:
-    """A guest: the surer fact stands, with a note of the contest."""
+    """A third-party strategy: the fact with the higher confidence wins and gets a note."""
 
     always = None
 
@@ -44,7 +44,7 @@ class Answer:
         return self.answer(conflict)
 
 
-class Guest:
+class ThirdParty:
     def __init__(self, **strategies):
         self.strategies = strategies
 
@@ -54,8 +54,8 @@ class Guest:
 
 
 def test_a_plugin_decides(tmp_path):
-    guest = Guest(SUREST=Ours())
-    with open_kb(path=tmp_path, plugins=[guest]) as kb:
+    plugin = ThirdParty(SUREST=Ours())
+    with open_kb(path=tmp_path, plugins=[plugin]) as kb:
         contested(kb.kb)
         outcome = kb.merge("s", strategy="SUREST")
         assert (outcome.conflicts, outcome.merged) == (2, 3)
@@ -67,7 +67,9 @@ def test_a_plugin_decides(tmp_path):
         with pytest.raises(InvalidInput, match="SUREST"):
             kb.merge("s", strategy="other")
         kb._runtime._store.close(clean=False)
-    with open_kb(path=tmp_path) as kb:  # the decisions are in the log: nobody has to decide again
+    with open_kb(
+        path=tmp_path
+    ) as kb:  # the decisions are in the log: no strategy has to decide again
         assert digest(kb._runtime) == before
 
 
@@ -78,7 +80,7 @@ def test_a_plugin_gets_both_sides():
         seen.append(conflict)
         return Resolution(Keep.TARGET if conflict.args == ("sign",) else Keep.SOURCE)
 
-    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+    with open_kb(plugins=[ThirdParty(ASK=Answer(answer))]) as kb:
         contested(kb.kb)
         kb.tell("p", ["gone"], ttl=1_000_000)
         kb.merge("s", strategy="ASK")
@@ -121,7 +123,7 @@ ODD = Standing(True, START, START, None, 2.0)
     ],
 )
 def test_a_failing_plugin_changes_nothing(answer, said):
-    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+    with open_kb(plugins=[ThirdParty(ASK=Answer(answer))]) as kb:
         contested(kb.kb)
         before = content(kb._runtime)
         with pytest.raises(PluginFailed, match=said):
@@ -131,7 +133,7 @@ def test_a_failing_plugin_changes_nothing(answer, said):
 
 def test_a_plugin_that_refuses_one_conflict_refuses_the_merge():
     answer = Answer(lambda c: Resolution(Keep.REFUSE if c.args == ("sign",) else Keep.BOTH))
-    with open_kb(plugins=[Guest(ASK=answer)]) as kb:
+    with open_kb(plugins=[ThirdParty(ASK=answer)]) as kb:
         contested(kb.kb)
         before = content(kb._runtime)
         with pytest.raises(Conflict):
@@ -144,7 +146,7 @@ def test_a_plugin_must_declare_a_constant_decision():
         def resolve(self, conflict):
             return Resolution(Keep.SOURCE)
 
-    with open_kb(plugins=[Guest(ASK=Silent())]) as kb:
+    with open_kb(plugins=[ThirdParty(ASK=Silent())]) as kb:
         contested(kb.kb)
         with pytest.raises(PluginFailed, match="always"):
             kb.merge("s", strategy="ASK")
@@ -162,10 +164,10 @@ def test_conflicts_that_change_during_a_decision_are_decided_again():
         return Resolution(Keep.SOURCE)
 
     writers: list[threading.Thread] = []
-    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+    with open_kb(plugins=[ThirdParty(ASK=Answer(answer))]) as kb:
         kb.tell("p", ["x"], confidence=0.1)
         kb.tell("p", ["x"], scope="s", confidence=0.5)
         kb.merge("s", strategy="ASK")
         writers[0].join(20)
-        # Either the write came before the merge, which was then decided anew, or after it.
+        # Either the write came before the merge, which was then decided again, or after it.
         assert stored(kb.kb)["x", False]["confidence"] == turns[-1]
