@@ -90,7 +90,8 @@ def test_aggregations_run_over_matched_facts(client: Client) -> None:
 @pytest.mark.parametrize(("alias", "full"), ALIASES)
 def test_aliases(served: Served, alias: str, full: str) -> None:
     """Simplified aliases (same behaviour, same payloads)."""
-    views = {rule.rule: rule.endpoint for rule in served.app.url_map.iter_rules()}
+    functions = served.app.view_functions
+    views = {rule.rule: functions[rule.endpoint] for rule in served.app.url_map.iter_rules()}
     assert views[alias] == views[full]
     body = RULE if alias == "/teach" else FACT
     first, second = served.client.post(alias, body), served.client.post(full, body)
