@@ -12,7 +12,7 @@ from typing import Any
 
 from kbcore.durable.records import plain_rows, read_body, read_changes
 from kbcore.plug.ports import LogRecord
-from kbcore.state.apply import apply, assert_rows
+from kbcore.state.apply import apply, replay_rows
 from kbcore.state.catalog import Catalog
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
@@ -98,7 +98,7 @@ class Replay:
             with tenant.lock.write():
                 tenant.advance(each.at)
                 for (scope, predicate, arity, positive), batch in each.batches.items():
-                    assert_rows(
+                    replay_rows(
                         tenant,
                         scope,
                         RelationSchema(predicate, arity, positive),

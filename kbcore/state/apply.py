@@ -212,7 +212,7 @@ def _describe_new(
     tenant.changed(0, stored)
 
 
-def assert_rows(
+def replay_rows(
     tenant: Tenant,
     scope: str | None,
     schema: RelationSchema,

@@ -156,6 +156,13 @@ def test_a_faulty_line_is_named(kb, tmp_path, name, text, line):
         kb.load(tmp_path / name)
 
 
+def test_a_line_that_is_not_json_is_named_with_its_column(kb, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"predicate": p}\n', encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"line 1: invalid JSON at column 15: ") as caught:
+        kb.load(tmp_path / "a.jsonl")
+    assert "char " not in caught.value.message
+
+
 def test_threads_may_share_it(kb):
     kb.teach(ANCESTORS)
     errors = []
