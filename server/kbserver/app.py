@@ -67,12 +67,12 @@ def create_app(
     runtime: Runtime,
     *,
     on_storage_failed: Callable[[StorageFailed], None] | None = None,
-    pause: Callable[[], None] | None = None,
+    yield_now: Callable[[], None] | None = None,
     fast_path: bool = True,
 ) -> Flask:
     """Create a WSGI application that serves `runtime`; the caller closes the runtime.
 
-    `pause` lets other requests run while a long body is read. `on_storage_failed` is called when a
+    `yield_now` lets other requests run while a long body is read. `on_storage_failed` is called when a
     sync of the disk failed and the content of the log is unknown: the server must stop its process,
     because nothing may be acknowledged afterwards. `fast_path` serves common requests of the hot
     routes without Flask.
@@ -85,7 +85,7 @@ def create_app(
     events, bodies = EventHub(runtime), Bodies(runtime.config.max_bodies_bytes)
     app.extensions |= {
         "kbcore": runtime,
-        "kbcore.pause": pause or _no_pause,
+        "kbcore.yield_now": yield_now or _no_yield,
         "kbcore.started": runtime.clock.monotonic(),
         "kbcore.events": events,
         "kbcore.bodies": bodies,
@@ -194,8 +194,8 @@ def _compress(response: Response, runtime: Runtime) -> None:
         weakened(response)
 
 
-def _no_pause() -> None:
-    """Do nothing: threads need no pause."""
+def _no_yield() -> None:
+    """Do nothing: the interpreter switches threads."""
 
 
 def stop_process(error: StorageFailed) -> None:

@@ -31,14 +31,14 @@ from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.errors import ErrorAnswer
-from kbserver.http.connections import Crowd
-from kbserver.http.disconnects import Watches
+from kbserver.http.connections import ConnectionLimit
+from kbserver.http.disconnects import DisconnectWatcher
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
 from kbserver.process import garbage_collection as collector
 from kbserver.process.instruments import gauge
-from kbserver.process.offload import Offload, give_way, pause
+from kbserver.process.offload import Offload, yield_now, yield_to_sockets
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
@@ -64,14 +64,17 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         """Serve requests until one side closes the connection."""
         self.server.handlers.add(self)
         address = str(self.client_address[0]) if isinstance(self.client_address, tuple) else ""
-        admitted = self.server.crowd.enter(address)
+        admitted = self.server.connection_limit.enter(address)
         try:
             if self.socket.family in (socket.AF_INET, socket.AF_INET6):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.socket.settimeout(self.server.times.idle)
             if not admitted:
                 self.busy = True
-                limit = {"limit": "MAX_CONNECTIONS_ADDRESS", "value": self.server.crowd.most}
+                limit = {
+                    "limit": "MAX_CONNECTIONS_ADDRESS",
+                    "value": self.server.connection_limit.limit,
+                }
                 self._refuse(Head(), 429, "too many open connections from this address", limit)
             while admitted and self.handle_one_request():
                 gevent.sleep(0)  # a client with pipelined requests must not keep others waiting
@@ -80,7 +83,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         finally:
             self.server.handlers.discard(self)
             self._close()
-            self.server.crowd.leave(address)
+            self.server.connection_limit.leave(address)
 
     def handle_one_request(self) -> bool | None:
         """Serve one request. Returns True if the connection may carry another."""
@@ -121,7 +124,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         def leave() -> None:
             self.left = True
 
-        end: Callable[[], None] = self.server.watches.begin(self.socket, stop, leave)
+        end: Callable[[], None] = self.server.disconnects.begin(self.socket, stop, leave)
         return end
 
     def stream(self, seconds: float) -> None:
@@ -250,16 +253,16 @@ class Server(WSGIServer):  # type: ignore[misc]
         application: Any,
         *,
         connections: int = Config().max_connections,
-        an_address: int = Config().max_connections_address,
+        max_per_address: int = Config().max_connections_address,
         times: Times | None = None,
         refused: Callable[[int], None] | None = None,
     ) -> None:
         self.handlers: set[Handler] = set()
-        self.crowd = Crowd(an_address)
+        self.connection_limit = ConnectionLimit(max_per_address)
         self.times = times or Times.of(Config())
         self.refused = refused or _ignore_refusal
         self.stopping = False
-        self.watches = Watches()
+        self.disconnects = DisconnectWatcher()
         name = str(listener.getsockname()[0])  # set here because pywsgi would look it up in DNS
         super().__init__(
             listener,
@@ -273,7 +276,7 @@ class Server(WSGIServer):  # type: ignore[misc]
     def do_handle(self, *args: Any) -> None:
         """Accept a connection, or drop it if its address has far too many; runs on the hub."""
         sock, address = args
-        if isinstance(address, tuple) and self.crowd.swamped(str(address[0])):
+        if isinstance(address, tuple) and self.connection_limit.is_flooded(str(address[0])):
             self.refused(429)
             self.do_close(sock, address)
         else:
@@ -292,7 +295,7 @@ class Server(WSGIServer):  # type: ignore[misc]
                     continue
         self.close()
         if not self.pool.join(timeout=seconds):
-            self.watches.stop_all(NotReady("the server is stopping"))
+            self.disconnects.stop_all(NotReady("the server is stopping"))
         self.stop(timeout=_STOP_SECONDS)
 
 
@@ -340,19 +343,19 @@ def run(
         scheduling=Scheduling(
             offload=offload,
             offload_disk=disk,
-            yield_now=pause,
-            yield_in_background=give_way,
+            yield_now=yield_now,
+            yield_in_background=yield_to_sockets,
         ),
         on_failure=stop_process,
     )
     try:
-        application = create_app(runtime, on_storage_failed=stop_process, pause=pause)
+        application = create_app(runtime, on_storage_failed=stop_process, yield_now=yield_now)
         metrics = runtime.metrics
         server = Server(
             listen(config.host, config.port),
             application,
             connections=config.max_connections,
-            an_address=0 if config.forwarded_hops else config.max_connections_address,
+            max_per_address=0 if config.forwarded_hops else config.max_connections_address,
             times=Times.of(config),
             refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
         )
@@ -363,7 +366,7 @@ def run(
         if config.replication_mode == FOLLOWER:
             runtime.replication.follow(HTTPLogSource(config))
         server.start()
-        gc_schedule = collector.arrange(lambda: not server.watches)
+        gc_schedule = collector.arrange(lambda: not server.disconnects)
         for line in announcement(config, server.address[:2], not runtime.keys().unused):
             say(line)
         stop_requested.wait()

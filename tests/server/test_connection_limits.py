@@ -13,7 +13,7 @@ from support.http import Served, serve_in_memory
 from support.sockets import Running
 
 from kbserver.http import connections as crowd
-from kbserver.http.connections import Crowd, origin
+from kbserver.http.connections import ConnectionLimit, origin
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -39,28 +39,28 @@ def test_addresses_are_counted_by_network(address: str, counted: str) -> None:
 
 
 def test_each_address_has_its_own_limit() -> None:
-    found = Crowd(2)
+    found = ConnectionLimit(2)
     assert [found.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
     assert found.enter("10.0.0.2")
-    assert not found.swamped("10.0.0.1")
+    assert not found.is_flooded("10.0.0.1")
     assert not found.enter("10.0.0.1")
-    assert found.swamped("10.0.0.1")
-    assert not found.swamped("10.0.0.2")
+    assert found.is_flooded("10.0.0.1")
+    assert not found.is_flooded("10.0.0.2")
     for _ in range(3):
         found.leave("10.0.0.1")
     assert found.enter("10.0.0.1")
 
 
 def test_loopback_is_not_counted() -> None:
-    for found, address in ((Crowd(0), "10.0.0.1"), (Crowd(1), "127.0.0.1")):
+    for found, address in ((ConnectionLimit(0), "10.0.0.1"), (ConnectionLimit(1), "127.0.0.1")):
         assert all(found.enter(address) for _ in range(9))
-        assert not found.swamped(address)
+        assert not found.is_flooded(address)
         assert len(found) == 0
 
 
 @given(st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "2001:db8::1", "::1"]), max_size=40))
 def test_closed_connections_are_forgotten(addresses: list[str]) -> None:
-    found = Crowd(3)
+    found = ConnectionLimit(3)
     for address in addresses:
         found.enter(address)
     for address in addresses:
@@ -79,7 +79,7 @@ def crowded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     """A server that counts this machine too, and gives an address two connections."""
     monkeypatch.setattr(crowd, "origin", lambda address: address)
     found = Running(served.app)
-    found.server.crowd = Crowd(2)
+    found.server.connection_limit = ConnectionLimit(2)
     yield found
     found.stop()
 

@@ -258,7 +258,7 @@ def test_bulk_is_all_or_nothing(client: Client) -> None:
 
 def test_a_long_body_yields_to_other_requests(served: Served) -> None:
     turns: list[int] = []
-    app = create_app(served.runtime, pause=lambda: turns.append(1))
+    app = create_app(served.runtime, yield_now=lambda: turns.append(1))
     body = {"facts": [{"predicate": "p", "args": [number]} for number in range(2500)]}
     assert Client(app.test_client()).post("/assert/facts", body).get_json()["asserted"] == 2500
     assert len(turns) == 2

@@ -10,15 +10,15 @@ _NETWORK_BITS = 64
 """IPv6 prefix length of one customer; addresses within the prefix count as one client."""
 
 
-class Crowd:
-    """Counter of open connections per address, at most `most` each (0: no limit).
+class ConnectionLimit:
+    """Counter of open connections per address, at most `limit` each (0: no limit).
 
     Loopback addresses are not counted. With a reverse proxy on another machine all connections
-    share its address, so `most` must be set accordingly.
+    share its address, so `limit` must be set accordingly.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
@@ -26,10 +26,10 @@ class Crowd:
         `leave`.
         """
         counted = origin(address)
-        if not counted or not self.most:
+        if not counted or not self.limit:
             return True
         self._open[counted] += 1
-        return self._open[counted] <= self.most
+        return self._open[counted] <= self.limit
 
     def leave(self, address: str) -> None:
         """Remove a closed connection from the count."""
@@ -39,9 +39,9 @@ class Crowd:
         else:
             del self._open[counted]
 
-    def swamped(self, address: str) -> bool:
+    def is_flooded(self, address: str) -> bool:
         """Return True if an address has twice the limit; its connections are dropped unanswered."""
-        return bool(self.most) and self._open[origin(address)] >= 2 * self.most
+        return bool(self.limit) and self._open[origin(address)] >= 2 * self.limit
 
     def __len__(self) -> int:
         """Return the number of addresses with counted connections."""

@@ -18,8 +18,8 @@ from kbcore.errors import CallerLeft, KBError
 Stop = Callable[[KBError], None]
 
 
-class Watches:
-    """The active long goals on the connections of a server."""
+class DisconnectWatcher:
+    """Watcher of the connections of active long goals."""
 
     def __init__(self) -> None:
         self._stops: dict[object, Stop] = {}

@@ -17,7 +17,7 @@ _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 _ALL = "*"
 
 
-class Guard:
+class OriginGuard:
     """Origins allowed by the settings: `MCP_ALLOWED_ORIGINS`, the host of `PUBLIC_URL`, and local
     names.
     """

@@ -34,14 +34,17 @@ class Offload:
         self._pool.kill()
 
 
-GIVE_WAY_SECONDS = 0.001
+SOCKET_POLL_SECONDS = 0.001
 
 
-def give_way() -> None:
-    """Let the others have their turn, and those first who wait at a socket: `pause` alone looks there only now and then."""
-    gevent.sleep(GIVE_WAY_SECONDS)
+def yield_to_sockets() -> None:
+    """Let other greenlets run, also those that wait for a socket.
+
+    `yield_now` alone checks the sockets only now and then.
+    """
+    gevent.sleep(SOCKET_POLL_SECONDS)
 
 
-def pause() -> None:
-    """Let the other greenlets have their turn."""
+def yield_now() -> None:
+    """Let other greenlets run."""
     gevent.sleep(0)

@@ -256,7 +256,7 @@ _FACT = FactBody()
 def _facts(elements: list[Any], strict: bool) -> list[Fact]:
     facts: list[Fact] = []
     wrong: dict[str, list[str]] = {}
-    yield_now = current_app.extensions["kbcore.pause"]
+    yield_now = current_app.extensions["kbcore.yield_now"]
     for index, element in enumerate(elements):
         if index % _YIELD_EVERY == _YIELD_EVERY - 1:
             yield_now()
