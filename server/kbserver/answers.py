@@ -37,7 +37,7 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
 
 
 def noted(notes: Notes) -> dict[str, str]:
-    """The headers that say what there is to say about an answer."""
+    """Return the headers that describe an answer."""
     return ({"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}) | unknown_headers(
         notes.unknown
     )

@@ -65,7 +65,7 @@ def rule_set(rules):
     st.integers(1, 12),
     st.lists(st.floats(0, 3), min_size=1, max_size=5),
 )
-def test_answers_do_not_depend_on_which_plan_ends_first(
+def test_answers_do_not_depend_on_which_plan_ends_first(  # noqa: PLR0913 - one argument per strategy
     engine, every_goal, rules, facts, steps, head_start, fuel, ticks
 ):
     """The lengths of steps and the clock are drawn, so that either run may end first, at any point of the other."""

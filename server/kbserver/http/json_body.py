@@ -135,10 +135,10 @@ def _plain(value: Any, max_depth: int) -> bool:
 
 
 def _drops_keys(value: Any, body: bytes) -> bool:
-    """Return True if a key occurs twice: the value, written out again, then has fewer colons.
+    r"""Return True if a key occurs twice: the value, written out again, then has fewer colons.
 
     Each key has one colon, and colons inside strings are the same on both sides as long as none was
-    written `\\u003a`.
+    written `\u003a`.
     """
     return orjson.dumps(value).count(b":") != body.count(b":")
 
