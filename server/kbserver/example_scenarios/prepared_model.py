@@ -29,8 +29,8 @@ class Prepared:
                 "confidence": 1,
             },
         }
-        wanted = next(iter((request.schema or {"properties": answers})["properties"]))
-        return Completion(json.dumps(answers[wanted]))
+        answer = next(iter((request.schema or {"properties": answers})["properties"]))
+        return Completion(json.dumps(answers[answer]))
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -37,14 +37,14 @@ from kbserver.example_scenarios.two_nodes import play_nodes
 from kbserver.operations import operations
 
 NOW = 1_767_225_600_000
-"""When the story is told: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
+"""The time of the scenario: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
 
 OCTETS, NO_CONTENT = "application/octet-stream", 204
-"""Of answers that are no example to anybody: what machines read, and nothing."""
+"""The media type and the status of responses that make no example: binary data and nothing."""
 
 TOKEN = "the-token-of-the-first-start"  # noqa: S105 - of an example  # nosec B105
 CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOKEN)
-"""The story is told of a node with keys: the first is made in it, and sent from then on."""
+"""A node with authentication: the scenario creates the first key and sends it from then on."""
 
 Step = tuple[str, str, Any]
 
@@ -54,7 +54,7 @@ FAMILY = (
 _ANN = {"predicate": "parent", "args": ["ann", "bob"]}
 _WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
 
-STORY: tuple[Step, ...] = (
+STEPS: tuple[Step, ...] = (
     ("GET", "/health", None),
     ("GET", "/health/ready", None),
     ("GET", "/auth/status", None),
@@ -137,7 +137,7 @@ STORY: tuple[Step, ...] = (
 """Method, path and body. What stands for `{...}` in a path is in the body of GET and DELETE, else in its `_path`, else the
 last transaction or key."""
 
-MADE = (
+ERRORS = (
     *(Unauthorized("missing or unknown key"), Forbidden("this key may only read")),
     TooLarge(
         "a request body has at most 33554432 bytes", {"limit": "MAX_BODY_BYTES", "value": 33554432}
@@ -156,18 +156,18 @@ MADE = (
     StorageFull("no room on the disk"),
     UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"}),
 )
-"""Errors that no story can lead to; they are told by the one table of errors."""
+"""Errors that no step causes; their answers come from the table of errors."""
 
 
 def listen(client: Client, address: str, headers: Mapping[str, str]) -> Any:
     """Read an event stream until its first event; return the text received."""
     answer = client.get(address, headers=headers, buffered=False)
     parts = answer.iter_encoded()
-    heard = [next(parts)]
+    received = [next(parts)]
     client.post("/tell", json={"predicate": "likes", "args": ["cid", "tea"]}, headers=headers)
-    heard.append(next(parts))
+    received.append(next(parts))
     answer.close()
-    answer.set_data(b"".join(heard))
+    answer.set_data(b"".join(received))
     return answer
 
 
@@ -175,7 +175,7 @@ def record() -> dict[str, Any]:
     """Run the scenario; return the examples of each operation and of each error status."""
     runtime = open_runtime(CONFIG, clock=ManualClock(NOW), llm=Prepared())
     try:
-        return _told(create_app(runtime))
+        return _examples(create_app(runtime))
     finally:
         runtime.close()
 
@@ -184,15 +184,15 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     """Run the scenario on an application; return method, path, body and answer of each step."""
     client, last, done = Client(app), "", []
     headers = {"X-Tenant-ID": "demo"}
-    for method, path, told in (*STORY, *_examples_of_records()):
-        body = dict(told) if isinstance(told, dict) else None
-        places: Mapping[str, str] = (
+    for method, path, arguments in (*STEPS, *_examples_of_records()):
+        body = dict(arguments) if isinstance(arguments, dict) else None
+        path_values: Mapping[str, str] = (
             body.pop("_path", {}) if body and method == "POST" else body or {}
         )
         if method != "POST":
             body = None
         address = path
-        for name, value in {"id": last, **places}.items():
+        for name, value in {"id": last, **path_values}.items():
             address = address.replace(f"{{{name}}}", str(value))
         if path == "/memory/events":
             answer = listen(client, address, headers)
@@ -216,7 +216,7 @@ def _examples_of_records() -> list[Step]:
     ]
 
 
-def _told(app: Flask) -> dict[str, Any]:
+def _examples(app: Flask) -> dict[str, Any]:
     by_operation: dict[str, Any] = {}
     errors: dict[str, Any] = {}
     for method, path, body, answer in [*play(app), *play_nodes(NOW)]:
@@ -231,10 +231,9 @@ def _told(app: Flask) -> dict[str, Any]:
         if body is not None:
             known.setdefault("request", body)
         known["answers"].setdefault(status, {}).setdefault(media, content)
-    for made in (*map(answer_of, MADE), UNEXPECTED):
-        errors.setdefault(
-            str(made.status), {"code": made.code, "message": made.message, "details": made.details}
-        )
+    for error in (*map(answer_of, ERRORS), UNEXPECTED):
+        shape = {"code": error.code, "message": error.message, "details": error.details}
+        errors.setdefault(str(error.status), shape)
     return {"operations": by_operation, "errors": errors}
 
 

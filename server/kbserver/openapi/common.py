@@ -247,8 +247,8 @@ def error(status: int, example: Mapping[str, Any] | None) -> Json:
     if status == 401:
         headers["WWW-Authenticate"] = {"schema": {**TEXT, "description": "How to send a key."}}
     schema = {"$ref": f"#/components/schemas/Error{status}"}
-    shown = {"schema": schema, **({"example": example} if example is not None else {})}
-    return {"description": _MEANINGS[status], "headers": headers, "content": {JSON: shown}}
+    media = {"schema": schema, **({"example": example} if example is not None else {})}
+    return {"description": _MEANINGS[status], "headers": headers, "content": {JSON: media}}
 
 
 def _response(reply: Reply, more: list[str], example: Mapping[str, Any]) -> Json:

@@ -121,14 +121,14 @@ class ContextClearBody(Body):
 
 def window_fields(fields: Json) -> Json:
     """Return the fields of a WindowRequest that a body gives; raises InvalidInput."""
-    given = {name: value for name, value in fields.items() if name not in _BUDGET}
-    if "predicates" in given:
-        given["predicates"] = predicates_given(given["predicates"], "predicates")
-    if "goals" in given:
-        given["goals"] = _goals(given["goals"])
-    if "buckets" in given:
-        given["buckets"] = _buckets(given["buckets"])
-    return given
+    arguments = {name: value for name, value in fields.items() if name not in _BUDGET}
+    if "predicates" in arguments:
+        arguments["predicates"] = predicates_given(arguments["predicates"], "predicates")
+    if "goals" in arguments:
+        arguments["goals"] = _goals(arguments["goals"])
+    if "buckets" in arguments:
+        arguments["buckets"] = _buckets(arguments["buckets"])
+    return arguments
 
 
 _BUDGET = frozenset(Budgeted().fields)
@@ -234,9 +234,9 @@ class WindowBase(Answer):
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the window as JSON; `facts` is `entries` once more."""
-        shown = super().dump(obj, many=many)
-        shown["facts"] = shown["entries"]
-        return shown
+        window = super().dump(obj, many=many)
+        window["facts"] = window["entries"]
+        return window
 
 
 def _optimized(name: str) -> Any:

@@ -192,7 +192,7 @@ class SalientRow(Row):
 
 
 class Stored(Answer):
-    """How many facts were new."""
+    """The number of new facts."""
 
     asserted = Count()
     updated = Count()
@@ -202,7 +202,7 @@ class Stored(Answer):
 
 
 class Retracted(Answer):
-    """What was retracted with a fact."""
+    """The outcome of retracting a fact."""
 
     retracted = Count()
     cascaded = Count()

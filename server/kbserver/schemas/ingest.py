@@ -149,7 +149,7 @@ class ExtractedFact(Answer):
 
 
 class IngestedAnswer(Answer):
-    """What was stored from a text, and the window."""
+    """The stored facts and rules of a text, and the window."""
 
     extracted = Many(ExtractedFact, of="done.facts")
     rules = Many(Text(), of=lambda text: [rule.text for rule in text.done.rules])

@@ -100,7 +100,7 @@ class Failure(Answer):
 
 
 class Extracted(Answer):
-    """What the model read in a text."""
+    """The facts and rules that the model read in a text."""
 
     facts = Many(ModelFact)
     rules = Many(ModelRule)

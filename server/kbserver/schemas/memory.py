@@ -28,7 +28,7 @@ from kbserver.schemas.fields import (
 
 
 class DecayBody(Body):
-    """Which facts of a partition to evict: those with a salience below `threshold`."""
+    """The facts of a partition to evict: those with a salience below `threshold`."""
 
     threshold = Fraction()
     scope = WriteScope()
@@ -36,7 +36,7 @@ class DecayBody(Body):
 
 
 class ConsolidateBody(Body):
-    """Which facts of a partition to replace by summaries."""
+    """The facts of a partition to replace by summaries."""
 
     min_group_size = Whole(2)
     scope = WriteScope()
@@ -69,7 +69,7 @@ class PriorityBody(AtomBody):
 
 
 class SalientBody(Body):
-    """Which facts to rank: without a predicate all, without arguments of every arity."""
+    """The facts to rank: without a predicate all, without arguments of every arity."""
 
     predicate = Predicate()
     args = PatternArguments()
@@ -112,7 +112,7 @@ class RecallBody(AtomBody):
 
 
 class Decayed(Answer):
-    """What decay evicted, or would evict."""
+    """The facts that decay evicted, or would evict."""
 
     expired_count = Count(of="expired")
     evicted_count = Count(of="evicted")
@@ -123,7 +123,7 @@ class Decayed(Answer):
 
 
 class Consolidated(Answer):
-    """What was replaced by summaries, or would be."""
+    """The summaries that replaced facts, or would."""
 
     facts_consolidated = Count(of="consolidated")
     summaries_removed = Count(of="removed")

@@ -357,7 +357,7 @@ def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
 
 
 class ProofStep(JsonObject):
-    """How a goal was proved."""
+    """The step that proved a goal."""
 
     type = Choice(
         *("fact_match", "rule_application", "negation_as_failure", "explicit_negative"),
@@ -523,7 +523,7 @@ class QuestionShown(Answer):
 
 
 class ExecutedAnswer(Answer):
-    """What was stored and answered."""
+    """The outcome of running a text."""
 
     result = Text("What was done and answered, line by line.", of="text")
     answers = Many(AnswerRow)

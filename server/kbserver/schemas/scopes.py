@@ -101,7 +101,7 @@ class NewTenantBody(Body):
 
 
 class Forked(JsonObject):
-    """How many facts were copied."""
+    """The outcome of a fork."""
 
     copied = Count()
     source_scope = Text(allow_none=True)
@@ -109,7 +109,7 @@ class Forked(JsonObject):
 
 
 class Merged(Answer):
-    """What a merge added, and how many conflicts it decided."""
+    """The outcome of a merge."""
 
     merged = Count()
     conflicts_resolved = Count(of="conflicts")

@@ -34,8 +34,10 @@ def agent_card() -> Response:
     """Return the agent card: identity and skills of this agent."""
     url = runtime().config.public_url or request.url_root.rstrip("/")
     keys = mode_of(runtime().config) != DISABLED
-    shown = card(url, runtime().model is not None, keys)
-    response = Response(rpc.written(shown), content_type=JSON, headers={"Cache-Control": _KEEP})
+    agent_card = card(url, runtime().model is not None, keys)
+    response = Response(
+        rpc.written(agent_card), content_type=JSON, headers={"Cache-Control": _KEEP}
+    )
     return digested(response)
 
 

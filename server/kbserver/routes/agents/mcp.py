@@ -19,7 +19,7 @@ from kbserver.security.guard import WHO
 from kbserver.security.permissions import About
 
 EXTENSION = "kbcore.mcp"
-"""Where the application keeps the protocol."""
+"""The key of the MCP transport in the extensions of an application."""
 
 MESSAGES = "/mcp/messages"
 

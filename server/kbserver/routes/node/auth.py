@@ -153,8 +153,7 @@ def listed() -> Response:
 )
 def create() -> Response:
     """Create an API key."""
-    wanted = load(NewKeyBody())["wanted"]
-    return _made(_managed().create(wanted))
+    return _made(_managed().create(load(NewKeyBody())["wanted"]))
 
 
 @operation(
@@ -205,9 +204,9 @@ def _managed() -> KeyStore:
 def _made(made: NewKey) -> Response:
     key = made.key
     audit.done(madeKey=key.id, keyName=key.name, role=key.role)
-    shown = KeyShown().dump(key)
+    members = KeyShown().dump(key)
     return as_json(
-        {"id": shown.pop("id"), "name": shown.pop("name"), "key": made.secret, **shown},
+        {"id": members.pop("id"), "name": members.pop("name"), "key": made.secret, **members},
         _SECRET,
         _CREATED,
     )

@@ -16,10 +16,10 @@ from kbserver.schemas.requests import scope_asked
 
 EVENT_STREAM = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Of a stream: nobody on the way keeps it, or keeps it back."""
+"""Headers of a stream: no proxy may store or buffer it."""
 
 SEND_SECONDS = 15.0
-"""A client that takes nothing for so long is dropped."""
+"""Seconds after which a client that reads nothing is disconnected."""
 
 
 @operation(
