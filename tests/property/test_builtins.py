@@ -27,7 +27,7 @@ from kbplanner.syntax.parser import parse_rule
 
 A, B, Z = (Variable(name) for name in "abz")
 ROW = Atom("v", (A, B))
-CASING = Path(__file__).parents[2] / "csrc" / "case_tables.c"
+CASING = Path(__file__).parents[2] / "csrc" / "casing.c"
 
 doubles = st.integers(0, (1 << 64) - 1).map(
     lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]
@@ -189,7 +189,7 @@ def test_a_number_reads_back_as_itself(value):
 
 
 @pytest.mark.parametrize(
-    ("table", "mapping"), [("capitals", simple_lower), ("smalls", simple_upper)]
+    ("table", "mapping"), [("uppercase", simple_lower), ("lowercase", simple_upper)]
 )
 def test_the_letters_of_the_engine_are_those_of_unicode(table, mapping):
     source = CASING.read_text(encoding="utf-8")
