@@ -40,7 +40,7 @@ from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.plug.ports import LLMProvider
 from kbcore.python_values import AnswerSet, Arg
 from kbcore.reason.aggregate import AggregateQuery
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import RulesOutcome, StoredRule
@@ -204,7 +204,7 @@ class EmbeddedKB:
         lowers the limit of the settings. Raises BudgetExceeded.
         """
         options = AnswerOptions(
-            scope, include_undefined=include_undefined, wanted=BudgetWanted(timeout_ms)
+            scope, include_undefined=include_undefined, request_limits=RequestLimits(timeout_ms)
         )
         if args is not None:
             return self._ask_literal(literal_from_json(goal, list(args)), options)
@@ -227,7 +227,7 @@ class EmbeddedKB:
         it. `timeout_ms` limits all queries together. Raises RuleSyntaxError with every error of the
         text, BudgetExceeded, Conflict.
         """
-        return self.kb.execute(text, scope=scope, wanted=BudgetWanted(timeout_ms))
+        return self.kb.execute(text, scope=scope, request_limits=RequestLimits(timeout_ms))
 
     def explain(
         self,
@@ -241,7 +241,7 @@ class EmbeddedKB:
 
         `timeout_ms` is that of `ask`. `kb.kb.prove` returns proofs as objects.
         """
-        options = AnswerOptions(scope, limit, wanted=BudgetWanted(timeout_ms))
+        options = AnswerOptions(scope, limit, request_limits=RequestLimits(timeout_ms))
         return self.kb.explain(parse_goal(goal).body, options)
 
     def query(
@@ -388,13 +388,13 @@ class EmbeddedKB:
         are the event types to report (None: all). The listener is called by the writing thread
         after the write, so it must be quick; an exception in it is logged.
         """
-        runtime, wanted = self._runtime, Wanted.of(predicate, events, scope)
+        runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
         return listen(
             runtime.feed,
             mark_of(runtime.log_id),
             self.kb.database,
             self.kb.tenant,
-            wanted,
+            selection,
             listener,
         )
 

@@ -11,7 +11,7 @@ from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.kb.slow_log import PLAN_MS, SlowGoal, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
-from kbcore.reason.budget import Budget, BudgetWanted, Notes
+from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.match import StoredPattern, matching, sorted_rows
 from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
@@ -121,7 +121,7 @@ class TenantHandle:
     @contextmanager
     def _reads(
         self,
-        wanted: BudgetWanted | None,
+        request_limits: RequestLimits | None,
         notes: Notes | None = None,
         kind: str = "other",
         goal: Sequence[BodyItem] | None = None,
@@ -130,7 +130,7 @@ class TenantHandle:
 
         The duration is counted as a read of this kind. If `goal` is given, plugins are notified.
         """
-        budget = self._new_budget(wanted, notes)
+        budget = self._new_budget(request_limits, notes)
         tenant = self._read_tenant()
         try:
             with tenant.lock.read():
@@ -154,7 +154,7 @@ class TenantHandle:
     def _log_slow_goal(self, tenant: Tenant, slow: SlowGoal) -> None:
         error = sys.exc_info()[1]
         reasoner = self._services.reasoner(tenant)
-        with self._budget(BudgetWanted(timeout_ms=PLAN_MS)) as plan_budget, tenant.lock.read():
+        with self._budget(RequestLimits(timeout_ms=PLAN_MS)) as plan_budget, tenant.lock.read():
             log_slow_goal(reasoner, slow, plan_budget, error)
 
     def _notify_plugins(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
@@ -169,15 +169,17 @@ class TenantHandle:
         )
 
     @contextmanager
-    def _budget(self, wanted: BudgetWanted | None = None) -> Iterator[Budget]:
+    def _budget(self, request_limits: RequestLimits | None = None) -> Iterator[Budget]:
         """Yield a budget that starts now; a slot taken with it is released at the end."""
-        budget = self._new_budget(wanted)
+        budget = self._new_budget(request_limits)
         try:
             yield budget
         finally:
             budget.admission.release()
 
-    def _new_budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
+    def _new_budget(
+        self, request_limits: RequestLimits | None, notes: Notes | None = None
+    ) -> Budget:
         """Return a budget with the limits of the settings, lowered as requested.
 
         The caller must call `budget.admission.release()` at the end.
@@ -185,14 +187,14 @@ class TenantHandle:
         services = self._services
         config, clock, limits = services.config, services.clock, services.limits
         timeout_ms, max_answers = config.query_timeout_ms, config.query_max_answers
-        if wanted is not None:
+        if request_limits is not None:
             limits = Limits(
-                _lower(wanted.rows, limits.rows),
-                _lower(wanted.bytes, limits.bytes),
-                _lower(wanted.steps, limits.steps),
+                _lower(request_limits.rows, limits.rows),
+                _lower(request_limits.bytes, limits.bytes),
+                _lower(request_limits.steps, limits.steps),
             )
-            timeout_ms = _lower(wanted.timeout_ms, timeout_ms)
-            max_answers = _lower(wanted.answers, max_answers)
+            timeout_ms = _lower(request_limits.timeout_ms, timeout_ms)
+            max_answers = _lower(request_limits.answers, max_answers)
         return Budget(
             limits,
             timeout_ms,

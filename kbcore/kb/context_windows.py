@@ -19,7 +19,7 @@ from kbcore.context.summary import TOP_FACTS, Summary, summarize
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.base import TenantHandle
-from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
 
@@ -27,7 +27,9 @@ from kbcore.state.tenant import Tenant
 class ContextWindows(TenantHandle):
     """Context windows of a knowledge base: the facts that an agent reads."""
 
-    def context(self, request: WindowRequest, *, wanted: BudgetWanted | None = None) -> Window:
+    def context(
+        self, request: WindowRequest, *, request_limits: RequestLimits | None = None
+    ) -> Window:
         """Return the context window for a request, and store it if the request names a session.
 
         Reading a window does not make facts more recent. It raises their access count, which
@@ -37,12 +39,12 @@ class ContextWindows(TenantHandle):
         Raises InvalidInput and BudgetExceeded.
         """
         check_request(request)
-        near = self._similarity(request, wanted)
-        with self._reads(wanted, kind="window") as (tenant, budget):
+        near = self._similarity(request, request_limits)
+        with self._reads(request_limits, kind="window") as (tenant, budget):
             return self._window(tenant, request, budget, near)[0]
 
     def context_with_changes(
-        self, request: WindowRequest, *, wanted: BudgetWanted | None = None
+        self, request: WindowRequest, *, request_limits: RequestLimits | None = None
     ) -> tuple[Window, WindowDiff | None]:
         """Return the window for a request, and its changes since the session's last window.
 
@@ -50,12 +52,12 @@ class ContextWindows(TenantHandle):
         BudgetExceeded.
         """
         check_request(request)
-        near = self._similarity(request, wanted)
-        with self._reads(wanted, kind="window") as (tenant, budget):
+        near = self._similarity(request, request_limits)
+        with self._reads(request_limits, kind="window") as (tenant, budget):
             return self._window(tenant, request, budget, near, compare=True)
 
     def context_diff(
-        self, session: str, changes: dict[str, Any], *, wanted: BudgetWanted | None = None
+        self, session: str, changes: dict[str, Any], *, request_limits: RequestLimits | None = None
     ) -> WindowDiff:
         """Make and store a new window of a session, and return the changes since its last window.
 
@@ -65,8 +67,8 @@ class ContextWindows(TenantHandle):
 
         Raises InvalidInput and BudgetExceeded.
         """
-        near = self._similarity_again(session, changes, wanted)
-        with self._reads(wanted, kind="window") as (tenant, budget):
+        near = self._similarity_again(session, changes, request_limits)
+        with self._reads(request_limits, kind="window") as (tenant, budget):
             last = self._sessions(tenant).get(session)
             if last is None:
                 return UNKNOWN
@@ -87,14 +89,14 @@ class ContextWindows(TenantHandle):
             self._sessions(tenant).clear(session)
 
     def context_summary(
-        self, scope: str | None = None, *, wanted: BudgetWanted | None = None
+        self, scope: str | None = None, *, request_limits: RequestLimits | None = None
     ) -> Summary:
         """Return a summary of a partition, or of all partitions if `scope` is "*".
 
         The summary does not count as an access. Raises BudgetExceeded.
         """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
-        with self._reads(wanted, kind="window") as (tenant, budget):
+        with self._reads(request_limits, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             selected = make_window(
@@ -102,7 +104,9 @@ class ContextWindows(TenantHandle):
             )
             return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
 
-    def _similarity(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
+    def _similarity(
+        self, request: WindowRequest, request_limits: RequestLimits | None
+    ) -> Near | None:
         """Return the semantic similarity of facts to the query, or None if there is no embedder.
 
         The embedder is called without holding a lock.
@@ -110,14 +114,14 @@ class ContextWindows(TenantHandle):
         embedding = self._services.embedding
         if embedding is None or request.query is None:
             return None
-        with self._reads(wanted) as (tenant, budget):
+        with self._reads(request_limits) as (tenant, budget):
             supply = self._supply(tenant, request, budget)
             texts = [text_of(fact.row) for fact in pool(supply, request.predicates)]
             vectors = Vectors.of(tenant, embedding.dimension)
         return vectors.near(embedding, request.query, texts)
 
     def _similarity_again(
-        self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None
+        self, session: str, changes: dict[str, Any], request_limits: RequestLimits | None
     ) -> Near | None:
         """Return the similarity for a session's last request with `changes`."""
         if self._services.embedding is None:
@@ -128,7 +132,7 @@ class ContextWindows(TenantHandle):
             return None
         request = replace(last.request, **changes)
         check_request(request)
-        return self._similarity(request, wanted)
+        return self._similarity(request, request_limits)
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
         """Return candidate facts, ranked as of the first window on the current state."""

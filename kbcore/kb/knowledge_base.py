@@ -23,7 +23,7 @@ from kbcore.kb.queries import Queries
 from kbcore.kb.scopes import Scopes
 from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, run
 from kbcore.language.rule_review import Known, known_predicates
-from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
@@ -125,14 +125,14 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         text: str | Sequence[Block],
         *,
         scope: str | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> Executed:
         """Run a text in the rule language: store its clauses and answer its queries, in order.
 
         A query (`?- goal.`) sees the clauses before it. The text is applied as a whole or not at
         all: an error, or a query over its budget, changes nothing. `scope` is for queries and for
-        clauses that name no scope. `wanted` is the budget of all queries together. The text may be
-        the result of `blocks_of`.
+        clauses that name no scope. `request_limits` is the budget of all queries together. The text
+        may be the result of `blocks_of`.
 
         Raises InvalidInput, BudgetExceeded, and Conflict if other writers keep changing what the
         queries read.
@@ -141,7 +141,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         mixed = (len(blocks) > 1 and any(block.clauses for block in blocks)) or any(
             block.clauses and block.goal for block in blocks
         )
-        with self._budget(wanted) as budget:
+        with self._budget(request_limits) as budget:
             for attempts_left in range(MAX_ATTEMPTS, 0, -1):
                 try:
                     if not mixed:
@@ -179,16 +179,19 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         *,
         positive: bool | None = None,
         scope: str | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> RetractOutcome:
         """Remove a fact, of one sign or (None) of both; a fact that does not exist is not an error.
 
-        `wanted` limits the count of conclusions that no longer hold; over budget the count is
-        `truncated`.
+        `request_limits` limits the count of conclusions that no longer hold; over budget the count
+        is `truncated`.
         """
         self._check_writable(scope)
         return self._retract(
-            RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args), wanted
+            RetractFact(predicate, tuple(args), positive, scope),
+            predicate,
+            tuple(args),
+            request_limits,
         )
 
     def retract_pattern(
@@ -198,7 +201,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         *,
         positive: bool | None = None,
         scope: str | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> RetractOutcome:
         """Remove the facts that match a pattern.
 
@@ -209,7 +212,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
             RetractPattern(predicate, tuple(pattern), positive, scope),
             predicate,
             tuple(pattern),
-            wanted,
+            request_limits,
         )
 
     def retract_rule(
@@ -260,7 +263,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         change: RetractFact | RetractPattern,
         predicate: str,
         args: tuple[Term, ...],
-        wanted: BudgetWanted | None,
+        request_limits: RequestLimits | None,
     ) -> RetractOutcome:
         """Retract, then count the conclusions that no longer hold.
 
@@ -271,7 +274,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         rows = [row for removed in delta.removed for row in removed.rows]
         consequences, still_derivable = Consequences(), False
         try:
-            with self._reads(wanted) as (tenant, budget):
+            with self._reads(request_limits) as (tenant, budget):
                 self._services.cascades(tenant).count(delta.removed, budget, consequences)
                 still_derivable = self._still_derivable(tenant, change, predicate, args, budget)
         except (BudgetExceeded, RateLimited, NotReady):

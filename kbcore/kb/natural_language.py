@@ -24,7 +24,7 @@ from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
 from kbcore.state.rulebook import RulesOutcome, StoredRule
@@ -77,7 +77,7 @@ class NaturalLanguage(TenantHandle, ABC):
 
     @abstractmethod
     def context_with_changes(
-        self, request: WindowRequest, *, wanted: BudgetWanted | None = None
+        self, request: WindowRequest, *, request_limits: RequestLimits | None = None
     ) -> tuple[Window, WindowDiff | None]:
         """Return a context window and its changes since the session's last window."""
 
@@ -93,7 +93,7 @@ class NaturalLanguage(TenantHandle, ABC):
         rules: bool = False,
         scope: str | None = None,
         context: str | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
@@ -111,22 +111,26 @@ class NaturalLanguage(TenantHandle, ABC):
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
         if not text.strip():
             raise InvalidInput.at("text", "must not be empty")
-        extracted, new_facts = self._extracted(model, text, scope, rules, context, wanted)
+        extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
             extracted.asserted = self._store(extracted, new_facts)
         return extracted
 
     def synthesize(
-        self, question: str, *, scope: str | None = None, wanted: BudgetWanted | None = None
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> Synthesis:
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
-        are left out. `wanted` limits each query. Raises ModelNotConfigured, ModelFailed,
+        are left out. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
         RateLimited.
         """
-        model, options = self._model(), AnswerOptions(scope, wanted=wanted)
+        model, options = self._model(), AnswerOptions(scope, request_limits=request_limits)
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
             raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")
 
@@ -144,7 +148,7 @@ class NaturalLanguage(TenantHandle, ABC):
         deadline = (
             self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         )
-        vocabulary = self._vocabulary(question, scope, wanted)
+        vocabulary = self._vocabulary(question, scope, request_limits)
         return synthesize(question, model, vocabulary, run, self._premises, deadline)
 
     def ingest(
@@ -153,7 +157,7 @@ class NaturalLanguage(TenantHandle, ABC):
         request: WindowRequest,
         *,
         hint: str | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> Ingested:
         """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
@@ -168,7 +172,7 @@ class NaturalLanguage(TenantHandle, ABC):
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
-        with self._budget(wanted) as budget:
+        with self._budget(request_limits) as budget:
             statements = read_statements_of(text, request.scope, budget.yield_now)
         extracted: Extracted | None = None
         new: list[Fact] = []
@@ -176,14 +180,14 @@ class NaturalLanguage(TenantHandle, ABC):
             lines = text.split("\n")
             prose = "\n".join(lines[number - 1] for number in statements.unread)
             extracted, new = self._extracted(
-                self._model(), prose, request.scope, False, hint, wanted
+                self._model(), prose, request.scope, False, hint, request_limits
             )
         elif not statements:
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
                 " model is configured; LLM_PROVIDER names one"
             )
-        return self._ingested(statements, extracted, new, request, wanted)
+        return self._ingested(statements, extracted, new, request, request_limits)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -193,7 +197,7 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: Extracted | None,
         new: list[Fact],
         request: WindowRequest,
-        wanted: BudgetWanted | None,
+        request_limits: RequestLimits | None,
     ) -> Ingested:
         parsed = set(map(_signed_atom, statements.facts))
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
@@ -204,7 +208,7 @@ class NaturalLanguage(TenantHandle, ABC):
         if statements.rules or statements.facts or new_facts:
             stored = self.assert_rules(statements.rules, [*statements.facts, *new_facts])
             rules, asserted = stored.rules, stored.asserted
-        window, changes = self.context_with_changes(request, wanted=wanted)
+        window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
         return Ingested(
             (*statements.facts, *listed), rules, asserted, unread, window, changes, extracted
@@ -216,8 +220,10 @@ class NaturalLanguage(TenantHandle, ABC):
             raise ModelNotConfigured("no language model is configured; LLM_PROVIDER names one")
         return model
 
-    def _vocabulary(self, text: str, scope: str | None, wanted: BudgetWanted | None) -> Vocabulary:
-        with self._reads(wanted) as (tenant, budget):
+    def _vocabulary(
+        self, text: str, scope: str | None, request_limits: RequestLimits | None
+    ) -> Vocabulary:
+        with self._reads(request_limits) as (tenant, budget):
             return vocabulary(tenant, self._partitions(tenant, scope), scope, text, budget)
 
     def _extracted(
@@ -227,19 +233,19 @@ class NaturalLanguage(TenantHandle, ABC):
         scope: str | None,
         rules: bool,
         context: str | None,
-        wanted: BudgetWanted | None,
+        request_limits: RequestLimits | None,
     ) -> tuple[Extracted, list[Fact]]:
         """Return what the model extracted from a text, and the facts that are not stored yet."""
         extracted = extract(
             text,
             model,
-            lambda piece: self._vocabulary(piece, scope, wanted),
+            lambda piece: self._vocabulary(piece, scope, request_limits),
             self._services.plugins.extraction_prompt,
             self._services.config,
             ExtractionOptions(scope, rules, context),
         )
         one_answer = AnswerOptions(scope, limit=1)
-        with self._reads(wanted) as (tenant, budget):
+        with self._reads(request_limits) as (tenant, budget):
 
             def rows(atom: Atom) -> list[Row]:
                 budget.yield_now()

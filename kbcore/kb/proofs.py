@@ -44,7 +44,7 @@ class Proofs(TenantHandle):
     ) -> list[dict[str, Any]]:
         """Return the answers of `infer`, each with its proof. Raises BudgetExceeded."""
         limits = self._proof_limits(options, proof)
-        with self._reads(options.wanted, None, "prove", (literal,)) as (tenant, budget):
+        with self._reads(options.request_limits, None, "prove", (literal,)) as (tenant, budget):
             return list(self._proofs(tenant, literal, options, limits, budget))
 
     def prove_json(
@@ -60,7 +60,7 @@ class Proofs(TenantHandle):
         """
         limits = self._proof_limits(options, proof)
         with (
-            self._reads(options.wanted, None, "prove", (literal,)) as (tenant, budget),
+            self._reads(options.request_limits, None, "prove", (literal,)) as (tenant, budget),
             closing(self._proofs(tenant, literal, options, limits, budget)) as shaped_proofs,
         ):
             return write(shaped_proofs, budget.yield_now)
@@ -77,7 +77,7 @@ class Proofs(TenantHandle):
         BudgetExceeded, and UnsafeRule if a goal of several literals has an unsafe variable.
         """
         limits, item = self._proof_limits(options, replace(proof, form="tree")), body[0]
-        with self._reads(options.wanted, None, "prove", body) as (tenant, budget):
+        with self._reads(options.request_limits, None, "prove", body) as (tenant, budget):
             if len(body) == 1 and isinstance(item, Literal):
                 proof_trees = self._proofs(tenant, item, options, limits, budget)
             else:
@@ -109,7 +109,7 @@ class Proofs(TenantHandle):
         values. The options that select answers do not matter. Raises BudgetExceeded, and UnsafeRule
         as `explain` does.
         """
-        with self._reads(options.wanted, kind="other") as (tenant, budget):
+        with self._reads(options.request_limits, kind="other") as (tenant, budget):
             reasoner = self._services.reasoner(tenant)
             return [
                 plan_data(reasoner, partition, body, budget, analyze=analyze, as_of=options.as_of)

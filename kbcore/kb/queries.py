@@ -8,7 +8,7 @@ from kbcore.kb.base import TenantHandle
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
-from kbcore.reason.budget import Budget, BudgetWanted, Notes
+from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.match import StoredPattern
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
 from kbcore.state.facts import Row
@@ -39,7 +39,7 @@ class Queries(TenantHandle):
         Rows of different partitions follow one another. `notes` are filled in. Raises
         BudgetExceeded, and RateLimited if the tenant runs too many long goals.
         """
-        with self._reads(options.wanted, notes, "ask", (literal,)) as (tenant, budget):
+        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
             answers = self._answers(tenant, literal, options, budget)
             return [row for _, rows in answers for row in rows]
 
@@ -64,7 +64,7 @@ class Queries(TenantHandle):
             or options.scope == ALL_SCOPES
             or (literal.negated and atom.ground)
         )
-        with self._reads(options.wanted, notes, "ask", (literal,)) as (tenant, budget):
+        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
             if not needs_rows:
                 (partition,) = self._partitions(tenant, options.scope)
                 parts = self._services.reasoner(tenant).answers_json(
@@ -84,14 +84,14 @@ class Queries(TenantHandle):
         scope: str | None = None,
         limit: int | None = None,
         as_of: int | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> list[bytes]:
         """Return the facts of `query_rows`, with their truth values, as parts of a JSON array.
 
         The options are those of `query_rows`. `write` encodes rows that cannot be written directly
         from the engine.
         """
-        with self._reads(wanted, kind="query") as (tenant, budget):
+        with self._reads(request_limits, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
                 (partition,) = self._partitions(tenant, scope)
                 parts = self._services.reasoner(tenant).facts_json(
@@ -115,13 +115,13 @@ class Queries(TenantHandle):
         scope: str | None = None,
         limit: int | None = None,
         as_of: int | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> list[Row]:
         """Return matching stored facts without applying rules.
 
         `positive` selects one sign; None selects both, positive facts first.
         """
-        with self._reads(wanted, kind="query") as (tenant, budget):
+        with self._reads(request_limits, kind="query") as (tenant, budget):
             pattern = StoredPattern(predicate, args, positive)
             return self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
 
@@ -131,10 +131,10 @@ class Queries(TenantHandle):
         *,
         scope: str | None = None,
         as_of: int | None = None,
-        wanted: BudgetWanted | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> AggregateOutcome:
         """Return COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
-        with self._reads(wanted, kind="aggregate") as (tenant, budget):
+        with self._reads(request_limits, kind="aggregate") as (tenant, budget):
             return aggregate(tenant, self._partitions(tenant, scope), query, as_of, budget)
 
     def bindings(
@@ -187,7 +187,7 @@ class Queries(TenantHandle):
         """Return the answers of `solve` in each partition, within the limit and offset."""
         end = None if options.limit is None else options.offset + options.limit
         tuples: list[tuple[str, ...]] = []
-        with self._reads(options.wanted, None, "ask", goal) as (tenant, budget):
+        with self._reads(options.request_limits, None, "ask", goal) as (tenant, budget):
             reasoner = self._services.reasoner(tenant)
             for partition in self._partitions(tenant, options.scope):
                 first = None if end is None else end - len(tuples)

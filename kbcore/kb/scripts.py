@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from kbcore.errors import BudgetExceeded
 from kbcore.language.files import fact_of, rule_of
 from kbcore.reason.ask import body_variables
-from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.unknown import UnknownPredicate
 from kbcore.state.facts import AssertOutcome, Fact, Row
@@ -128,7 +128,9 @@ def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Bu
     for block in blocks:
         _store(kb, block, outcome, defined)
         if block.goal:
-            _answer(kb, block.goal, AnswerOptions(scope, wanted=_left(budget, outcome)), outcome)
+            _answer(
+                kb, block.goal, AnswerOptions(scope, request_limits=_left(budget, outcome)), outcome
+            )
     return outcome
 
 
@@ -150,7 +152,7 @@ def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[
             outcome.lines.append(f"Rule Asserted: {next(stored).text}")
 
 
-def _left(budget: Budget, outcome: Executed) -> BudgetWanted:
+def _left(budget: Budget, outcome: Executed) -> RequestLimits:
     """Return what is left of the budget for the next query; raises BudgetExceeded."""
     left_ms = int((budget.deadline - budget.clock.monotonic()) * 1000)
     if left_ms < 1:
@@ -161,7 +163,7 @@ def _left(budget: Budget, outcome: Executed) -> BudgetWanted:
         )
     limits = budget.limits
     answers = max(1, budget.max_answers - len(outcome.answers))
-    return BudgetWanted(left_ms, limits.rows, limits.steps, limits.bytes, answers)
+    return RequestLimits(left_ms, limits.rows, limits.steps, limits.bytes, answers)
 
 
 def _answer(

@@ -20,7 +20,7 @@ from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooL
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -160,7 +160,7 @@ class TransactionKB(KnowledgeBase):
         change: RetractFact | RetractPattern,
         predicate: str,
         args: tuple[Term, ...],
-        wanted: BudgetWanted | None,
+        request_limits: RequestLimits | None,
     ) -> RetractOutcome:
         """Retract, and report the conclusions that no longer hold.
 
@@ -168,7 +168,7 @@ class TransactionKB(KnowledgeBase):
         """
         self._noting = False
         try:
-            return super()._retract(change, predicate, args, wanted)
+            return super()._retract(change, predicate, args, request_limits)
         finally:
             self._noting = True
             if self.transaction.overlay is not None:

@@ -48,7 +48,7 @@ LONG_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetWanted:
+class RequestLimits:
     """The limits that a request sets for itself. None means the limit of the settings, which is
     also the maximum.
 

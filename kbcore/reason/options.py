@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class AnswerOptions:
     separately; `limit` and `offset` apply to the answers of all partitions together. Answers with a
     confidence below `min_confidence` are left out. `as_of` (epoch milliseconds) evaluates validity
     at that point in time. `include_undefined` adds the answers that recursion through negation
-    leaves undefined; their metadata has `truth` "undefined". `wanted` lowers the limits of the
-    settings for this query.
+    leaves undefined; their metadata has `truth` "undefined". `request_limits` lowers the limits of
+    the settings for this query.
     """
 
     scope: str | None = None
@@ -26,7 +26,7 @@ class AnswerOptions:
     min_confidence: float | None = None
     as_of: int | None = None
     include_undefined: bool = False
-    wanted: BudgetWanted | None = None
+    request_limits: RequestLimits | None = None
 
 
 class GoalOptions(NamedTuple):

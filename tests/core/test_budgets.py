@@ -25,7 +25,7 @@ from kbcore.language.files import bulk_rows
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.aggregate import AggregateQuery
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbplanner.engine import relation
 from kbplanner.engine.backend import Limits
@@ -61,21 +61,21 @@ def limit_of(call):
 @pytest.mark.parametrize(
     ("wanted", "limit", "value"),
     [
-        (BudgetWanted(rows=1000), "derivedRows", 1000),
-        (BudgetWanted(steps=5000), "steps", 5000),
-        (BudgetWanted(bytes=65_536), "memoryBytes", 65_536),
+        (RequestLimits(rows=1000), "derivedRows", 1000),
+        (RequestLimits(steps=5000), "steps", 5000),
+        (RequestLimits(bytes=65_536), "memoryBytes", 65_536),
     ],
 )
 def test_a_request_lowers_a_limit_and_the_error_names_it_and_the_rule(node, wanted, limit, value):
     kb = node.knowledge_base(tenant="t")
-    found = limit_of(lambda: kb.infer(BOMB, AnswerOptions(wanted=wanted)))
+    found = limit_of(lambda: kb.infer(BOMB, AnswerOptions(request_limits=wanted)))
     assert found[:2] == (limit, value)
     assert found[2] == "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _)."
 
 
 def test_no_limit_is_raised_above_the_setting():
     with runtime(query_max_rows=500, query_max_answers=10, query_timeout_ms=77) as node:
-        wanted = BudgetWanted(10**9, 10**9, 10**12, 10**15, 10**9)
+        wanted = RequestLimits(10**9, 10**9, 10**12, 10**15, 10**9)
         with node.knowledge_base()._budget(wanted) as budget:
             assert budget.limits == Limits(500, node.limits.bytes, node.limits.steps)
             assert (budget.max_answers, budget.timeout_ms) == (10, 77)
@@ -84,13 +84,16 @@ def test_no_limit_is_raised_above_the_setting():
 def test_answers_and_nodes_of_proofs_are_counted(node):
     kb = node.knowledge_base(tenant="t")
     goal = parse_goal("reach(?x, ?y)").literal
-    assert limit_of(lambda: kb.infer(goal, AnswerOptions(wanted=BudgetWanted(answers=100))))[
-        :2
-    ] == (
+    assert limit_of(
+        lambda: kb.infer(goal, AnswerOptions(request_limits=RequestLimits(answers=100)))
+    )[:2] == (
         "answers",
         100,
     )
-    assert len(kb.infer(goal, AnswerOptions(limit=100, wanted=BudgetWanted(answers=100)))) == 100
+    assert (
+        len(kb.infer(goal, AnswerOptions(limit=100, request_limits=RequestLimits(answers=100))))
+        == 100
+    )
     with runtime(query_max_proof_nodes=50) as small:
         kb = small.knowledge_base()
         kb.assert_rules([parse_rule("p(?x) :- q(?x), r(?x).")])
@@ -114,9 +117,12 @@ def test_answers_of_several_literals_are_counted_too(node, text):
     every = kb.bindings(body, variables)
     most = len(every)
     assert most >= 300
-    assert kb.bindings(body, variables, AnswerOptions(wanted=BudgetWanted(answers=most))) == every
-    over = BudgetWanted(answers=most - 1)
-    assert limit_of(lambda: kb.bindings(body, variables, AnswerOptions(wanted=over))) == (
+    assert (
+        kb.bindings(body, variables, AnswerOptions(request_limits=RequestLimits(answers=most)))
+        == every
+    )
+    over = RequestLimits(answers=most - 1)
+    assert limit_of(lambda: kb.bindings(body, variables, AnswerOptions(request_limits=over))) == (
         "answers",
         most - 1,
         None,
@@ -124,11 +130,15 @@ def test_answers_of_several_literals_are_counted_too(node, text):
     for limit in (0, 1, 100, most - 1, most + 5):
         assert kb.bindings(body, variables, AnswerOptions(limit=limit)) == every[:limit]
     assert (
-        kb.bindings(body, variables, AnswerOptions(limit=7, wanted=BudgetWanted(answers=7)))
+        kb.bindings(
+            body, variables, AnswerOptions(limit=7, request_limits=RequestLimits(answers=7))
+        )
         == every[:7]
     )
     assert limit_of(
-        lambda: kb.bindings(body, variables, AnswerOptions(limit=8, wanted=BudgetWanted(answers=7)))
+        lambda: kb.bindings(
+            body, variables, AnswerOptions(limit=8, request_limits=RequestLimits(answers=7))
+        )
     )[:2] == ("answers", 7)
 
 
@@ -143,12 +153,16 @@ def test_answers_of_several_literals_are_counted_over_all_scopes(node):
         assert kb.bindings(body, variables, AnswerOptions(scope="*", limit=limit)) == every[:limit]
     found = limit_of(
         lambda: kb.bindings(
-            body, variables, AnswerOptions(scope="*", wanted=BudgetWanted(answers=29))
+            body, variables, AnswerOptions(scope="*", request_limits=RequestLimits(answers=29))
         )
     )
     assert found[:2] == ("answers", 29)
     assert (
-        len(kb.bindings(body, variables, AnswerOptions(scope="a", wanted=BudgetWanted(answers=10))))
+        len(
+            kb.bindings(
+                body, variables, AnswerOptions(scope="a", request_limits=RequestLimits(answers=10))
+            )
+        )
         == 10
     )
 
@@ -179,19 +193,19 @@ def test_the_deadline_of_each_goal_is_separate():
 
 def test_limits_of_aggregates_and_proofs_name_the_rule(node):
     kb = node.knowledge_base(tenant="t")
-    wanted = BudgetWanted(rows=20_000)
+    wanted = RequestLimits(rows=20_000)
     total = parse_goal("total(?n)").literal
     met = ("derivedRows", 20_000, "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).")
-    assert limit_of(lambda: kb.infer(total, AnswerOptions(wanted=wanted))) == met
+    assert limit_of(lambda: kb.infer(total, AnswerOptions(request_limits=wanted))) == met
     reach = parse_goal("reach(?x, ?y)").literal
-    assert limit_of(lambda: kb.prove(reach, AnswerOptions(limit=64, wanted=wanted)))[2].startswith(
-        "reach(?x, ?"
-    )
+    assert limit_of(lambda: kb.prove(reach, AnswerOptions(limit=64, request_limits=wanted)))[
+        2
+    ].startswith("reach(?x, ?")
 
 
 def test_a_retraction_holds_when_counting_its_conclusions_is_stopped(node):
     kb = node.knowledge_base(tenant="t")
-    outcome = kb.retract_fact("edge", ["1", "2"], wanted=BudgetWanted(rows=10))
+    outcome = kb.retract_fact("edge", ["1", "2"], request_limits=RequestLimits(rows=10))
     assert (outcome.retracted, outcome.truncated) == (1, True)
     assert kb.query_rows("edge", ["1", "2"]) == []
 
@@ -385,10 +399,11 @@ def test_an_interrupted_proof_releases_its_memory(node):
     with pytest.raises(ValueError, match="enough") as left:
         kb.prove_json(goal, stop)
     with pytest.raises(BudgetExceeded) as spent:
-        kb.prove(goal, AnswerOptions(wanted=BudgetWanted(steps=2000)))
+        kb.prove(goal, AnswerOptions(request_limits=RequestLimits(steps=2000)))
     with pytest.raises(BudgetExceeded) as said:
         kb.explain(
-            [parse_goal("reach(0, ?x)").body[0]], AnswerOptions(wanted=BudgetWanted(steps=2000))
+            [parse_goal("reach(0, ?x)").body[0]],
+            AnswerOptions(request_limits=RequestLimits(steps=2000)),
         )
     held = engine.bytes  # the errors have the frames, and all that is in these
     del left, spent, said

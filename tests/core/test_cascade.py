@@ -9,7 +9,7 @@ from support import naive, programs
 from support.examples import examples
 from support.runtimes import runtime
 
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.retraction.cascade import MAX_GROUPS, MIN_GROUP_SIZE
 from kbcore.state.facts import Fact
@@ -200,7 +200,7 @@ def test_a_removed_exception_is_evaluated_from_the_exception():
             [Fact("grant", (f"n{size}", "door")), Fact("banned", (f"n{size - 9}", "door"))]
         )
         outcome = kb.retract_fact(
-            "banned", [f"n{size - 9}", "door"], wanted=BudgetWanted(steps=1000)
+            "banned", [f"n{size - 9}", "door"], request_limits=RequestLimits(steps=1000)
         )
         assert (outcome.cascaded, outcome.newly_derivable, outcome.truncated) == (0, 1, False)
 

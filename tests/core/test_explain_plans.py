@@ -10,7 +10,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -156,7 +156,9 @@ def test_a_run_that_is_too_long_is_stopped():
         taught(kb)
         with pytest.raises(BudgetExceeded) as caught:
             kb.plans(
-                body("far(?x, ?n)"), AnswerOptions(wanted=BudgetWanted(timeout_ms=5)), analyze=True
+                body("far(?x, ?n)"),
+                AnswerOptions(request_limits=RequestLimits(timeout_ms=5)),
+                analyze=True,
             )
         assert caught.value.details["limit"] == "timeMs"
 

@@ -12,14 +12,14 @@ from support.runtimes import runtime
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_goal, parse_program
 
 SIZE = 6
-FEW = BudgetWanted(rows=300)
+FEW = RequestLimits(rows=300)
 """Rows that a run may make: fewer than there are instances."""
 
 CONCLUDED = [
@@ -83,7 +83,7 @@ def goal_of(rules):
 def test_a_proof_makes_few_instances(node, request, body, form):
     kb, rules = prepared(node, request, [BODIES[body]])
     goal = goal_of(rules)
-    found = kb.prove(goal, AnswerOptions(wanted=FEW), ProofOptions(form=form))
+    found = kb.prove(goal, AnswerOptions(request_limits=FEW), ProofOptions(form=form))
     assert [proof["result"] for proof in found] == kb.infer(goal)
     assert found
     checker = Checker(rules, FACTS)
@@ -94,7 +94,7 @@ def test_a_proof_makes_few_instances(node, request, body, form):
 @pytest.mark.parametrize("body", BODIES)
 def test_inherited_confidence_needs_few_instances(node, request, body):
     kb, rules = prepared(node, request, [BODIES[body]], confidence=0.5)
-    rows = kb.infer(goal_of(rules), AnswerOptions(wanted=BudgetWanted(rows=500)))
+    rows = kb.infer(goal_of(rules), AnswerOptions(request_limits=RequestLimits(rows=500)))
     assert {row["confidence"] for row in rows} == {0.5}
 
 
@@ -102,13 +102,15 @@ def test_a_fact_that_exists_for_many_reasons_has_one_proof(node, request):
     kb, rules = prepared(
         node, request, ["some :- da(?u), db(?v), dc(?w), ?w < 100.", "r(?x) :- i(?x), some."]
     )
-    (first, _) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW), ProofOptions(form="dag"))
+    (first, _) = kb.prove(
+        goal_of(rules), AnswerOptions(request_limits=FEW), ProofOptions(form="dag")
+    )
     Checker(rules, FACTS).dag(first, 1000)
 
 
 def test_groups_counted_over_a_product_have_a_proof(node, request):
     kb, rules = prepared(node, request, ["r(count(?x)) :- i(?x), da(?u), db(?v), dc(?w)."])
-    (proof,) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW), ProofOptions(form="dag"))
+    (proof,) = kb.prove(goal_of(rules), AnswerOptions(request_limits=FEW), ProofOptions(form="dag"))
     assert proof["result"]["args"] == ["2"]
     Checker(rules, FACTS).dag(proof, 1000)
 
@@ -121,14 +123,14 @@ def test_a_rule_with_a_large_product_is_stopped_by_the_budget(node, request):
     )
     (literal,) = parse_goal("q(?u, ?v, ?w)").body
     with pytest.raises(BudgetExceeded):
-        kb.prove(literal, AnswerOptions(wanted=BudgetWanted(rows=100)))
+        kb.prove(literal, AnswerOptions(request_limits=RequestLimits(rows=100)))
 
 
 def test_values_without_a_column_are_those_of_one_instance(node, request):
     kb, rules = prepared(
         node, request, ["r(?x) :- i(?x), a(?u), b(?v), ?u + ?v = 9, ?u < ?v, c(?w), ?w != ?v."]
     )
-    (proof, _) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW))
+    (proof, _) = kb.prove(goal_of(rules), AnswerOptions(request_limits=FEW))
     values = proof["proof"]["substitution"]
     assert (values["?u"], values["?v"]) == ("4", "5")
     assert values["?w"] != "5"

@@ -8,7 +8,7 @@ from support.http import ROW_KEYS, Client, Served, error_of
 
 import kbcore
 from kbcore.errors import BudgetExceeded, Conflict, InvalidInput
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbserver.cli import cli
 
 TEXT = """
@@ -121,7 +121,8 @@ def test_embedded():
             kb.execute("p(a). ?- p(")
         with pytest.raises(BudgetExceeded):
             kb.kb.execute(
-                "m(0). m(?y) :- m(?x), ?y = ?x + 1. ?- m(?x).", wanted=BudgetWanted(rows=100)
+                "m(0). m(?y) :- m(?x), ?y = ?x + 1. ?- m(?x).",
+                request_limits=RequestLimits(rows=100),
             )
         with kb.transaction() as inside:
             assert inside.execute("q(a). ?- q(?x).").answers[0]["args"] == ["a"]

@@ -14,7 +14,7 @@ from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.knowledge_base import KnowledgeBase
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.schemas.base import Answer, Body, Part
@@ -38,7 +38,7 @@ from kbserver.schemas.fields import (
     Whole,
 )
 from kbserver.schemas.memory import predicates_given
-from kbserver.schemas.requests import Budgeted, budget_wanted
+from kbserver.schemas.requests import Budgeted, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
 
 MAX_FACTS = 10_000
@@ -84,7 +84,10 @@ class OptimizeBody(Budgeted):
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `KnowledgeBase.context`."""
-        return {"request": WindowRequest(**window_fields(fields)), "wanted": budget_wanted(fields)}
+        return {
+            "request": WindowRequest(**window_fields(fields)),
+            "request_limits": request_limits(fields),
+        }
 
 
 class ContextBody(OptimizeBody):
@@ -110,7 +113,7 @@ class ContextDiffBody(ContextBody):
         """Return the arguments of `KnowledgeBase.context_diff`."""
         changes = window_fields(fields)
         session = changes.pop("session")
-        return {"session": session, "changes": changes, "wanted": budget_wanted(fields)}
+        return {"session": session, "changes": changes, "request_limits": request_limits(fields)}
 
 
 class ContextClearBody(Body):
@@ -343,7 +346,7 @@ def _buckets(values: Any) -> tuple[Bucket, ...]:
 
 
 def select(
-    kb: KnowledgeBase, *, request: WindowRequest, wanted: BudgetWanted | None = None
+    kb: KnowledgeBase, *, request: WindowRequest, request_limits: RequestLimits | None = None
 ) -> SelectedWindow:
     """Return the window that a request selects."""
-    return SelectedWindow(kb.context(request, wanted=wanted), request)
+    return SelectedWindow(kb.context(request, request_limits=request_limits), request)

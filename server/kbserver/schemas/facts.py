@@ -32,7 +32,7 @@ from kbserver.schemas.fields import (
     Value,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, budget_wanted
+from kbserver.schemas.requests import Budgeted, request_limits
 
 KEEP_BOTH = "KEEP_BOTH"
 
@@ -139,7 +139,7 @@ class RetractBody(AtomBody, Budgeted):
             "args": constants_of(atom, fields, problem),
             "positive": positive,
             "scope": fields.get("scope"),
-            "wanted": budget_wanted(fields),
+            "request_limits": request_limits(fields),
         }
 
 
@@ -156,7 +156,7 @@ class RetractPatternBody(RetractBody):
             "pattern": atom_terms(atom),
             "positive": positive,
             "scope": fields.get("scope"),
-            "wanted": budget_wanted(fields),
+            "request_limits": request_limits(fields),
         }
 
 

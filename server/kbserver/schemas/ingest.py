@@ -11,7 +11,7 @@ from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.natural_language import Ingested
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbserver.schemas.base import Answer, JsonObject
 from kbserver.schemas.context import (
     MAX_FACTS,
@@ -38,7 +38,7 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected
-from kbserver.schemas.requests import Budgeted, budget_wanted
+from kbserver.schemas.requests import Budgeted, request_limits
 
 PROVIDER = "predicate-syntax"
 """The provider reported for a text that was read without a language model."""
@@ -72,7 +72,12 @@ class IngestBody(TextBody):
         """Return the arguments of `KnowledgeBase.ingest`."""
         text, hint = fields.pop("text"), fields.pop("hint", None)
         request = WindowRequest(**window_fields(fields))
-        return {"text": text, "request": request, "hint": hint, "wanted": budget_wanted(fields)}
+        return {
+            "text": text,
+            "request": request,
+            "hint": hint,
+            "request_limits": request_limits(fields),
+        }
 
 
 class TurnsBody(TextBody):
@@ -89,7 +94,11 @@ class TurnsBody(TextBody):
             if type(turn) is not str:
                 raise InvalidInput.at(f"turns[{index}]", "must be a text")
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
-        return {"text": "\n".join(turns), "request": request, "wanted": budget_wanted(fields)}
+        return {
+            "text": "\n".join(turns),
+            "request": request,
+            "request_limits": request_limits(fields),
+        }
 
 
 class ContextSummaryBody(Budgeted):
@@ -99,7 +108,7 @@ class ContextSummaryBody(Budgeted):
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `KnowledgeBase.context_summary`."""
-        return {"scope": fields.get("scope"), "wanted": budget_wanted(fields)}
+        return {"scope": fields.get("scope"), "request_limits": request_limits(fields)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +235,7 @@ def stored(
     text: str,
     request: WindowRequest,
     hint: str | None = None,
-    wanted: BudgetWanted | None = None,
+    request_limits: RequestLimits | None = None,
 ) -> IngestedText:
     """Store the facts and rules of a text and return the outcome with the requested window."""
-    return IngestedText(kb.ingest(text, request, hint=hint, wanted=wanted), request)
+    return IngestedText(kb.ingest(text, request, hint=hint, request_limits=request_limits), request)

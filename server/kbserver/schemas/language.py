@@ -17,7 +17,7 @@ from kbserver.schemas.fields import (
     Text,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, budget_wanted
+from kbserver.schemas.requests import Budgeted, request_limits
 
 REJECTED_SHOWN = 50
 """Limit on the rejected statements of a model in an answer."""
@@ -40,7 +40,7 @@ class ExtractBody(Budgeted):
             "rules": fields.get("rules", False),
             "scope": fields.get("scope"),
             "context": fields.get("context"),
-            "wanted": budget_wanted(fields),
+            "request_limits": request_limits(fields),
         }
 
 
@@ -53,7 +53,7 @@ class SynthesizeBody(Budgeted):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `KnowledgeBase.synthesize`."""
         scope, question = fields.get("scope"), fields["question"]
-        return {"question": question, "scope": scope, "wanted": budget_wanted(fields)}
+        return {"question": question, "scope": scope, "request_limits": request_limits(fields)}
 
 
 class ModelFact(Answer):

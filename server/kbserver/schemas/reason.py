@@ -13,7 +13,7 @@ from kbcore.kb.scripts import blocks_of
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import terms_of
-from kbcore.reason.budget import BudgetWanted, Notes
+from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.unknown import UnknownPredicate
 from kbplanner.ir.terms import Atom, BodyItem, Literal
@@ -44,7 +44,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, budget_wanted, proof_asked
+from kbserver.schemas.requests import Budgeted, proof_asked, request_limits
 from kbserver.schemas.rules import Literals
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
@@ -134,7 +134,7 @@ class Pattern:
     scope: str | None
     limit: int | None
     as_of: int | None
-    wanted: BudgetWanted
+    request_limits: RequestLimits
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Return the matching facts with their truth values as a JSON array in parts; see `Question.written`."""
@@ -145,7 +145,7 @@ class Pattern:
             scope=self.scope,
             limit=self.limit,
             as_of=self.as_of,
-            wanted=self.wanted,
+            request_limits=self.request_limits,
         )
         if parts == [b"[]"]:
             notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
@@ -167,7 +167,7 @@ class Pattern:
             scope=self.scope,
             limit=max_rows,
             as_of=self.as_of,
-            wanted=self.wanted,
+            request_limits=self.request_limits,
         )
         if not rows:
             notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
@@ -182,7 +182,7 @@ class Aggregation:
     query: AggregateQuery
     scope: str | None
     as_of: int | None
-    wanted: BudgetWanted
+    request_limits: RequestLimits
 
     def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
         """Return the predicate if it has no fact and no rule."""
@@ -192,7 +192,9 @@ class Aggregation:
 
     def answer(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
         """Return the answer of /aggregate."""
-        outcome = kb.aggregate(self.query, scope=self.scope, as_of=self.as_of, wanted=self.wanted)
+        outcome = kb.aggregate(
+            self.query, scope=self.scope, as_of=self.as_of, request_limits=self.request_limits
+        )
         return {
             "result": outcome.result,
             "op": self.query.op,
@@ -215,7 +217,7 @@ def _answer_options(fields: Mapping[str, Any]) -> AnswerOptions:
         fields.get("min_confidence"),
         fields.get("as_of"),
         fields.get("include_undefined", False),
-        budget_wanted(fields),
+        request_limits(fields),
     )
 
 
@@ -235,7 +237,7 @@ class QueryBody(AtomBody, Budgeted):
         """Return the pattern."""
         atom, positive = atom_given(fields)
         limits = fields.get("scope"), fields.get("limit"), fields.get("as_of")
-        return {"pattern": Pattern(atom, positive, *limits, budget_wanted(fields))}
+        return {"pattern": Pattern(atom, positive, *limits, request_limits(fields))}
 
 
 class InferBody(QueryBody):
@@ -341,7 +343,7 @@ class AggregateBody(Budgeted):
             atom_terms(atom) if "args" in fields else None,
             fields.get("skip_non_numeric", False),
         )
-        limits = fields.get("scope"), fields.get("as_of"), budget_wanted(fields)
+        limits = fields.get("scope"), fields.get("as_of"), request_limits(fields)
         return {"aggregation": Aggregation(query, *limits)}
 
 
@@ -493,7 +495,7 @@ class ExecuteBody(Budgeted):
             named = {rule.scope for rule in block.rules} | {fact.scope for fact in block.facts}
             for name in sorted(name for name in named if name is not None):
                 _check_scope(name)
-        return {"text": blocks, "scope": scope, "wanted": budget_wanted(fields)}
+        return {"text": blocks, "scope": scope, "request_limits": request_limits(fields)}
 
 
 def _check_scope(scope: str) -> None:

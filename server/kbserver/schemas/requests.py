@@ -9,7 +9,7 @@ from flask import g, has_request_context, request
 from marshmallow import Schema
 
 from kbcore.errors import InvalidInput
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import parse_object, read_body
 from kbserver.http.request_context import bodies, current, runtime, wait_wanted
@@ -65,13 +65,13 @@ def proof_asked(fields: Mapping[str, Any]) -> bool:
     return has_request_context() and request.args.get("proof", "").lower() in ("true", "1")
 
 
-def budget_wanted(fields: Mapping[str, Any]) -> BudgetWanted:
+def request_limits(fields: Mapping[str, Any]) -> RequestLimits:
     """Return the run budget of a request: limits in the body; the lower of `timeoutMs` and `Prefer: wait` applies."""
     timeout = fields.get("timeout_ms")
     if has_request_context() and (wait := wait_wanted()) is not None:
         timeout = wait if timeout is None else min(timeout, wait)
     limits = (fields.get(key) for key in ("max_rows", "max_steps", "max_bytes", "max_answers"))
-    return BudgetWanted(timeout, *limits)
+    return RequestLimits(timeout, *limits)
 
 
 def _object() -> dict[str, Any]:

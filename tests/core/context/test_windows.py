@@ -8,7 +8,7 @@ from support.windows import X, Y, goal, texts, window
 
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbplanner.syntax.parser import parse_rule
 
 
@@ -159,7 +159,7 @@ def test_the_budget_is_respected(kb):
     rules = ("path(?x, ?y) :- edge(?x, ?y).", "path(?x, ?z) :- path(?x, ?y), edge(?y, ?z).")
     kb.assert_rules([parse_rule(rule) for rule in rules])
     with pytest.raises(BudgetExceeded):
-        kb.context(WindowRequest(goals=[goal("path", X, Y)]), wanted=BudgetWanted(rows=10))
+        kb.context(WindowRequest(goals=[goal("path", X, Y)]), request_limits=RequestLimits(rows=10))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.language.rule_review import Known, known_predicates
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.terms import BodyItem, Literal, Rule
@@ -254,7 +254,7 @@ class Folder:
         body = parse_goal(goal).body
         self._report_unknown(body, options.scope)
         answer_options = AnswerOptions(
-            options.scope, limit, wanted=BudgetWanted(options.timeout_ms)
+            options.scope, limit, request_limits=RequestLimits(options.timeout_ms)
         )
         return self._kb.kb.explain(body, answer_options, ProofOptions(nodes=nodes))
 
@@ -262,7 +262,9 @@ class Folder:
         """Return the plan of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, options.scope)
-        answer_options = AnswerOptions(options.scope, wanted=BudgetWanted(options.timeout_ms))
+        answer_options = AnswerOptions(
+            options.scope, request_limits=RequestLimits(options.timeout_ms)
+        )
         if not as_json:
             return self._kb.kb.plan(body, answer_options, analyze=analyze)
         plans = self._kb.kb.plans(body, answer_options, analyze=analyze)
