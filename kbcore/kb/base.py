@@ -14,7 +14,7 @@ from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.match import StoredPattern, matching, sorted_rows
 from kbcore.reason.options import AnswerOptions, GoalOptions
-from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
+from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
 from kbcore.state.changes import Change, ChangeSet, Delta
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition

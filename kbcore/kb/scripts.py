@@ -11,7 +11,7 @@ from kbcore.language.files import fact_of, rule_of
 from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
-from kbcore.reason.unknown import UnknownPredicate
+from kbcore.reason.predicates import UnknownPredicate
 from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import RulesOutcome, StoredRule
 from kbplanner.ir.terms import BodyItem, Literal, Rule, Variable

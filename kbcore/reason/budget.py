@@ -21,7 +21,7 @@ from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
 
 if TYPE_CHECKING:
-    from kbcore.reason.unknown import UnknownPredicate
+    from kbcore.reason.predicates import UnknownPredicate
 
 T = TypeVar("T")
 

@@ -1,12 +1,26 @@
-"""The schema of a knowledge base: its predicates with their numbers of facts and rules."""
+"""Predicates of a knowledge base: the schema, and the unknown ones of a goal with a similar name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.ir.schema import RelationSchema
+
+MAX_CANDIDATES = 2000
+"""Existing predicates that are compared with an unknown one."""
+
+MAX_CANDIDATE_CHARS = 64
+SIMILARITY = 0.65
+"""Least similarity of a suggested name, as `difflib` measures it."""
+
+Signature = tuple[str, int | None]
+"""A predicate by name and arity; None stands for any arity."""
 
 
 def predicates(
@@ -43,3 +57,113 @@ def predicates(
         "totalFacts": sum(facts.values()),
         "totalRules": sum(rules.values()),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownPredicate:
+    """A predicate without facts and rules.
+
+    `did_you_mean` is an existing predicate with a similar name or another arity.
+    """
+
+    name: str
+    arity: int | None
+    did_you_mean: tuple[str, int] | None
+
+    @property
+    def signature(self) -> str:
+        """The predicate as `name/arity`, or as its name if any arity was asked for."""
+        return self.name if self.arity is None else f"{self.name}/{self.arity}"
+
+    @property
+    def suggestion(self) -> str | None:
+        """The suggested predicate as `name/arity`."""
+        return (
+            None if self.did_you_mean is None else f"{self.did_you_mean[0]}/{self.did_you_mean[1]}"
+        )
+
+    def __str__(self) -> str:
+        return (
+            self.signature
+            if self.suggestion is None
+            else f"{self.signature} (did you mean {self.suggestion}?)"
+        )
+
+
+def unknown_predicates(
+    tenant: Tenant, signatures: Iterable[Signature], scope: str | None
+) -> list[UnknownPredicate]:
+    """Return the predicates of `signatures` without a fact or a rule in any scope of the tenant.
+
+    `scope` is searched first. The caller holds the tenant's read lock. Reads are not recorded
+    in the read set of a transaction, because a suggestion is not an answer.
+    """
+    with tenant.unnoted():
+        missing = [
+            signature
+            for signature in dict.fromkeys(signatures)
+            if not _exists(tenant, signature, scope)
+        ]
+        if not missing:
+            return []
+        candidates = sorted(islice(_signatures(tenant), MAX_CANDIDATES))
+        return [
+            UnknownPredicate(name, arity, _similar(name, arity, candidates))
+            for name, arity in missing
+        ]
+
+
+def _exists(tenant: Tenant, signature: Signature, scope: str | None) -> bool:
+    name, arity = signature
+    if arity is not None:
+        schemas = RelationSchema(name, arity, True), RelationSchema(name, arity, False)
+        for partition in tenant.partitions(scope):
+            if any(_has_facts(partition, schema) for schema in schemas):
+                return True
+        if not tenant.rules.visible(scope).derived.isdisjoint(schemas):
+            return True
+    return any(
+        existing == name and arity in (None, width) for existing, width in _signatures(tenant)
+    )
+
+
+def _has_facts(partition: Partition, schema: RelationSchema) -> bool:
+    stored = partition.get(schema)
+    return stored is not None and stored.relation.counts().live > 0
+
+
+def _signatures(tenant: Tenant) -> Iterator[tuple[str, int]]:
+    """Yield the predicates of the tenant that have facts or rules."""
+    seen: set[tuple[str, int]] = set()
+    for rule in tenant.rules.all():
+        signature = rule.rule.head.predicate, rule.rule.head.arity
+        if signature not in seen:
+            seen.add(signature)
+            yield signature
+    for partition in tenant.partitions():
+        for stored in partition.relations():
+            signature = stored.schema.predicate, stored.schema.arity
+            if signature not in seen and stored.relation.counts().live:
+                seen.add(signature)
+                yield signature
+
+
+def _similar(
+    name: str, arity: int | None, candidates: list[tuple[str, int]]
+) -> tuple[str, int] | None:
+    """Return the candidate of the same name with the nearest arity, else the one whose name is most
+    similar.
+    """
+    names = [existing for existing, _ in candidates if len(existing) <= MAX_CANDIDATE_CHARS]
+    if any(existing == name for existing, _ in candidates):
+        best = [name]
+    elif len(name) <= MAX_CANDIDATE_CHARS:
+        best = difflib.get_close_matches(name, dict.fromkeys(names), 1, SIMILARITY)
+    else:
+        best = []
+    if not best:
+        return None
+    arities = [width for existing, width in candidates if existing == best[0]]
+    return best[0], arities[0] if arity is None else min(
+        arities, key=lambda width: abs(width - arity)
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from kbcore.reason.unknown import UnknownPredicate
+from kbcore.reason.predicates import UnknownPredicate
 
 IGNORED_HEADER = "X-Ignored-Fields"
 UNKNOWN_HEADER = "X-Unknown-Predicates"

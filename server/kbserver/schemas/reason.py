@@ -15,7 +15,7 @@ from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions
-from kbcore.reason.unknown import UnknownPredicate
+from kbcore.reason.predicates import UnknownPredicate
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.parser import parse_goal
