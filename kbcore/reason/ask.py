@@ -97,8 +97,8 @@ class Reasoner:
         With `include_undefined` the answers are those that are not false. Raises BudgetExceeded.
         """
         tenant = self.tenant
-        shape = goal_shape(atom.args, tenant.find)
-        if shape is None or options.include_undefined:
+        shape = None if options.include_undefined else goal_shape(atom.args, tenant.find)
+        if shape is None:
             return self._solve(
                 partition, tenant.rules.visible(partition.name), atom, budget, options
             )

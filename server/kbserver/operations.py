@@ -22,7 +22,7 @@ from kbcore.state.keys import ADMIN, WRITER
 from kbserver.answers import JSON
 from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
-from kbserver.schemas.base import Answer, Body
+from kbserver.schemas.base import Answer, Body, instance
 from kbserver.schemas.fields import Json
 from kbserver.schemas.requests import load
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
@@ -187,7 +187,7 @@ class Operation:
         """True if a POST may carry an idempotency key."""
         return self.role == WRITER and self.routes[0].startswith("POST ")
 
-    @property
+    @cached_property
     def is_audited(self) -> bool:
         """True for administrative actions that change something, and for the first key."""
         changes = not self.routes[0].startswith("GET ")
@@ -198,10 +198,10 @@ class Operation:
         """True if a follower refuses every request."""
         return (self.writes or self.on_leader) and not self.checked_inside
 
-    @cached_property
+    @property
     def body_reader(self) -> Body | None:
         """The body as an object that reads it."""
-        return None if self.body is None else self.body()
+        return None if self.body is None else instance(self.body)
 
     @cached_property
     def answer(self) -> Answer | None:
@@ -209,7 +209,7 @@ class Operation:
         for reply in self.replies:
             shape = reply.content.get(JSON)
             if isinstance(shape, type) and issubclass(shape, Answer):
-                return shape()
+                return instance(shape)
         return None
 
     def statuses(self) -> list[int]:
@@ -234,7 +234,7 @@ class Operation:
         if self.core is None:
             return self.respond(**path)
         kb = writer() if self.role == WRITER else reader()
-        arguments = {} if self.body_reader is None else load(self.body_reader)
+        arguments = {} if self.body is None else load(self.body)
         return self.respond(self.core(kb, **arguments), arguments)
 
 

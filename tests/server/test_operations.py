@@ -59,7 +59,7 @@ def declared() -> Iterator[None]:
     )
     def count(outcome: list[str], arguments: Json) -> Response:
         """Count the scopes of the tenant."""
-        return as_json(ScopeCount().dump(outcome))
+        return as_json(ScopeCount.write(outcome))
 
     tools.all_tools.cache_clear()
     yield

@@ -14,6 +14,7 @@ from kbcore.state.keys import READER
 from kbserver.mcp.work import cut
 from kbserver.operations import Operation, operations
 from kbserver.operations import Tool as Declared
+from kbserver.schemas.base import instance
 from kbserver.schemas.fields import Json
 from kbserver.schemas.json_schema import inline
 
@@ -62,7 +63,11 @@ class Tool:
         if self.declared.work is not None:
             return self.declared.work(kb, data, strict, now)
         body, core = self.operation.body_reader, self.operation.core
-        answer = self.operation.answer if self.declared.answer is None else self.declared.answer()
+        answer = (
+            self.operation.answer
+            if self.declared.answer is None
+            else instance(self.declared.answer)
+        )
         if body is None or core is None or answer is None:
             raise TypeError(f"tool {self.name} needs work, or an operation with body and answer")
         result: Json = answer.dump(core(kb, **body.read(data, strict=strict)))

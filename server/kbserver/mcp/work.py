@@ -15,7 +15,7 @@ from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
 from kbserver.notices import shown_unknown
-from kbserver.schemas.base import Answer, Body, JsonObject
+from kbserver.schemas.base import Answer, Body, JsonObject, instance
 from kbserver.schemas.context import AnyWindow, ContextBody, select
 from kbserver.schemas.fields import (
     Count,
@@ -53,10 +53,6 @@ DEFAULT_PREDICATES = 200
 
 _ALIASES = ("facts", "rules", "totalAvailable", "windowSize")
 """Aliases of members of a window; left out so that a model does not read the same rows twice."""
-
-INFER, QUERY, AGGREGATE = InferBody(), QueryBody(), AggregateBody()
-_EXPLAIN, _CONTEXT, _INGEST, _RECALL = ExplainBody(), ContextBody(), IngestBody(), RecallBody()
-_FORK, _DIFF, _NOTHING = ScopeForkBody(), ScopeDiffBody(), Nothing()
 
 
 class PredicatesToolBody(Body):
@@ -105,17 +101,17 @@ class Taught(Answer):
 
 def ask(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Answer a goal; proofs are graphs, because trees can be nested deeper than JSON parsers allow."""
-    return _answered(kb, {**data, "proofFormat": "dag"}, strict, INFER)
+    return _answered(kb, {**data, "proofFormat": "dag"}, strict, InferBody)
 
 
 def query(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Match stored facts."""
-    return _answered(kb, data, strict, QUERY)
+    return _answered(kb, data, strict, QueryBody)
 
 
 def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Compute an aggregate over stored facts."""
-    aggregation = AGGREGATE.read(data, strict=strict)["aggregation"]
+    aggregation = instance(AggregateBody).read(data, strict=strict)["aggregation"]
     result: Json = aggregation.answer(kb, now)
     return (
         result if result["matchedFacts"] else {**result, **shown_unknown(aggregation.unknown(kb))}
@@ -124,19 +120,16 @@ def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Explain why answers hold, or how a goal is evaluated."""
-    goal = _EXPLAIN.read(data, strict=strict)["explanation"]
+    goal = instance(ExplainBody).read(data, strict=strict)["explanation"]
     explanation, unknown = goal.answer(kb), shown_unknown(goal.unknown(kb))
     if isinstance(explanation, str):
         return {"text": explanation, **unknown}
     return {"text": "", **explanation, **unknown}
 
 
-_PREDICATES = PredicatesToolBody()
-
-
 def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """List the predicates."""
-    arguments = _PREDICATES.read(data, strict=strict)
+    arguments = instance(PredicatesToolBody).read(data, strict=strict)
     schema = kb.predicates(arguments.get("scope"))
     prefix = arguments.get("prefix", "")
     rows = [row for row in schema["predicates"] if row["predicate"].startswith(prefix)]
@@ -146,20 +139,20 @@ def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 def context(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Select the facts for a prompt."""
-    selected = select(kb, **_CONTEXT.read(data, strict=strict))
-    return _without_aliases(AnyWindow().dump(selected))
+    selected = select(kb, **instance(ContextBody).read(data, strict=strict))
+    return _without_aliases(AnyWindow.write(selected))
 
 
 def ingest(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Store the facts and rules of a text, and return a context window."""
-    answer = IngestedAnswer().dump(stored(kb, **_INGEST.read(data, strict=strict)))
+    answer = IngestedAnswer.write(stored(kb, **instance(IngestBody).read(data, strict=strict)))
     return {**answer, "context": _without_aliases(answer["context"])}
 
 
 def recall(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Return the facts that were valid at a point in time."""
     max_rows = _limit(data)
-    arguments = _RECALL.read({**data, "limit": max_rows + 1}, strict=strict)
+    arguments = instance(RecallBody).read({**data, "limit": max_rows + 1}, strict=strict)
     return _listed(with_truth_values(kb.recall(**arguments)), max_rows)
 
 
@@ -171,13 +164,13 @@ def forked(outcome: ForkOutcome, arguments: Json) -> Json:
 
 def fork_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Copy a scope."""
-    arguments = _FORK.read(data, strict=strict)
+    arguments = instance(ScopeForkBody).read(data, strict=strict)
     return forked(kb.fork_scope(**arguments), arguments)
 
 
 def diff_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Compare two scopes."""
-    difference = kb.diff_scopes(**_DIFF.read(data, strict=strict))
+    difference = kb.diff_scopes(**instance(ScopeDiffBody).read(data, strict=strict))
     pairs = [{"before": pair.before, "after": pair.after} for pair in difference.modified]
     rows = {"added": difference.added, "removed": difference.removed, "modified": pairs}
     return cut({**rows, **diff_counts(difference)})
@@ -185,17 +178,14 @@ def diff_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 def list_scopes(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """List the scopes."""
-    _NOTHING.read(data, strict=strict)
+    instance(Nothing).read(data, strict=strict)
     names = kb.scopes()
     return {"scopes": names, "count": len(names)}
 
 
-_DELETE_SCOPE = DeleteScopeToolBody()
-
-
 def delete_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Delete a scope."""
-    scope: str = _DELETE_SCOPE.read(data, strict=strict)["scope"]
+    scope: str = instance(DeleteScopeToolBody).read(data, strict=strict)["scope"]
     return {"deleted": kb.drop_scope(scope), "scope": scope}
 
 
@@ -209,12 +199,14 @@ def cut(shape: Json) -> Json:
     return {**shortened, "truncated": True} if is_cut else shortened
 
 
-def _answered(kb: KnowledgeBase, data: Json, strict: bool, body: InferBody | QueryBody) -> Json:
+def _answered(
+    kb: KnowledgeBase, data: Json, strict: bool, body: type[InferBody | QueryBody]
+) -> Json:
     """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
     max_rows = _limit(data)
     notes = Notes()
     goal: Question | Pattern
-    (goal,) = body.read({**data, "limit": max_rows + 1}, strict=strict).values()
+    (goal,) = instance(body).read({**data, "limit": max_rows + 1}, strict=strict).values()
     answer = _listed(orjson.loads(b"".join(goal.written(kb, rows_written, notes))), max_rows)
     answer |= shown_unknown(notes.unknown)
     return {**answer, "warnings": notes.warnings} if notes.warnings else answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,8 @@ from kbserver.errors import invalid
 from kbserver.notices import ignore
 from kbserver.schemas.fields import ByName, Elements, Json, Many, Value
 
-T = TypeVar("T")
+S = TypeVar("S", bound=Schema)
+_ValueOf = Callable[[Any], Any]
 
 _UNKNOWN = "Unknown field."
 """The message of marshmallow for an unknown key."""
@@ -132,6 +133,17 @@ class Body(Schema):
         return fields
 
 
+_INSTANCES: dict[type[Schema], Any] = {}
+
+
+def instance(cls: type[S]) -> S:
+    """Return the one instance of a schema; marshmallow takes a millisecond to make one."""
+    schema: S | None = _INSTANCES.get(cls)
+    if schema is None:
+        schema = _INSTANCES[cls] = cls()
+    return schema
+
+
 class Part(Schema):
     """An object inside a body, described only: the planner reads it."""
 
@@ -167,15 +179,36 @@ class Answer(JsonObject):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
-        self._members = [
-            (
-                field.data_key or name,
-                _getter(getattr(field, "of", None) or name),
-                _writer(field),
-                getattr(field, "optional", False),
-            )
-            for name, field in self.fields.items()
-        ]
+        self._template: Json = {}
+        self._special: list[tuple[str, _ValueOf, _ValueOf | None, bool]] = []
+        plain: dict[str, str] = {}
+        for name, field in self.fields.items():
+            key = field.data_key or name
+            of, is_optional = getattr(field, "of", None) or name, getattr(field, "optional", False)
+            write = _writer(field)
+            self._template[key] = None
+            if isinstance(of, str) and write is None and not is_optional:
+                plain[key] = of
+            else:
+                value_of = attrgetter(of) if isinstance(of, str) else of
+                self._special.append((key, value_of, write, is_optional))
+        # attrgetter returns a tuple only for several names.
+        self._plain_keys = list(plain) if len(plain) > 1 else []
+        if self._plain_keys:
+            self._plain_values = attrgetter(*plain.values())
+        else:
+            self._special += [(key, attrgetter(of), None, False) for key, of in plain.items()]
+
+    @classmethod
+    def write(cls, outcome: Any) -> Json:
+        """Return an outcome as JSON."""
+        members: Json = instance(cls).dump(outcome)
+        return members
+
+    @classmethod
+    def write_all(cls, outcomes: Iterable[Any]) -> list[Json]:
+        """Return outcomes as JSON."""
+        return [cls.write(outcome) for outcome in outcomes]
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the object (or objects, if `many`) to be written as JSON.
@@ -185,18 +218,16 @@ class Answer(JsonObject):
         """
         if many:
             return [self.dump(each) for each in obj]
-        members = {}
-        for key, value_of, write, optional in self._members:
+        members = self._template.copy()
+        if self._plain_keys:
+            members.update(zip(self._plain_keys, self._plain_values(obj), strict=True))
+        for key, value_of, write, is_optional in self._special:
             value = value_of(obj)
             if value is not None:
                 members[key] = value if write is None else write(value)
-            elif not optional:
-                members[key] = None
+            elif is_optional:
+                del members[key]
         return members
-
-
-def _getter(of: Callable[[Any], Any] | str) -> Callable[[Any], Any]:
-    return attrgetter(of) if isinstance(of, str) else of
 
 
 def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
@@ -212,7 +243,7 @@ def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
 
 def _inner_answer(field: Any) -> Answer | None:
     nested = getattr(field, "nested", None)
-    return nested() if isinstance(nested, type) and issubclass(nested, Answer) else None
+    return instance(nested) if isinstance(nested, type) and issubclass(nested, Answer) else None
 
 
 def present(*names: str, without: tuple[str, ...] = ()) -> Json:

@@ -14,7 +14,7 @@ from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import parse_object, read_body
 from kbserver.http.request_context import bodies, current, runtime, wait_wanted
 from kbserver.notices import ignored_fields
-from kbserver.schemas.base import Body
+from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json, ReadScope, Whole
 
 
@@ -41,11 +41,11 @@ class ScopeQuery(Schema):
 _SCOPE = ReadScope()
 
 
-def load(body: Body) -> Json:
+def load(body: type[Body]) -> Json:
     """Read the body of the current request; its headers are checked first."""
     strict = current().strict
     with ignored_fields() as g.ignored:
-        return body.read(_object(), strict=strict)
+        return instance(body).read(_object(), strict=strict)
 
 
 def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:

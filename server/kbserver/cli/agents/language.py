@@ -89,7 +89,7 @@ def _extract(
         return sent
     kb = folder(target).kb
     read = kb.extract(text, store=store, rules=rules, scope=scope, context=context)
-    answer: dict[str, Any] = Extracted().dump(read)
+    answer: dict[str, Any] = Extracted.write(read)
     return answer
 
 
@@ -99,7 +99,7 @@ def _synthesize(target: Target, question: str, scope: str | None) -> dict[str, A
         body = {"question": question, "scope": scope}
         sent: dict[str, Any] = target.send("POST", "/synthesize", body).json()
         return sent
-    answer: dict[str, Any] = Synthesized().dump(folder(target).kb.synthesize(question, scope=scope))
+    answer: dict[str, Any] = Synthesized.write(folder(target).kb.synthesize(question, scope=scope))
     return answer
 
 

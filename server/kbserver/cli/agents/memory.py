@@ -203,7 +203,7 @@ def _decay(target: Target, threshold: float, scope: str | None, dry_run: bool) -
         report: dict[str, Any] = target.send("POST", "/memory/decay", body).json()
         return report
     outcome = folder(target).kb.decay(threshold, scope=scope, dry_run=dry_run)
-    evicted: dict[str, Any] = Decayed().dump(outcome)
+    evicted: dict[str, Any] = Decayed.write(outcome)
     return evicted
 
 
@@ -228,7 +228,7 @@ def _consolidate(
     outcome = kb.consolidate(
         min_group_size=min_group_size, predicates=predicates, scope=scope, dry_run=dry_run
     )
-    summaries: dict[str, Any] = Consolidated().dump(outcome)
+    summaries: dict[str, Any] = Consolidated.write(outcome)
     return summaries
 
 

@@ -91,19 +91,19 @@ def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
     if address.kind == uris.FACTS:
         return _facts(kb, address)
     if address.kind == uris.RULES:
-        return {"rules": StoredRuleShown().dump(kb.rules(ALL_SCOPES), many=True)}
+        return {"rules": StoredRuleShown.write_all(kb.rules(ALL_SCOPES))}
     if address.kind == uris.PREDICATES:
         return kb.predicates()
     if address.kind == uris.SCOPES:
         names = kb.scopes()
         return {"scopes": names, "count": len(names)}
     if address.kind == uris.SUMMARY:
-        summary: Json = SummaryAnswer().dump(kb.context_summary(None))
+        summary: Json = SummaryAnswer.write(kb.context_summary(None))
         return summary
     window = kb.last_window(address.name or "")
     if window is None:
         return None
-    entries = Entry().dump(window.entries, many=True)
+    entries = Entry.write_all(window.entries)
     return {
         "windowId": window.id,
         "generatedAt": window.generated_at,

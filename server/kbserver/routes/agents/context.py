@@ -62,7 +62,7 @@ _DEPRECATION = {
 )
 def context(outcome: SelectedWindow, arguments: Json) -> Response:
     """Return the most salient facts, or the facts that the answers of goals depend on."""
-    return as_json(AnyWindow().dump(outcome))
+    return as_json(AnyWindow.write(outcome))
 
 
 @operation(
@@ -86,7 +86,7 @@ def optimize() -> Response:
             f"this route was removed after 2026-07-01; use POST {SUCCESSOR}",
             {"removedAfter": "2026-07-01", "successor": SUCCESSOR},
         )
-    return as_json(WindowAnswer().dump(select(kb, **load(OptimizeBody()))))
+    return as_json(WindowAnswer.write(select(kb, **load(OptimizeBody))))
 
 
 def mark_deprecated(response: Response) -> Response:
@@ -115,7 +115,7 @@ def mark_deprecated(response: Response) -> Response:
 )
 def diff(outcome: WindowDiff, arguments: Json) -> Response:
     """Return the changes since the last context window of a session."""
-    return as_json(WindowDiffAnswer().dump(outcome))
+    return as_json(WindowDiffAnswer.write(outcome))
 
 
 @operation(

@@ -51,7 +51,7 @@ from kbserver.schemas.ingest import (
 )
 def ingest(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts and rules of a text, and return a context window."""
-    return as_json(IngestedAnswer().dump(outcome))
+    return as_json(IngestedAnswer.write(outcome))
 
 
 def _stored_turns(kb: KnowledgeBase, **arguments: Any) -> IngestedText:
@@ -72,7 +72,7 @@ def _stored_turns(kb: KnowledgeBase, **arguments: Any) -> IngestedText:
 )
 def turns(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts stated in the turns of a conversation, and return the most salient facts."""
-    return as_json(TurnsRead().dump(outcome))
+    return as_json(TurnsRead.write(outcome))
 
 
 @operation(
@@ -93,4 +93,4 @@ def turns(outcome: IngestedText, arguments: Json) -> Response:
 )
 def summary(outcome: Summary, arguments: Json) -> Response:
     """Return a summary of the knowledge base."""
-    return as_json(SummaryAnswer().dump(outcome))
+    return as_json(SummaryAnswer.write(outcome))

@@ -39,7 +39,7 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
 )
 def extract(outcome: ReadByModel, arguments: Json) -> Response:
     """Extract facts from a text, and store them on request."""
-    return as_json(Extracted().dump(outcome))
+    return as_json(Extracted.write(outcome))
 
 
 @operation(
@@ -67,4 +67,4 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
 )
 def synthesize(outcome: Synthesis, arguments: Json) -> Response:
     """Answer a question in natural language from the knowledge base."""
-    return as_json(Synthesized().dump(outcome))
+    return as_json(Synthesized.write(outcome))

@@ -52,7 +52,7 @@ from kbserver.schemas.memory import (
 )
 def decay(outcome: DecayOutcome, arguments: Json) -> Response:
     """Evict expired facts and facts with low salience."""
-    return _with_rows(Decayed().dump(outcome), "removedAtoms")
+    return _with_rows(Decayed.write(outcome), "removedAtoms")
 
 
 @operation(
@@ -75,7 +75,7 @@ def decay(outcome: DecayOutcome, arguments: Json) -> Response:
 )
 def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     """Replace groups of similar facts by summaries."""
-    return _with_rows(Consolidated().dump(outcome), "newFacts")
+    return _with_rows(Consolidated.write(outcome), "newFacts")
 
 
 @operation(

@@ -100,7 +100,7 @@ def _assert_many(
 )
 def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store many facts, all or none."""
-    return as_json(Stored().dump(outcome))
+    return as_json(Stored.write(outcome))
 
 
 @operation(
@@ -135,7 +135,7 @@ def retract(outcome: RetractOutcome, arguments: Json) -> Response:
     if not current().representation:
         return text(f"Retracted: {spoken(arguments['predicate'], arguments['args'])}", headers)
     applied("return=representation")
-    return as_json(Retracted().dump(outcome), headers)
+    return as_json(Retracted.write(outcome), headers)
 
 
 @operation(
@@ -158,4 +158,4 @@ def retract(outcome: RetractOutcome, arguments: Json) -> Response:
 )
 def retract_pattern(outcome: RetractOutcome, arguments: Json) -> Response:
     """Retract every fact that matches a pattern."""
-    return as_json(Matched().dump(outcome))
+    return as_json(Matched.write(outcome))

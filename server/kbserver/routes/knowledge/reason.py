@@ -82,7 +82,7 @@ _PROOF = {
 )
 def infer() -> Response:
     """Answer a goal from facts and rules."""
-    return _rows(reader(), load(work.INFER)["question"])
+    return _rows(reader(), load(InferBody)["question"])
 
 
 @operation(
@@ -148,7 +148,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
 )
 def query() -> Response:
     """Match a pattern against the stored facts; no rules are applied."""
-    return _rows(reader(), load(work.QUERY)["pattern"])
+    return _rows(reader(), load(QueryBody)["pattern"])
 
 
 @operation(
@@ -171,7 +171,7 @@ def query() -> Response:
 )
 def aggregate() -> Response:
     """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
-    kb, aggregation = reader(), load(work.AGGREGATE)["aggregation"]
+    kb, aggregation = reader(), load(AggregateBody)["aggregation"]
     result = aggregation.answer(kb, runtime().clock.now_ms())
     return as_json(
         result, {} if result["matchedFacts"] else unknown_headers(aggregation.unknown(kb))
@@ -198,7 +198,7 @@ def execute(outcome: Executed, arguments: Json) -> Response:
     Statements run in order, so a query sees the facts and rules before it. If one fails, nothing is
     stored.
     """
-    return as_json(ExecutedAnswer().dump(outcome), unknown_headers(outcome.unknown))
+    return as_json(ExecutedAnswer.write(outcome), unknown_headers(outcome.unknown))
 
 
 @operation(

@@ -73,7 +73,7 @@ def rules() -> Response:
     scope = scope_asked(request.args, EVERY_SCOPE)
     stored, wanted = reader().rules(scope), page(scope)
     listed = part(stored, wanted)
-    answer = as_json({"rules": StoredRuleShown().dump(listed, many=True)})
+    answer = as_json({"rules": StoredRuleShown.write_all(listed)})
     if wanted is None:
         return answer
     return wanted.linked(answer, wanted.offset + len(listed) < len(stored), len(stored))

@@ -109,7 +109,7 @@ def diff(outcome: ScopeDiff, arguments: Json) -> Response:
 )
 def merge(outcome: MergeOutcome, arguments: Json) -> Response:
     """Merge one scope into another."""
-    return as_json(Merged().dump(outcome))
+    return as_json(Merged.write(outcome))
 
 
 @operation(

@@ -21,7 +21,7 @@ from kbserver.schemas.requests import Nothing, load
 )
 def begin() -> Response:
     """Open a transaction and return its id."""
-    load(Nothing())
+    load(Nothing)
     return text(runtime().begin(current().database, current().tenant))
 
 
@@ -35,7 +35,7 @@ def begin() -> Response:
 )
 def commit(id: str) -> Response:
     """Commit a transaction: make all its writes visible and durable together."""
-    load(Nothing())
+    load(Nothing)
     with in_transaction(current(), id, writes=True) as kb:
         kb.commit()
     return text(f"Committed {id}")
@@ -51,7 +51,7 @@ def commit(id: str) -> Response:
 )
 def rollback(id: str) -> Response:
     """Roll back a transaction: discard all its writes."""
-    load(Nothing())
+    load(Nothing)
     with in_transaction(current(), id, writes=True) as kb:
         kb.roll_back()
     return text(f"Rolled back {id}")

@@ -30,7 +30,7 @@ _NAMED: dict[str, Any] = {"role": ADMIN, "about": About.NAMED, "tenant": False}
 )
 def databases() -> Response:
     """List the databases."""
-    return as_json(Database().dump(runtime().admin().databases(), many=True))
+    return as_json(Database.write_all(runtime().admin().databases()))
 
 
 @operation(
@@ -42,7 +42,7 @@ def databases() -> Response:
 )
 def create_database() -> Response:
     """Create a database."""
-    name = load(NewDatabaseBody())["name"]
+    name = load(NewDatabaseBody)["name"]
     runtime().admin().create_database(name)
     return text(f"Database '{name}' created", status=_CREATED)
 
@@ -70,7 +70,7 @@ def drop_database(name: str) -> Response:
 )
 def nuke_database(name: str) -> Response:
     """Delete all data of a database."""
-    load(Nothing())
+    load(Nothing)
     runtime().admin().nuke_database(named("database", name))
     return text(f"Database '{name}' nuked")
 
@@ -99,7 +99,7 @@ def tenants(name: str) -> Response:
 )
 def create_tenant(name: str) -> Response:
     """Create a tenant; an existing tenant is unchanged."""
-    tenant = load(NewTenantBody())["tenant"]
+    tenant = load(NewTenantBody)["tenant"]
     created = runtime().admin().create_tenant(named("database", name), tenant)
     return text(f"Tenant '{tenant}' created", status=_CREATED if created else 200)
 
@@ -127,6 +127,6 @@ def drop_tenant(name: str, tenant: str) -> Response:
 )
 def nuke_tenant(name: str, tenant: str) -> Response:
     """Delete all data of a tenant."""
-    load(Nothing())
+    load(Nothing)
     runtime().admin().nuke_tenant(named("database", name), named("tenant", tenant))
     return text(f"Tenant '{tenant}' nuked")

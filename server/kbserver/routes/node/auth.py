@@ -111,7 +111,7 @@ def first_key() -> Response:
         limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
         raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, limit)
     tries.take("")
-    asked = load(BootstrapBody())
+    asked = load(BootstrapBody)
     keys, token = _managed(), runtime().config.bootstrap_token
     if not keys.unused:
         raise Forbidden("the first key has been made; an admin key makes more")
@@ -133,7 +133,7 @@ def first_key() -> Response:
 def listed() -> Response:
     """List the keys; expired ones stay until they are revoked."""
     now = runtime().clock.now_ms()
-    keys = [{**KeyShown().dump(key), "expired": not key.holds(now)} for key in _managed().all()]
+    keys = [{**KeyShown.write(key), "expired": not key.holds(now)} for key in _managed().all()]
     return as_json({"keys": keys, "count": len(keys)})
 
 
@@ -153,7 +153,7 @@ def listed() -> Response:
 )
 def create() -> Response:
     """Create an API key."""
-    return _made(_managed().create(load(NewKeyBody())["wanted"]))
+    return _made(_managed().create(load(NewKeyBody)["wanted"]))
 
 
 @operation(
@@ -173,7 +173,7 @@ def create() -> Response:
 )
 def rotate(id: str) -> Response:
     """Create a key with the same permissions; the old key stays valid for an overlap period."""
-    overlap = load(KeyRotationBody())["overlap"]
+    overlap = load(KeyRotationBody)["overlap"]
     return _made(_managed().rotate(id, overlap))
 
 
@@ -204,7 +204,7 @@ def _managed() -> KeyStore:
 def _made(made: NewKey) -> Response:
     key = made.key
     audit.done(madeKey=key.id, keyName=key.name, role=key.role)
-    members = KeyShown().dump(key)
+    members = KeyShown.write(key)
     return as_json(
         {"id": members.pop("id"), "name": members.pop("name"), "key": made.secret, **members},
         _SECRET,

@@ -28,7 +28,7 @@ _FILE = {"X-Commit-Seq": {"type": "integer"}, "Content-Disposition": TEXT}
 )
 def snapshot() -> Response:
     """Take a snapshot now."""
-    load(Nothing())
+    load(Nothing)
     return as_json({"snapshot": runtime().snapshot(), "timestamp": runtime().clock.now_ms()})
 
 

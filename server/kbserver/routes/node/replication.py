@@ -159,7 +159,7 @@ def status() -> Response:
 )
 def promote() -> Response:
     """Make a follower the leader; requires `force` while its old leader still responds."""
-    status = runtime().replication.promote(force=load(PromotionBody()).get("force", False))
+    status = runtime().replication.promote(force=load(PromotionBody).get("force", False))
     return as_json(
         {"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq}
     )
