@@ -117,12 +117,14 @@ class BadShipment(KBError):
 
 
 class ReadOnlyFollower(KBError):
-    """A write sent to a follower; `details.leader` is where to send it. `place` is its storage, where no node runs."""
+    """A write sent to a follower; `details.leader` is where to send it. `subject` names the follower, or
+    its storage if no node runs.
+    """
 
     code = "FOLLOWER_READ_ONLY"
 
-    def __init__(self, leader: str, place: str = "this node") -> None:
-        super().__init__(f"{place} is a follower; send writes to {leader}", {"leader": leader})
+    def __init__(self, leader: str, subject: str = "this node") -> None:
+        super().__init__(f"{subject} is a follower; send writes to {leader}", {"leader": leader})
 
 
 class CallerLeft(Cancelled):

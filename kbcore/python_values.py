@@ -35,8 +35,8 @@ class AnswerSet(Sequence[tuple[str, ...]]):
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         return iter(self._tuples)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._tuples[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._tuples[index]
 
     def __eq__(self, other: object) -> bool:
         return (

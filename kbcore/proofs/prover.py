@@ -302,7 +302,7 @@ class Proof:
                     step, Columns(step, block, places, solved.complete, self._tenant.engine)
                 )
                 self._replays.update(
-                    zip([block.start + place for place in places], replays, strict=True)
+                    zip([block.start + index for index in places], replays, strict=True)
                 )
 
     def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
@@ -310,7 +310,7 @@ class Proof:
         rule, source = step.rule.rule, step.source
         names = [str(variable) for variable, _ in step.names]
         bindings = list(
-            map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names])))
+            map(dict, map(zip, repeat(names), columns.values([column for _, column in step.names])))
         )
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):

@@ -40,7 +40,7 @@ class Absence(Enum):
     """The share of a goal's conclusions whose every proof depends on an absent fact."""
 
     NONE = 0
-    SOME = 1
+    PARTIAL = 1
     ALL = 2
 
 
@@ -75,7 +75,7 @@ class Marks:
 
     def __post_init__(self) -> None:
         self.alike = (
-            self.annotated is None and self.absence is not Absence.SOME and not self.opposite
+            self.annotated is None and self.absence is not Absence.PARTIAL and not self.opposite
         )
         self.plain = self.alike and self.absence is Absence.NONE
 
@@ -130,7 +130,7 @@ class Annotations:
             for row in budget.paced(result_rows):
                 if row["createdAt"] is None:
                     row["metadata"]["nonMonotonic"] = True
-        elif marks.absence is Absence.SOME:
+        elif marks.absence is Absence.PARTIAL:
             rules = self._rules(partition)
             monotone = self._monotone.get(rules)
             if monotone is None:
@@ -175,7 +175,9 @@ class Annotations:
         absence = Absence.NONE
         if slice_.absence:
             nonempty = frozenset(r.schema for r in relations if r.relation.counts().live)
-            absence = Absence.SOME if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
+            absence = (
+                Absence.PARTIAL if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
+            )
         return Marks(
             version, annotated if annotated or slice_.confident else None, absence, opposite
         )

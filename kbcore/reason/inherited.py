@@ -120,19 +120,19 @@ class _Values:
                         self._narrow(start + part.start, stored, ids)
 
     def _lessen(self, first: int, values: Sequence[float]) -> None:
-        for place, value in enumerate(values, first):
+        for index, value in enumerate(values, first):
             if value == value:  # NaN means no confidence
-                self.has_confidence[place] = 1
-                self.confidence[place] = min(self.confidence[place], value)
+                self.has_confidence[index] = 1
+                self.confidence[index] = min(self.confidence[index], value)
 
     def _narrow(self, first: int, stored: StoredRelation, ids: array[int]) -> None:
         self.limited = True
         starts = stored.relation.attributes(Attribute.VALID_FROM, ids)
-        for place, (start, (_, end)) in enumerate(
+        for index, (start, (_, end)) in enumerate(
             zip(starts, stored.windows(ids), strict=True), first
         ):
-            self.start[place] = max(self.start[place], beginning(int(start), ALWAYS))
-            self.end[place] = min(self.end[place], end)
+            self.start[index] = max(self.start[index], beginning(int(start), ALWAYS))
+            self.end[index] = min(self.end[index], end)
 
 
 def _ranked(
@@ -145,7 +145,7 @@ def _ranked(
 
 
 def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int]:
-    rank = {value: place for place, value in enumerate(distinct, 1)}
+    rank = {value: index for index, value in enumerate(distinct, 1)}
     return array("I", (rank[value] for value in budget.paced(own)))
 
 
@@ -157,14 +157,14 @@ def _confidences(
     distinct, best = _ranked(solve, values.confidence, nodes, budget)
     confident = touched(ground, values.has_confidence, budget.yield_now)
     pairs = budget.paced(zip(nodes, best, strict=True))
-    return [distinct[place - 1] if confident[node] else None for node, place in pairs]
+    return [distinct[index - 1] if confident[node] else None for node, index in pairs]
 
 
 def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[int]:
     if not values.limited:
         return [FOREVER] * len(nodes)
     distinct, best = _ranked(solve, values.end, nodes, budget)
-    return [distinct[place - 1] for place in best]
+    return [distinct[index - 1] for index in best]
 
 
 def _starts(
@@ -178,7 +178,7 @@ def _starts(
     starts = [ALWAYS] * len(nodes)
     for last, places in _grouped(ends, budget):
         pairs = budget.paced(zip(ranks, values.end, strict=True))
-        best = solve(array("I", (place if end >= last else 0 for place, end in pairs)))
+        best = solve(array("I", (index if end >= last else 0 for index, end in pairs)))
         for i in places:
             starts[i] = distinct[best[nodes[i]] - 1]
     return starts

@@ -4,7 +4,7 @@
 is a clause that reads this subset from the affected relations and the other atoms from the current
 state. Every changed conclusion has such an instance: take the instance that derives it, before or
 now; each of its premises is either the same on both sides or has changed itself. `ALL` depends on
-every affected relation, so that one goal evaluates all of them. Conclusions that depend on an
+every affected relation, so a single goal evaluates all of them. Conclusions that depend on an
 affected predicate through an aggregate are not followed: the program is marked incomplete.
 
 If conclusions can be undefined, the rules have clauses for possible conclusions in addition to

@@ -17,7 +17,7 @@ LINEAR = 2.0
 
 
 def branching(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
-    """Fork; diff of equal scopes; merge of what is not there, and of what is in conflict throughout."""
+    """Fork; diff of equal scopes; merge without conflicts, and with only conflicts."""
     sizes = [effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)]
     small, large = (dict(_measured(size, effort)) for size in sizes)
     for label, seconds in large.items():

@@ -71,7 +71,7 @@ def closure_graph(name: str, size: str, edges: list[graphs.Pair], wanted: Iterab
 
 
 def closure_graphs(effort: Effort) -> Iterator[Program]:
-    """Each when it is its turn, so that one is in memory at a time."""
+    """Yield the programs one by one, so only one is in memory at a time."""
     bound = [f"{form} {pattern}" for pattern in ("bf", "fb") for form in ("right", "left")]
     linear = ["right ff", "left ff", *bound]
     n = effort.pick(1000, 60)

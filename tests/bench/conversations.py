@@ -45,7 +45,7 @@ SMALL_TALK = (
 SKILLS = 24
 
 TOPIC = 5
-"""Turns for which the same is asked; tokens are counted over the last so many, so that one change of topic is in."""
+"""Turns about one topic; tokens are counted over this many turns, which include one change of topic."""
 
 Key = tuple[str, tuple[str, ...], bool]
 
@@ -111,7 +111,7 @@ def rows(turns: int, tally: Tally, window_floor: float, diff_floor: float) -> It
 
 
 def talk(turns: int, facts: int, seed: int, tally: Tally) -> None:
-    """One conversation, turn by turn, with windows of so many facts."""
+    """One conversation, turn by turn, with windows of a fixed number of facts."""
     draw, clock = random.Random(f"{turns} {seed}"), ManualClock(1_700_000_000_000)
     with open_runtime(replace(Config(), storage_backend="memory"), clock=clock) as runtime:
         kb = runtime.knowledge_base()
@@ -186,7 +186,7 @@ def question(seed: int, topic: int) -> Literal:
 def needed(kb: KnowledgeBase, goal: Literal) -> tuple[set[Key], set[Key]]:
     """The premises of the gold answers: the stored facts, and with them the conclusions on the way.
 
-    An answer that rests on a fact of which the opposite is stored is none of gold: a window has one sign of it only.
+    An answer that depends on a fact of which the opposite is stored is none of gold: a window has one sign of it only.
     """
     facts: set[Key] = set()
     nodes: set[Key] = set()

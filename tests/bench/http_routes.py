@@ -245,7 +245,7 @@ class Route:
         return statistics.median(load.rate for load in self.rounds)
 
     def row(self, connections: int) -> Row:
-        """What there is to say of it without comparing."""
+        """Return the figures that need no comparison."""
         latencies = [latency for load in self.rounds for latency in load.latencies]
         size = f"{len(latencies):,} requests"
         row = Row(

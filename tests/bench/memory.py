@@ -75,7 +75,7 @@ def _beside(row: Row, seconds: float | None, plain: Sample, more: str = "") -> R
 
 
 def _filled(kb: KnowledgeBase, runtime: Runtime, count: int, weak: int) -> None:
-    """Facts told through the log; their cells are then set in place, since nobody could tell them a million priorities."""
+    """Facts told through the log; their cells are then set in place, a million being too many."""
     draw = random.Random(41)
     for first in range(0, count, BATCH):
         args = [

@@ -31,7 +31,7 @@ HALF_LIFE_MS = Config().salience_half_life_ms
 TOP = 10
 OLD_HALF_LIVES = 6
 FRESH_SHARE = 0.2
-"""Part of the facts that are told last where ages are mixed."""
+"""Share of the facts that are stored last if ages are mixed."""
 
 Told = tuple[str, ...]
 Question = tuple[str, int]
@@ -235,7 +235,7 @@ def _recall(
 
 
 def _plain_recall(kb: KnowledgeBase, facts: Sequence[Told], questions: Sequence[Question]) -> float:
-    """Return the recall of BM25 alone, facts in the order they were told."""
+    """Return the recall of BM25 alone, facts in the order of storage."""
     found = 0
     for text, place in questions:
         with kb._reads(None) as (tenant, budget):

@@ -1,7 +1,7 @@
 """A labelled collection: what people told about themselves, and questions in other words, with the facts that answer them.
 
 Made, not gathered: 40 kinds of facts written by hand, each with a question as one would ask it; 50 people; values are drawn
-with a fixed seed. A question is about one person and one kind of fact, and that one fact answers it. Some questions share
+with a fixed seed. A question is about one person and one kind of fact, and a single fact answers it. Some questions share
 inflected words with their fact, many nothing but the name.
 """
 
@@ -194,7 +194,7 @@ def collection() -> tuple[list[Fact], list[tuple[str, int]]]:
 
 
 def many(count: int) -> tuple[list[Fact], list[str]]:
-    """So many facts about people with two names each, and questions on some of them."""
+    """Facts about people with two names each, and questions on some of them."""
     draw = random.Random(7)
     facts = []
     for at in range(count):

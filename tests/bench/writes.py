@@ -27,7 +27,7 @@ Outcomes = list[tuple[float, float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Retractions:
-    """Each of `gone` is retracted, path(`start`, ?y) is asked, the edge is told again."""
+    """Each of `gone` is retracted, path(`start`, ?y) is asked, the edge is asserted again."""
 
     edges: Sequence[graphs.Pair]
     rules: str

@@ -242,7 +242,7 @@ def test_a_long_goal_ends_when_its_caller_leaves(node, error):
 
 
 def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
-    """The caller leaves while the engine is inside a slice; nobody else looks at a clock."""
+    """The caller leaves while the engine is inside a slice; no other code checks a clock."""
     begun, stops = threading.Event(), []
 
     class Client:

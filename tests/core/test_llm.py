@@ -28,7 +28,7 @@ REFUSED = ProviderFailed("scripted answered 400", "refused")
 
 
 class Bench:
-    """A model on a clock that moves only when somebody waits."""
+    """A model on a clock that moves only when a caller waits."""
 
     def __init__(self, *answers: Answer, **settings: Any) -> None:
         self.clock = ManualClock()

@@ -41,4 +41,4 @@ def test_the_page_names_every_route_and_no_other() -> None:
     known, shown = there(), named(PAGE.read_text(encoding="utf-8"))
     listed = named(PAGE.with_name("operations.md").read_text(encoding="utf-8"))
     assert sorted(known - shown - listed) == [], "routes the page does not name"
-    assert sorted(shown - known) == [], "the page names routes that are not there"
+    assert sorted(shown - known) == [], "the page names unknown routes"

@@ -218,7 +218,7 @@ def test_a_follower_disconnected_for_too_long_fetches_the_state(tmp_path):
 
 
 def test_promotion_procedure(tmp_path):
-    """The leader dies, its follower is promoted, and what comes back as a leader or a follower is told its place."""
+    """The leader dies, its follower is promoted, and a node that returns as a leader or a follower gets its role."""
     first = leader(tmp_path / "first")
     port = first.address[1]
     with follower(tmp_path / "second", url(first)) as second:

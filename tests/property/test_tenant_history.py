@@ -129,7 +129,7 @@ histories = st.lists(
 
 
 class Undone(Exception):
-    """Ends a transaction so that nothing of it stays."""
+    """Roll back a transaction."""
 
 
 class Life:

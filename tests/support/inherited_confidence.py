@@ -12,7 +12,7 @@ FOREVER = 1 << 62
 
 @dataclass
 class Told:
-    """What a fact was told with; `start` 0 and `end` FOREVER where it says nothing."""
+    """The attributes of an asserted fact; `start` 0 and `end` FOREVER where it says nothing."""
 
     confidence: float | None = None
     start: int = 0

@@ -1,6 +1,7 @@
 """Malformed requests without end: sound ones of every route, damaged in framing, head, path, headers or body.
 
-Each is identified by its number and the seed, so that one that fails is made again. `Outcome` says what became of them all.
+Each is identified by its number and the seed, so a failing request can be made again. `Outcome`
+counts the responses.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def psycopg() -> Any:
 
 
 def answering() -> str | None:
-    """The URL of a server that answers, None where there is none. One that was named must answer."""
+    """Return the URL of a server that answers, or None. One that was named must answer."""
     named = os.environ.get("KB_TEST_POSTGRES_URL")
     for url in [named] if named else ["postgresql:///postgres", "postgresql://postgres@/postgres"]:
         try:
@@ -92,7 +92,7 @@ class OwnServer:
             except KeyError:
                 continue
             return ["runuser", "-u", name, "--"]
-        raise AssertionError("root may not run a server, and there is nobody else")
+        raise AssertionError("root may not run a server, and no other user exists")
 
     def start(self) -> None:
         """Start it and wait until it answers."""

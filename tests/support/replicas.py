@@ -90,7 +90,7 @@ def known(server):
 
 
 class Writer:
-    """Tells n(0), n(1), n(2) one after the other, to whichever server `server` is; each is told until it is acknowledged.
+    """Tells n(0), n(1), n(2) one after the other, to whichever server `server` is; each is sent until it is acknowledged.
 
     `pause` is how many seconds it rests after each.
     """
@@ -131,11 +131,11 @@ class Writer:
 
 
 WHOLE = 10
-"""So many reads in which a reader counts, to one in which it looks at every number."""
+"""Counting reads for each read that checks every number."""
 
 
 class Reader:
-    """Reads a follower all the time: what it knows is always the first so many numbers, and never fewer than before."""
+    """Reads a follower all the time: it always knows the first n numbers, and n never decreases."""
 
     def __init__(self, server):
         self.server = server

@@ -327,7 +327,7 @@ class _PinnedSearch:
         request.words, request.word_count = words, len(search.words)
         request.scale, request.flat, request.slope = search.scale, search.flat, search.slope
         request.lengths = self._view("uint16_t[]", search.lengths)
-        request.visible = self._view("uint8_t[]", search.shown)
+        request.visible = self._view("uint8_t[]", search.visible)
         request.owners = self._view("uint32_t[]", search.owners)
         request.fact_count = len(search.owners)
         request.ranks = self._view("uint32_t[]", search.ranks)

@@ -19,7 +19,7 @@ class Matching:
 
     `words` are at most MAX_WORDS posting lists with weights above 0, heaviest first; a list has the
     indexes of the facts with the word, ascending, repeated for each occurrence. A word gives a fact
-    weight * times * scale / (times + flat + slope * length). By index: `lengths` in words, `shown`
+    weight * times * scale / (times + flat + slope * length). By index: `lengths` in words, `visible`
     1 for searchable facts, `owners`; `ranks` by owner, the lowest first where scores are equal. No
     fact is shorter than `shortest` or has a word more than `most` times.
     """
@@ -29,7 +29,7 @@ class Matching:
     flat: float
     slope: float
     lengths: array[int]
-    shown: bytearray
+    visible: bytearray
     owners: array[int]
     ranks: array[int]
     shortest: int
@@ -37,4 +37,4 @@ class Matching:
 
     def is_searchable(self, index: int) -> bool:
         """Return True if a fact is searchable."""
-        return bool(self.shown[index]) and self.ranks[self.owners[index]] != EXCLUDED_RANK
+        return bool(self.visible[index]) and self.ranks[self.owners[index]] != EXCLUDED_RANK

@@ -1,6 +1,6 @@
 """Translation of the parse tree to terms, with checks and messages for the author.
 
-All problems of a statement are collected, so that one error lists them.
+All problems of a statement are collected, so an error lists all of them.
 """
 
 from __future__ import annotations

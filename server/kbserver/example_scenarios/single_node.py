@@ -200,9 +200,9 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
             answer = client.open(address, method=method, json=body, headers=headers)
         if path == "/tx/begin":
             last = answer.text
-        if path.startswith("/auth/") and "key" in (made := answer.get_json()):
-            last = made["id"]
-            headers.setdefault("Authorization", f"Bearer {made['key']}")
+        if path.startswith("/auth/") and "key" in (new_key := answer.get_json()):
+            last = new_key["id"]
+            headers.setdefault("Authorization", f"Bearer {new_key['key']}")
         done.append((method, path, body, answer))
     return done
 

@@ -80,8 +80,8 @@ class Tool:
         if self.writes and self.declared.grouped:
             properties[TRANSACTION] = {"type": "string"}
         required = [key for key in self.declared.takes if key in schema.get("required", ())]
-        shown: Json = {"type": "object", "properties": properties}
-        return {**shown, "required": required} if required else shown
+        arguments: Json = {"type": "object", "properties": properties}
+        return {**arguments, "required": required} if required else arguments
 
     def _output(self) -> Json:
         properties = inline(_answer_class(self))["properties"]
@@ -134,13 +134,13 @@ def brief(schema: Json) -> Json:
     kind = schema.get("type", "object")
     if isinstance(kind, list):
         kind = "string" if "string" in kind else kind[0]
-    shown: Json = {"type": kind}
+    short: Json = {"type": kind}
     if kind == "array":
-        shown["items"] = brief(schema.get("items", {}))
+        short["items"] = brief(schema.get("items", {}))
     if "enum" in schema:
-        shown["enum"] = [word for word in schema["enum"] if word is not None]
+        short["enum"] = [word for word in schema["enum"] if word is not None]
     bounds = {key: schema[key] for key in ("minimum", "maximum") if key in schema}
-    return {**shown, **{key: bound for key, bound in bounds.items() if abs(bound) < LARGE}}
+    return {**short, **{key: bound for key, bound in bounds.items() if abs(bound) < LARGE}}
 
 
 def _type_only(schema: Json) -> Json:

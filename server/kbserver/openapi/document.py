@@ -57,8 +57,8 @@ def document(app: Flask) -> Json:
         spec.components.response(f"Error{status}", refused)
     for tag, description in tags.items():
         spec.tag({"name": tag, "description": description})
-    shown: Json = spec.to_dict()
-    return shown
+    described: Json = spec.to_dict()
+    return described
 
 
 def listed(app: Flask) -> Iterator[tuple[str, str, Operation]]:
@@ -86,19 +86,19 @@ def operation_id(path: str, method: str) -> str:
 
 def _operation(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> Json:
     summary, description = declared.documentation
-    shown: Json = {"operationId": operation_id(path, method), "summary": summary}
+    described: Json = {"operationId": operation_id(path, method), "summary": summary}
     if description:
-        shown["description"] = description
-    shown["x-role"], shown["security"] = declared.role, common.security(declared)
-    shown["parameters"] = list(common.parameters(path, declared))
+        described["description"] = description
+    described["x-role"], described["security"] = declared.role, common.security(declared)
+    described["parameters"] = list(common.parameters(path, declared))
     if declared.body is not None and declared.body_reader is not None:
         body: Json = {"schema": declared.body}
         if "request" in example:
             body["example"] = example["request"]
         is_required = not declared.body_reader.is_optional
-        shown["requestBody"] = {"required": is_required, "content": {JSON: body}}
-    shown["responses"] = common.responses(declared, example)
-    return {**shown, "tags": [declared.group]}
+        described["requestBody"] = {"required": is_required, "content": {JSON: body}}
+    described["responses"] = common.responses(declared, example)
+    return {**described, "tags": [declared.group]}
 
 
 def _example(examples: Mapping[str, Any], method: str, declared: Operation) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ class ContradictingFact(Answer):
 class Rejected(Answer):
     """A statement of the model that cannot be stored."""
 
-    said = Text(of="quote")
+    quote = Text(data_key="said")
     reason = Text()
 
 

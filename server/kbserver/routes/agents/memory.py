@@ -135,7 +135,7 @@ def _with_rows(shape: dict[str, Any], name: str) -> Response:
 
     The list may be long.
     """
-    place = list(shape).index(name)
-    before, after = dict(list(shape.items())[:place]), dict(list(shape.items())[place + 1 :])
+    index = list(shape).index(name)
+    before, after = dict(list(shape.items())[:index]), dict(list(shape.items())[index + 1 :])
     listed = [b'"%s":' % name.encode(), rows_written(shape[name], runtime().yield_now)]
     return parts_as_json([b"{", members(before), b",", *listed, b",", members(after), b"}"])

@@ -224,19 +224,19 @@ def execute(outcome: Executed, arguments: Json) -> Response:
 def predicates() -> Response:
     """Return the known predicates."""
     scope = scope_asked(request.args, None)
-    schema, wanted = reader().predicates(scope), page(scope)
-    if wanted is None:
+    schema, requested = reader().predicates(scope), page(scope)
+    if requested is None:
         return as_json(schema)
-    listed = part(schema["predicates"], wanted)
+    listed = part(schema["predicates"], requested)
     total = schema["totalPredicates"]
-    return wanted.linked(
-        as_json({**schema, "predicates": listed}), wanted.offset + len(listed) < total, total
+    return requested.linked(
+        as_json({**schema, "predicates": listed}), requested.offset + len(listed) < total, total
     )
 
 
 def _rows(kb: KnowledgeBase, goal: Question | Pattern) -> Response:
-    notes, wanted = Notes(), page(goal)
-    if wanted is None:
+    notes, requested = Notes(), page(goal)
+    if requested is None:
         return parts_as_json(goal.written(kb, rows_written, notes), noted(notes))
-    parts, more = goal.paged(kb, rows_written, notes, wanted.offset, wanted.limit)
-    return wanted.linked(parts_as_json(parts, noted(notes)), more)
+    parts, more = goal.paged(kb, rows_written, notes, requested.offset, requested.limit)
+    return requested.linked(parts_as_json(parts, noted(notes)), more)

@@ -71,12 +71,12 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
 def rules() -> Response:
     """List the rules."""
     scope = scope_asked(request.args, EVERY_SCOPE)
-    stored, wanted = reader().rules(scope), page(scope)
-    listed = part(stored, wanted)
+    stored, requested = reader().rules(scope), page(scope)
+    listed = part(stored, requested)
     answer = as_json({"rules": StoredRuleShown.write_all(listed)})
-    if wanted is None:
+    if requested is None:
         return answer
-    return wanted.linked(answer, wanted.offset + len(listed) < len(stored), len(stored))
+    return requested.linked(answer, requested.offset + len(listed) < len(stored), len(stored))
 
 
 @operation(

@@ -152,12 +152,12 @@ def drop(name: str) -> Response:
 @tagged
 def scopes() -> Response:
     """List the scopes of the tenant."""
-    names, wanted = reader().scopes(), page("scopes")
-    listed = part(names, wanted)
+    names, requested = reader().scopes(), page("scopes")
+    listed = part(names, requested)
     answer = as_json({"scopes": listed, "count": len(names)})
-    if wanted is None:
+    if requested is None:
         return answer
-    return wanted.linked(answer, wanted.offset + len(listed) < len(names), len(names))
+    return requested.linked(answer, requested.offset + len(listed) < len(names), len(names))
 
 
 def _written(rows: list[Row]) -> bytes:

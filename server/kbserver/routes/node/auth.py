@@ -201,12 +201,12 @@ def _managed() -> KeyStore:
     return runtime().keys()
 
 
-def _made(made: NewKey) -> Response:
-    key = made.key
+def _made(new_key: NewKey) -> Response:
+    key = new_key.key
     audit.done(madeKey=key.id, keyName=key.name, role=key.role)
     members = KeyShown.write(key)
     return as_json(
-        {"id": members.pop("id"), "name": members.pop("name"), "key": made.secret, **members},
+        {"id": members.pop("id"), "name": members.pop("name"), "key": new_key.secret, **members},
         _SECRET,
         _CREATED,
     )

@@ -33,12 +33,12 @@ _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancest
 )
 def openapi() -> Response:
     """Return this document: OpenAPI 3.1."""
-    kept: dict[str, bytes] = current_app.extensions.setdefault("kbcore.documents", {})
-    if "openapi" not in kept:
-        kept["openapi"] = json.dumps(
+    documents: dict[str, bytes] = current_app.extensions.setdefault("kbcore.documents", {})
+    if "openapi" not in documents:
+        documents["openapi"] = json.dumps(
             document(current_app), ensure_ascii=False, separators=(",", ":")
         ).encode()
-    return _tagged(kept["openapi"], JSON)
+    return _tagged(documents["openapi"], JSON)
 
 
 @operation("GET /docs", role=ANY, replies=(Reply("The page.", {"text/html": TEXT}),), **_DOCUMENT)

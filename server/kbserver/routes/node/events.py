@@ -70,8 +70,8 @@ def events() -> Response:
 def _since(text: str | None) -> Place | int | None:
     if not text:
         return None
-    if place := Place.read(text):
-        return place
+    if position := Place.read(text):
+        return position
     try:
         return instant(
             int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 18 else text
