@@ -368,9 +368,8 @@ QUESTIONS = {
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_deadline_is_checked_at_every_pause(name, monkeypatch):
     """The time runs out at the first, the second, ... look at the clock: always the same error, never half an answer."""
-    monkeypatch.setattr(
-        relation, "PIECE", 100
-    )  # so that a sum over the edges is more than one piece
+    # A sum over the edges takes more than one call of the engine.
+    monkeypatch.setattr(relation, "ROWS_PER_TOTAL_CALL", 100)
     with runtime(clock=(clock := RunsOut(1 << 60))) as node:
         kb = node.knowledge_base(tenant="t")
         kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])

@@ -7,7 +7,6 @@ from support.runtimes import runtime
 
 from kbcore.proofs.batches import FIRST_BATCH, MAX_BATCH
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -33,9 +32,9 @@ def teach(kb, texts):
     kb.assert_rules([parse_rule(text.strip()) for text in texts])
 
 
-def proof(kb, goal, **more):
+def proof(kb, goal, form="tree"):
     (literal,) = parse_goal(goal).body
-    (found,) = kb.prove(literal, AnswerOptions(**more), ProofOptions(nodes=100_000, depth=100_000))
+    (found,) = kb.prove(literal, proof=ProofOptions(form, nodes=100_000, depth=100_000))
     return found["proof"]
 
 

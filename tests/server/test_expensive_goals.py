@@ -127,7 +127,7 @@ def test_endless_goals_do_not_block_others_and_end_on_disconnect(tmp_path: Path)
             with pytest.raises(BlockingIOError):
                 sock.recv(1)  # no answer, no end
             sock.close()
-        _until(server, connection, lambda log: log.count("client left") == 6)
+        _until(server, connection, lambda log: log.count("client disconnected") == 6)
         assert server.post("/tell", {"predicate": "edge", "args": ["x", "y"]}, connection)[0] == 200
         connection.close()
 
@@ -144,7 +144,7 @@ def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> No
         assert b'"limit":"derivedRows"' in found
         assert found.count(b"HTTP/1.1 ") == 2
         assert b'{"status":"healthy"' in found
-        assert "client left" not in (tmp_path / "log").read_text()
+        assert "client disconnected" not in (tmp_path / "log").read_text()
 
 
 def test_a_long_goal_ends_when_the_server_stops(tmp_path: Path) -> None:
