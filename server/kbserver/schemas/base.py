@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
@@ -179,25 +179,18 @@ class Answer(JsonObject):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
-        self._template: Json = {}
-        self._special: list[tuple[str, _ValueOf, _ValueOf | None, bool]] = []
-        plain: dict[str, str] = {}
+        keys: list[str] = []
+        sources: list[str | _ValueOf] = []
+        self._special: list[tuple[str, _ValueOf | None, bool]] = []
         for name, field in self.fields.items():
             key = field.data_key or name
-            of, is_optional = getattr(field, "of", None) or name, getattr(field, "optional", False)
-            write = _writer(field)
-            self._template[key] = None
-            if isinstance(of, str) and write is None and not is_optional:
-                plain[key] = of
-            else:
-                value_of = attrgetter(of) if isinstance(of, str) else of
-                self._special.append((key, value_of, write, is_optional))
-        # attrgetter returns a tuple only for several names.
-        self._plain_keys = list(plain) if len(plain) > 1 else []
-        if self._plain_keys:
-            self._plain_values = attrgetter(*plain.values())
-        else:
-            self._special += [(key, attrgetter(of), None, False) for key, of in plain.items()]
+            keys.append(key)
+            sources.append(getattr(field, "of", None) or name)
+            write, is_optional = _writer(field), getattr(field, "optional", False)
+            if write is not None or is_optional:
+                self._special.append((key, write, is_optional))
+        self._keys = keys
+        self._values_of = _values_of(sources)
 
     @classmethod
     def write(cls, outcome: Any) -> Json:
@@ -218,20 +211,30 @@ class Answer(JsonObject):
         """
         if many:
             return [self.dump(each) for each in obj]
-        members = self._template.copy()
-        if self._plain_keys:
-            members.update(zip(self._plain_keys, self._plain_values(obj), strict=True))
-        for key, value_of, write, is_optional in self._special:
-            value = value_of(obj)
-            if value is not None:
-                members[key] = value if write is None else write(value)
-            elif is_optional:
-                del members[key]
+        members = dict(zip(self._keys, self._values_of(obj), strict=True))
+        for key, write, is_optional in self._special:
+            value = members[key]
+            if value is None:
+                if is_optional:
+                    del members[key]
+            elif write is not None:
+                members[key] = write(value)
         return members
 
 
+def _values_of(sources: list[str | _ValueOf]) -> Callable[[Any], Iterable[Any]]:
+    """Return a function that gives the values of the members of an answer."""
+    names = [source for source in sources if isinstance(source, str)]
+    if len(names) == len(sources) > 1:  # attrgetter returns a tuple only for several names
+        return attrgetter(*names)
+    getters = [attrgetter(source) if isinstance(source, str) else source for source in sources]
+    return lambda outcome: [value_of(outcome) for value_of in getters]
+
+
 def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
-    """Return the function that writes the answers inside a value; None if there are none."""
+    """Return the function that writes a value; None if the value goes out as it is."""
+    if (own := getattr(field, "write", None)) is not None:
+        return cast("_ValueOf", own)
     if (answer := _inner_answer(field)) is not None:
         return answer.dump
     if isinstance(field, Many) and (inner := _inner_answer(field.inner)) is not None:

@@ -162,11 +162,11 @@ class Entry(Answer):
     created_at = Time()
     valid_from = Time(allow_none=True)
     valid_until = Time(allow_none=True)
-    metadata = Object(of=lambda entry: dict(entry.metadata))
+    metadata = Object(write=dict)
     contradicted = Flag(
         "The opposite is stored or derivable too; this side was kept or neither was left out."
     )
-    why = Object(of=lambda entry: None if entry.why is None else dict(entry.why), optional=True)
+    why = Object(write=dict, optional=True)
 
 
 class ContradictionShown(Answer):

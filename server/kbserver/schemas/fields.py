@@ -24,7 +24,7 @@ class Described(fields.Field[Any]):
 
     `of` is the attribute of the outcome that has the value in an answer, or a function that computes
     the value; by default the attribute is named like the field. An `optional` member of an answer
-    is left out where its value is None.
+    is left out where its value is None. `write` converts the value of the outcome to JSON.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Described(fields.Field[Any]):
         description: str | None = None,
         of: Callable[[Any], Any] | str | None = None,
         optional: bool = False,
+        write: Callable[[Any], Any] | None = None,
         schema: Json | None = None,
         **more: Any,
     ) -> None:
@@ -40,6 +41,7 @@ class Described(fields.Field[Any]):
         super().__init__(*args, metadata={**(schema or {}), **described}, **more)
         self.of = of
         self.optional = optional
+        self.write = write
 
 
 class Value(Described):
