@@ -44,7 +44,7 @@ $(VENV)/.installed: $(BIN)/python $(BUILT)
 
 $(VENV)/.test-tools: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,postgres]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,postgres,bulk]"
 	@touch $@
 
 $(VENV)/.tox: $(BIN)/python

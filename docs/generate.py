@@ -5,6 +5,7 @@ python docs/generate.py [--check]
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -12,8 +13,11 @@ import pkgutil
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import is_typeddict
+
+import click
 
 import kbcore
 import kbplanner
@@ -22,10 +26,16 @@ from kbcore.config import SETTINGS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
+from kbserver import cli
 from kbserver import hookspecs as http_hookspecs
+from kbserver.cli.shared.exits import EXIT_STATUSES
+from kbserver.cli.shared.groups import GENERAL
+from kbserver.cli.shared.output import OutputOption
+from kbserver.cli.shared.target import TargetOption
 from kbserver.errors import STATUS
 from kbserver.example_scenarios import single_node as scenario
 from kbserver.mcp.prompts import PROMPTS
+from kbserver.mcp.protocol import OLD_NAMES
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.tools import all_tools
 from kbserver.openapi import document
@@ -71,10 +81,12 @@ def configuration() -> str:
         "# Settings",
         "",
         *paragraph(
-            "Settings are read from the environment at the start. Flags of `kbcore serve` take "
-            "precedence. If a setting is not valid, the server exits with status 78 and a line "
-            "that names the setting. A secret can also be read from a file, whose path is the "
-            f"value of {secrets}."
+            "Settings are read from the environment at the start: the variable is the name of the "
+            "setting with the prefix `KBCORE_`, such as `KBCORE_PORT`. The name alone, `PORT`, works "
+            "too; if both are set, the one with the prefix counts, and `kbcore config check` says "
+            "which one was used. Flags of `kbcore serve` take precedence. If a setting is not valid, "
+            "the server exits with status 78 and a line that names the setting. A secret can also "
+            f"be read from a file, whose path is the value of {secrets}, with or without the prefix."
         ),
     ]
     sections: dict[str, list[tuple[str, ...]]] = {}
@@ -232,16 +244,63 @@ def python_api() -> str:
         value = getattr(kbcore, name)
         if not (inspect.isclass(value) or inspect.isfunction(value)):
             continue
+        if value.__name__ != name:
+            parts += [
+                "",
+                f"## {name}",
+                "",
+                f"Earlier name of [{value.__name__}](#{value.__name__.lower()}).",
+            ]
+            continue
         parts += ["", f"## {name}", "", inspect.cleandoc(value.__doc__ or "")]
         if inspect.isfunction(value):
             parts += ["", f"    {name}{_signature(value)}"]
-        elif name in ("EmbeddedKB", "AnswerSet", "Runtime"):
-            # Inherited methods, such as those of Sequence, are in Python's documentation.
-            for method, function in sorted(vars(value).items()):
-                if inspect.isfunction(function) and not method.startswith("_"):
-                    parts += ["", f"### {name}.{method}", "", f"    {method}{_signature(function)}"]
-                    parts += ["", inspect.cleandoc(function.__doc__ or "")]
+        elif is_typeddict(value):
+            parts += ["", *table("option, type, meaning", _options(value))]
+        elif name in ("KnowledgeBase", "AnswerSet", "Runtime", "Proof", "ContextDiff"):
+            parts += _members(name, value)
     return "\n".join(parts)
+
+
+def _members(name: str, kind: type) -> list[str]:
+    """Return the public methods and properties of a class and of its bases in our packages."""
+    members: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith("kbcore"):
+            # Other inherited methods, such as those of Sequence, are in Python's documentation.
+            members |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
+    parts = []
+    for key, value in sorted(members.items()):
+        if inspect.isfunction(value):
+            parts += ["", f"### {name}.{key}", "", f"    {key}{_signature(value)}"]
+        elif isinstance(value, property):
+            parts += ["", f"### {name}.{key}"]
+        else:
+            continue
+        parts += ["", inspect.cleandoc(value.__doc__ or "")]
+    return parts
+
+
+def _options(kind: type) -> list[tuple[str, str, str]]:
+    """Return the keys of a TypedDict and of its bases with their types and descriptions."""
+    classes = {
+        node.name: node
+        for node in ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    rows: dict[str, tuple[str, str, str]] = {}
+    pending = [kind.__name__]
+    while pending:
+        node = classes[pending.pop()]
+        pending += [
+            base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes
+        ]
+        for item, text in zip(node.body, node.body[1:], strict=False):
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                meaning = " ".join(ast.literal_eval(text.value).split())  # type: ignore[attr-defined]
+                shape = ast.unparse(item.annotation).replace("|", "\\|")
+                rows[item.target.id] = (f"`{item.target.id}`", f"`{shape}`", meaning)
+    return [rows[name] for name in sorted(rows)]
 
 
 def _signature(function: Callable[..., object]) -> str:
@@ -346,7 +405,8 @@ def tools() -> str:
         *paragraph(
             "`MCP_TOOLS=all` adds the tools of the second table; `extract` and `synthesize` need "
             "a language model. Role: the role that the caller needs. Changes: whether a call can "
-            "add or remove data."
+            "add or remove data. Calls may use older names, which are not listed: "
+            f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}."
         ),
     ]
     for usual in (True, False):
@@ -384,7 +444,120 @@ def _emphasised(names: Iterable[str], required: Collection[str]) -> str:
     return ", ".join(f"**{name}**" if name in required else name for name in names)
 
 
+def command_line() -> str:
+    parts = [
+        "# Command line",
+        "",
+        *paragraph(
+            "`kbcore COMMAND -h` shows the help of a command, `kbcore -h` all commands, and "
+            "`kbcore --version` the version. How to complete commands in a shell: [complete commands "
+            "in your shell](../how-to/complete-commands-in-your-shell.md)."
+        ),
+        *("", "## Exit statuses", ""),
+        *table("status, meaning", ((str(code), text) for code, text in EXIT_STATUSES.items())),
+        *("", "## Errors and warnings", ""),
+        *paragraph(
+            "Results go to standard output, everything else to standard error. A syntax error is "
+            "`file:line:col: error[code]: message`, followed by the line, a mark below the place and a "
+            "hint, and after the last one by their number. The "
+            "[codes](rule-language.md) are those of the rule language. Instead of a file it names "
+            "the argument: `goal`, `pattern`, `fact`, `statements` or `rules`. A warning is "
+            "`file:line:col: warning: message`. Messages are in colour on a terminal, unless "
+            "`--no-color` comes before the command or `NO_COLOR` is set."
+        ),
+        *("", "## Knowledge base", ""),
+        *paragraph(
+            "Commands with these options read or write a knowledge base: of a running server, or of a "
+            "storage that no server has open. They connect directly, without a proxy. A storage is "
+            "opened with the [settings](configuration.md) of the environment, without keys and rate "
+            "limits."
+        ),
+    ]
+    root = click.Context(cli.cli, info_name="kbcore")
+    ask = cli.cli.get_command(root, "ask")
+    parts += ["", *options_of(ask, TargetOption.section)]
+    parts += ["", "## Output", ""]
+    parts += paragraph(
+        "Commands that list rows have these options. A table is cut to the width of the terminal; the "
+        "other formats are complete. Columns of `ask` are the variables of the goal, or `answer` if it "
+        "has none; those of `query` the arguments, and attributes that any row has. `--json` prints "
+        "rows as the HTTP interface does; rows of `ask` have `bindings` as well, and for a goal of "
+        "several literals `bindings` only."
+    )
+    parts += ["", *options_of(ask, OutputOption.section)]
+    for title, entries in cli.SECTIONS.items():
+        parts += ["", f"## {title}"]
+        for name in entries:
+            for path, command, context in _commands(cli.cli.get_command(root, name), root, name):
+                parts += _command(path, command, context)
+    return "\n".join(parts)
+
+
+def _commands(
+    command: click.Command, parent: click.Context, name: str
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Yield a command and, of a group, its commands."""
+    context = click.Context(command, parent, info_name=name)
+    yield context.command_path, command, context
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            yield from _commands(command.get_command(context, below), context, below)
+
+
+def _command(path: str, command: click.Command, context: click.Context) -> list[str]:
+    """Return the entry of a command."""
+    lines = ["", f"### {path}", ""]
+    if not isinstance(command, click.Group):
+        lines += [f"    {path} {' '.join(command.collect_usage_pieces(context))}", ""]
+    for text in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines += [*paragraph(" ".join(text.split())), ""]
+    if options := options_of(command, GENERAL):
+        lines += [*options, ""]
+    sections = {getattr(param, "section", GENERAL) for param in command.params}
+    shared = [f"[{name}](#{name.lower().replace(' ', '-')})" for name in SHARED if name in sections]
+    own = options_of(command, OutputOption.section)
+    if OutputOption.section in sections and len(own) != OUTPUT_LINES:
+        shared.remove("[Output](#output)")
+        lines += [*own, ""]
+    if shared:
+        lines += [f"And the options of {' and '.join(shared)}.", ""]
+    lines += [f"    {example}" for example in getattr(command, "examples", ())]
+    return lines if lines[-1] else lines[:-1]
+
+
+SHARED = (OutputOption.section, TargetOption.section)
+"""Sections of options that several commands have."""
+
+OUTPUT_LINES = 8
+"""Lines of the table of the options of a command that lists rows."""
+
+
+def options_of(command: click.Command, section: str) -> list[str]:
+    """Return a table of the options of a command in a section; empty if there are none."""
+    rows = []
+    for param in command.params:
+        if isinstance(param, click.Option) and getattr(param, "section", GENERAL) == section:
+            name = ", ".join(reversed(param.opts)) + _value_name(param)
+            meaning = [param.help or ""]
+            if isinstance(param.show_default, str) or param.show_default:
+                meaning.append(f"default: `{param.default}`")
+            if isinstance(param.envvar, str):
+                meaning.append(f"environment: `{param.envvar}`")
+            rows.append((f"`{name}`", "; ".join(meaning).replace("|", "\\|")))
+    return table("option, meaning", rows) if rows else []
+
+
+def _value_name(option: click.Option) -> str:
+    """Return the name of the value of an option, after a blank; empty for a flag."""
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return f" {' or '.join(map(str, option.type.choices))}"
+    return f" {option.metavar or option.type.name.partition(' ')[0].upper()}"
+
+
 GENERATED = {
+    "cli.md": command_line,
     "configuration.md": configuration,
     "errors.md": errors,
     "hooks.md": hooks,

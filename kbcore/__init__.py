@@ -7,54 +7,193 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbcore.config.settings import Config
-    from kbcore.embed import EmbeddedKB, LoadOutcome, open_kb
-    from kbcore.errors import KBError
+    from kbcore.config.storage_urls import path_of
+    from kbcore.context.request import Bucket
+    from kbcore.context.window import Window
+    from kbcore.embed import EmbeddedKB, open_kb
+    from kbcore.errors import (
+        BudgetExceeded,
+        ConfigError,
+        Conflict,
+        InvalidInput,
+        KBError,
+        LogCorrupted,
+        LogTruncated,
+        ModelFailed,
+        ModelNotConfigured,
+        NotFound,
+        NotReady,
+        NotUnique,
+        ProviderFailed,
+        RuleSyntaxError,
+        StorageBusy,
+        StorageFailed,
+        TooLarge,
+    )
+    from kbcore.knowledge_base.answers import AnswerSet
+    from kbcore.knowledge_base.context import ContextDiff, WindowOptions
+    from kbcore.knowledge_base.reads import PredicateInfo, Proof
+    from kbcore.knowledge_base.writes import LoadOutcome, StoreOutcome
+    from kbcore.node.knowledge_base import KnowledgeBase
     from kbcore.node.runtime import Runtime, open_runtime
+    from kbcore.offline.migrate import check_storage, copy_storage
+    from kbcore.plug.coordinators import open_coordinator
     from kbcore.plug.hookspecs import hookimpl
-    from kbcore.python_values import AnswerSet
+    from kbcore.plug.ports import (
+        Change,
+        ChangeKind,
+        Completion,
+        Coordinator,
+        Held,
+        Keep,
+        Lease,
+        LLMProvider,
+        LogRecord,
+        LogStatus,
+        LogStore,
+        Resolution,
+        Standing,
+    )
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AnswerSet": "kbcore.python_values",
+    "AnswerSet": "kbcore.knowledge_base.answers",
     "Atom": "kbplanner.ir.terms",
+    "Bucket": "kbcore.context.request",
+    "BudgetExceeded": "kbcore.errors",
+    "Change": "kbcore.plug.ports",
+    "ChangeKind": "kbcore.plug.ports",
+    "Completion": "kbcore.plug.ports",
     "Config": "kbcore.config.settings",
+    "ConfigError": "kbcore.errors",
     "Conflict": "kbcore.errors",
+    "ContextDiff": "kbcore.knowledge_base.context",
+    "Coordinator": "kbcore.plug.ports",
     "EmbeddedKB": "kbcore.embed",
     "Fact": "kbcore.state.facts",
+    "Held": "kbcore.plug.ports",
+    "InvalidInput": "kbcore.errors",
     "KBError": "kbcore.errors",
-    "LoadOutcome": "kbcore.embed",
+    "Keep": "kbcore.plug.ports",
+    "KnowledgeBase": "kbcore.node.knowledge_base",
+    "LLMProvider": "kbcore.plug.ports",
+    "Lease": "kbcore.plug.ports",
+    "LoadOutcome": "kbcore.knowledge_base.writes",
+    "LogCorrupted": "kbcore.errors",
+    "LogRecord": "kbcore.plug.ports",
+    "LogStatus": "kbcore.plug.ports",
+    "LogStore": "kbcore.plug.ports",
+    "LogTruncated": "kbcore.errors",
+    "ModelFailed": "kbcore.errors",
+    "ModelNotConfigured": "kbcore.errors",
+    "NotFound": "kbcore.errors",
+    "NotReady": "kbcore.errors",
+    "NotUnique": "kbcore.errors",
+    "PredicateInfo": "kbcore.knowledge_base.reads",
+    "Proof": "kbcore.knowledge_base.reads",
+    "ProviderFailed": "kbcore.errors",
+    "Resolution": "kbcore.plug.ports",
     "Rule": "kbplanner.ir.terms",
+    "RuleSyntaxError": "kbcore.errors",
     "Runtime": "kbcore.node.runtime",
+    "Standing": "kbcore.plug.ports",
+    "StorageBusy": "kbcore.errors",
+    "StorageFailed": "kbcore.errors",
+    "StoreOutcome": "kbcore.knowledge_base.writes",
+    "TooLarge": "kbcore.errors",
     "Variable": "kbplanner.ir.terms",
+    "Window": "kbcore.context.window",
+    "WindowOptions": "kbcore.knowledge_base.context",
+    "check_storage": "kbcore.offline.migrate",
+    "copy_storage": "kbcore.offline.migrate",
     "hookimpl": "kbcore.plug.hookspecs",
+    "open_coordinator": "kbcore.plug.coordinators",
     "open_kb": "kbcore.embed",
     "open_runtime": "kbcore.node.runtime",
+    "path_of": "kbcore.config.storage_urls",
 }
+
+_TESTS = frozenset(
+    {
+        "Conformance",
+        "CoordinatorConformance",
+        "EmbedderConformance",
+        "LLMProviderConformance",
+        "LogStoreConformance",
+        "LogStoreFaultConformance",
+        "MergeStrategyConformance",
+        "MetricsSinkConformance",
+        "SalienceScorerConformance",
+        "TokenizerConformance",
+    }
+)
+"""Tests for authors of plugins; they import pytest, so that `__all__` does not have them."""
 
 __all__ = [
     "AnswerSet",
     "Atom",
+    "Bucket",
+    "BudgetExceeded",
+    "Change",
+    "ChangeKind",
+    "Completion",
     "Config",
+    "ConfigError",
     "Conflict",
+    "ContextDiff",
+    "Coordinator",
     "EmbeddedKB",
     "Fact",
+    "Held",
+    "InvalidInput",
     "KBError",
+    "Keep",
+    "KnowledgeBase",
+    "LLMProvider",
+    "Lease",
     "LoadOutcome",
+    "LogCorrupted",
+    "LogRecord",
+    "LogStatus",
+    "LogStore",
+    "LogTruncated",
+    "ModelFailed",
+    "ModelNotConfigured",
+    "NotFound",
+    "NotReady",
+    "NotUnique",
+    "PredicateInfo",
+    "Proof",
+    "ProviderFailed",
+    "Resolution",
     "Rule",
+    "RuleSyntaxError",
     "Runtime",
+    "Standing",
+    "StorageBusy",
+    "StorageFailed",
+    "StoreOutcome",
+    "TooLarge",
     "Variable",
+    "Window",
+    "WindowOptions",
     "__version__",
+    "check_storage",
+    "copy_storage",
     "hookimpl",
+    "open_coordinator",
     "open_kb",
     "open_runtime",
+    "path_of",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: a plugin that needs an error class does not load the engine."""
-    if name not in _HOMES:
+    home = "kbcore.plug.conformance" if name in _TESTS else _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module 'kbcore' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(home), name)

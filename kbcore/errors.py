@@ -36,6 +36,7 @@ __all__ = [
     "ModelNotConfigured",
     "NotFound",
     "NotReady",
+    "NotUnique",
     "PluginFailed",
     "ProviderFailed",
     "RateLimited",
@@ -80,6 +81,12 @@ class NotFound(KBError):
     """The addressed object does not exist."""
 
     code = "NOT_FOUND"
+
+
+class NotUnique(KBError):
+    """Several answers where one was expected; details: `goal` and `count`."""
+
+    code = "CONFLICT"
 
 
 class UnknownDatabase(NotFound):

@@ -1,54 +1,57 @@
-"""Conversion of Python values: terms and times from arguments, answers as tuples and as rows."""
+"""Conversion of Python values to terms, times and numbers, with errors that name the argument."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.state.facts import Row
 from kbcore.timestamps import instant as parsed
-from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Aggregate, Atom, Term
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
 
 Arg = str | int | float | bool
+"""An argument of a fact or goal."""
+
+Instant = int | str | datetime
+"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
 
 
-class AnswerSet(Sequence[tuple[str, ...]]):
-    """Answers as tuples of names, in answer order; `rows()` returns them with all their attributes."""
+@contextmanager
+def named(**names: str) -> Iterator[None]:
+    """Let errors name arguments as Python does: `names` has the argument for a field of JSON."""
+    try:
+        yield
+    except InvalidInput as error:
+        fields = (error.details or {}).get("fields", {})
+        if not names.keys() & fields.keys():
+            raise
+        message = error.message
+        for name, argument in names.items():
+            if message.startswith(f"{name}: "):
+                message = argument + message.removeprefix(name)
+        renamed = {names.get(name, name): problems for name, problems in fields.items()}
+        raise InvalidInput(message, {**(error.details or {}), "fields": renamed}) from None
 
-    def __init__(self, tuples: list[tuple[str, ...]], rows: Callable[[], list[Row]]) -> None:
-        self._tuples = tuples
-        self._rows = rows
 
-    def rows(self) -> list[Row]:
-        """Return the answers as dicts with the keys of the HTTP interface; runs the query again."""
-        return self._rows()
+def text(name: str, value: str) -> str:
+    """Return the argument `name`, a text; raise InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput.at(name, f"must be a text, found {type(value).__name__}")
+    return value
 
-    def __len__(self) -> int:
-        return len(self._tuples)
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(self._tuples)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._tuples[index]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            list(self) == list(other)
-            if isinstance(other, (AnswerSet, list, tuple))
-            else NotImplemented
+def refuse_atom(name: str, predicate: str) -> None:
+    """Raise InvalidInput if the argument `name`, to which arguments are given, is a whole atom."""
+    if "(" in text(name, predicate):
+        raise InvalidInput.at(
+            name, f"{predicate!r} has parentheses: a whole atom is given without arguments"
         )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"AnswerSet({self._tuples!r})"
 
 
 def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], bool | None]:
@@ -56,6 +59,7 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
 
     The sign is False for a text such as `~p(a)`, None otherwise. Raises InvalidInput.
     """
+    text("predicate", predicate)
     if args is None:
         read = atom_from_text(predicate, "predicate")
         return (
@@ -63,6 +67,7 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
             [arg for arg in read.args if not isinstance(arg, Aggregate)],
             None if read.positive else False,
         )
+    refuse_atom("predicate", predicate)
     if problem := DEFAULT_LIMITS.name_problem(predicate):
         raise InvalidInput.at("predicate", problem)
     return predicate, terms(args), None
@@ -77,7 +82,11 @@ def fact(predicate: str, args: Sequence[Arg] | None) -> tuple[str, tuple[str, ..
 
 def constants(predicate: str, args: Sequence[Arg]) -> tuple[str, ...]:
     """Return the arguments of a fact; raise InvalidInput if an argument is not a constant."""
-    arguments = terms(args)
+    return ground(predicate, terms(args))
+
+
+def ground(predicate: str, arguments: Sequence[Term]) -> tuple[str, ...]:
+    """Return the arguments of a fact; raise InvalidInput if an argument is not a constant."""
     check_fact(Atom(predicate, tuple(arguments)))
     return tuple(term for term in arguments if isinstance(term, str))
 
@@ -89,14 +98,51 @@ def terms(args: Sequence[Arg]) -> list[Term]:
     return list(args_from_json(list(args), "args"))
 
 
-def instant(name: str, value: int | str | datetime | None) -> int | None:
+def instant(name: str, value: Instant | None) -> int | None:
     """Return the argument `name` in epoch milliseconds, None if it is None; raise InvalidInput."""
     return None if value is None else moment(name, value)
 
 
-def moment(name: str, value: int | str | datetime) -> int:
+def moment(name: str, value: Instant) -> int:
     """Return the argument `name` in epoch milliseconds; raise InvalidInput."""
     try:
         return parsed(value.isoformat() if isinstance(value, datetime) else value)
     except ValueError as error:
         raise InvalidInput.at(name, str(error)) from error
+
+
+def positive(name: str, value: int | None) -> int | None:
+    """Return the argument `name`, a whole number above 0 or None; raise InvalidInput."""
+    if value is not None and (not _is_whole(value) or value <= 0):
+        raise InvalidInput.at(name, "must be a positive whole number")
+    return value
+
+
+def whole(name: str, value: int | None) -> int | None:
+    """Return the argument `name`, a whole number from 0 on or None; raise InvalidInput."""
+    if value is not None and (not _is_whole(value) or value < 0):
+        raise InvalidInput.at(name, "must be a whole number from 0 on")
+    return value
+
+
+def fraction(name: str, value: float | None) -> float | None:
+    """Return the argument `name`, a number from 0 to 1 or None; raise InvalidInput."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= 1):
+        raise InvalidInput.at(name, "must be a number from 0 to 1")
+    return value
+
+
+def metadata(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the argument `name`, a JSON object, empty for None; raise InvalidInput."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidInput.at(name, "must be a dict")
+    if problem := metadata_problem(value):
+        raise InvalidInput.at(name, problem)
+    return dict(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

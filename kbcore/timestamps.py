@@ -1,4 +1,4 @@
-"""Instants on input: epoch milliseconds, or ISO 8601 text with an offset."""
+"""Instants: epoch milliseconds, or ISO 8601 text with an offset."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 LAST_INSTANT = 8_640_000_000_000_000
 """The last millisecond, before and after 1970, that dates of the web can name."""
+
+
+def iso_text(at: int) -> str:
+    """Return epoch milliseconds as ISO 8601 in UTC, always with milliseconds, so that texts sort by
+    time: `2026-01-31T12:00:00.000Z`.
+
+    Raises OverflowError outside the years 1 to 9999.
+    """
+    when = _EPOCH + timedelta(milliseconds=at)
+    return when.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def instant(value: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,9 @@ THOROUGH = (
     "engine/test_lexical.py",
     "meta/test_laws.py",
     "meta/test_plain_english.py",
+    "plugins/test_bulk_duckdb.py",
     "plugins/test_conformance.py",
+    "plugins/test_coordinator_",
     "plugins/test_example_project.py",
     "plugins/test_llm_http.py",
     "plugins/test_storage_postgres.py",
@@ -28,6 +31,8 @@ THOROUGH = (
     "property/test_plan_race.py",
     "property/test_restrictions.py",
     "server/auth/test_keys.py",
+    "server/test_bulk_commands.py",
+    "server/test_command_output.py",
     "server/test_expensive_goals.py",
     "server/test_commands.py",
     "server/test_events.py",
@@ -56,6 +61,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             THOROUGH
         ):
             item.add_marker("thorough")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Add the counts of this run to the file KB_TEST_COUNTS: tox hides what its environments print."""
+    path = os.environ.get("KB_TEST_COUNTS")
+    if path and "PYTEST_XDIST_WORKER" not in os.environ:
+        passed, skipped = (len(terminalreporter.stats.get(k, ())) for k in ("passed", "skipped"))
+        with Path(path).open("a") as counts:
+            counts.write(f"{passed} passed, {skipped} skipped\n")
 
 
 @pytest.fixture(scope="session")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
-from kbcore.config.settings import SETTINGS, Config
+from kbcore.config.settings import PREFIX, SETTINGS, Config
 
 MIN_SECRET_CHARS = 16
 """Minimum length of a secret; a shorter one is reported as easy to guess."""
 
 _SIMILARITY = 0.85
+"""From where on a variable without the prefix, which may belong to another program, is reported."""
+
 _LOOPBACK = ("127.", "::1", "localhost")
+
+CLIENT_VARIABLES = frozenset(("KBCORE_URL", "KBCORE_TENANT", "KBCORE_DATABASE", "KBCORE_API_KEY"))
+"""What commands that talk to a server read from the environment; the server ignores it."""
 
 
 def known_names() -> set[str]:
     """Return every name that is read from the environment."""
-    return {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS if s.secret}
+    return {name for setting in SETTINGS for name in setting.variables} | CLIENT_VARIABLES
 
 
 def is_loopback(host: str) -> bool:
@@ -44,6 +49,7 @@ def warnings_for(
     `only_settings` is true if every name in `environ` should be a setting, as in a settings file.
     """
     yield from _unknown_names(environ, only_settings)
+    yield from _unused_names(environ)
     yield from key_warnings(config)
     if config.replication_mode == "LEADER" and not (
         config.replication_token or config.api_key or config.auth_enabled
@@ -63,12 +69,23 @@ def warnings_for(
         yield "ENGINE=python and ENGINE_VERIFY=true are slow and meant for debugging"
 
 
+def _unused_names(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a warning for each variable that yields to the same name with the prefix."""
+    for setting in SETTINGS:
+        used = setting.variable_in(environ)
+        if used is not None and used.startswith(PREFIX):
+            for name in setting.variables:
+                if environ.get(name) and not name.startswith(PREFIX):
+                    yield f"{name} is ignored because {used} is set"
+
+
 def _unknown_names(environ: Mapping[str, str], only_settings: bool) -> Iterator[str]:
-    known = known_names()
-    for name in sorted(set(environ) - known):
-        word = name.upper().removeprefix("KB_").removeprefix("KBCORE_")
-        similar = difflib.get_close_matches(word, known, 1, _SIMILARITY)
+    bare = {setting.name for setting in SETTINGS}
+    for name in sorted(set(environ) - known_names()):
+        word = name.upper().removeprefix("KB_").removeprefix(PREFIX)
+        prefix = PREFIX if name.startswith(PREFIX) else ""
+        similar = difflib.get_close_matches(word, bare, 1, 0.6 if prefix else _SIMILARITY)
         if similar:
-            yield f"{name} is not a setting; did you mean {similar[0]}?"
-        elif only_settings:
+            yield f"{name} is not a setting; did you mean {prefix}{similar[0]}?"
+        elif only_settings or prefix:
             yield f"{name} is not a setting"

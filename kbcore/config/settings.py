@@ -27,6 +27,11 @@ from kbcore.errors import ConfigError, InvalidInput
 
 T = TypeVar("T")
 
+PREFIX = "KBCORE_"
+"""Prefix of environment variables; a name without it works too, and yields to the one with it."""
+
+_FILE = "_FILE"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -39,21 +44,48 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Name of the environment variable."""
+        """Name of the setting, and of its environment variable after the optional prefix."""
         return self.field.upper()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that can set it; of several that are set, the first counts.
+
+        Those that end in `_FILE` name a file with the secret.
+        """
+        names = (PREFIX + self.name, self.name)
+        return tuple(
+            name + suffix for name in names for suffix in (("", _FILE) if self.secret else ("",))
+        )
 
     @property
     def secret(self) -> bool:
         """True if the value is a secret, which is never shown and can also be read from a file."""
         return self.parser is SECRET
 
-    def parse(self, text: str) -> Any:
-        """Return the value of a text; raises ConfigError, without the text of a secret."""
+    def parse(self, text: str, variable: str | None = None) -> Any:
+        """Return the value of a text that `variable` holds (default: the name of the setting).
+
+        Raises ConfigError, without the text of a secret.
+        """
         try:
             return self.parser(text)
         except ValueError as error:
             value = "(not shown)" if self.secret else repr(redacted(text))
-            raise ConfigError(f"{self.name}={value}: {error}") from error
+            raise ConfigError(f"{variable or self.name}={value}: {error}") from error
+
+    def variable_in(self, environ: Mapping[str, str], *, prefixed: bool = False) -> str | None:
+        """Return the environment variable that sets it; None if none does.
+
+        `prefixed` leaves out names without the prefix. Raises ConfigError for a secret that is
+        given both itself and as a file.
+        """
+        used = [name for name in self.variables if environ.get(name)]
+        if prefixed:
+            used = [name for name in used if name.startswith(PREFIX)]
+        if used and used[0] + _FILE in used:
+            raise ConfigError(f"{used[0]} and {used[0]}{_FILE} are both set; set one")
+        return used[0] if used else None
 
 
 def _setting(default: T, parser: Parser[T], help: str) -> T:
@@ -69,7 +101,7 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings; the environment variable of a field is its name in upper case."""
+    """All settings; the environment variable of a field is `KBCORE_` and its name in upper case."""
 
     host: str = _setting("127.0.0.1", TEXT, "address to listen on")
     port: int = _setting(9300, integer(0, 65535), "port to listen on; 0: any free port")
@@ -306,8 +338,19 @@ class Config:
     extraction_max_chunks: int = _setting(
         32, integer(1, 10_000), "maximum number of chunks; a longer text is refused"
     )
+    extraction_fallback: str = _setting(
+        "none",
+        choice("none", "episode"),
+        "prose in /context and /context/ingest without a language model; none: refused (501); "
+        "episode: stored as said(speaker, text, when)",
+    )
     context_optimize_enabled: bool = _setting(
         False, BOOLEAN, "serve POST /context/optimize after its sunset on 2026-07-01"
+    )
+    context_compat: bool = _setting(
+        True,
+        BOOLEAN,
+        "default of compat: context windows repeat their entries as facts and their rules as rules, for older clients",
     )
     public_url: str = _setting(
         "", ADDRESS, "address at which clients reach the server; default: HOST and PORT"
@@ -412,21 +455,25 @@ class Config:
     plugins_trace: bool = _setting(False, BOOLEAN, "log every hook call")
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Config:
-        """Read the settings from the environment.
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, *, prefixed: bool = False
+    ) -> Config:
+        """Read the settings from the environment, `KBCORE_PORT` or `PORT` for example.
 
-        A secret can also be read from a file, named by the setting with the suffix `_FILE`. Raises
-        ConfigError with the name of the setting and its permitted values.
+        A secret can also be read from a file, named by its variable with the suffix `_FILE`. With
+        `prefixed`, names without the prefix are not read: they may belong to a host application.
+        Raises ConfigError with the name of the variable and its permitted values.
         """
         source = os.environ if environ is None else environ
-        texts = {s.name: source[s.name] for s in SETTINGS if source.get(s.name)}
+        values: dict[str, Any] = {}
         for setting in SETTINGS:
-            file_setting = f"{setting.name}_FILE"
-            if setting.secret and (path := source.get(file_setting)):
-                if setting.name in texts:
-                    raise ConfigError(f"{setting.name} and {file_setting} are both set; set one")
-                texts[setting.name] = _content(file_setting, path)
-        return cls().updated(texts)
+            variable = setting.variable_in(source, prefixed=prefixed)
+            if variable is not None:
+                text = source[variable]
+                if setting.secret and variable.endswith(_FILE):
+                    text = _content(variable, text)
+                values[setting.field] = setting.parse(text, variable)
+        return cls()._replaced(values)
 
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
@@ -434,13 +481,17 @@ class Config:
         return [text for text in (*values, *secrets_of(self.storage_url)) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:
-        """Return a copy with settings, by environment name, parsed from text; raises ConfigError."""
+        """Return a copy with settings, by their names, parsed from text; raises ConfigError."""
         settings = {setting.name: setting for setting in SETTINGS}
         values: dict[str, Any] = {}
         for name, text in texts.items():
             if name not in settings:
                 raise ConfigError(f"unknown setting {name}")
             values[settings[name].field] = settings[name].parse(text)
+        return self._replaced(values)
+
+    def _replaced(self, values: dict[str, Any]) -> Config:
+        """Return a copy with other fields; a storage URL alone also chooses the storage plugin."""
         if values.get("storage_url") and "storage_backend" not in values:
             values["storage_backend"] = backend_of(values["storage_url"])
         return replace(self, **values)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Ranked
-from kbcore.context.text.drafts import Draft, draft_for
+from kbcore.context.text.drafts import Draft, TemplatesOf, draft_for, no_templates
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import Entry, Provenance
 from kbcore.state.facts import Row
@@ -70,8 +70,14 @@ class Room:
     `counter`, that is kept free for rules.
     """
 
-    def __init__(self, request: WindowRequest, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        request: WindowRequest,
+        counter: TokenCounter,
+        templates: TemplatesOf = no_templates,
+    ) -> None:
         self._request = request
+        self._templates = templates
         self._counter = counter
         self._max_units: int | None = None
         if request.max_tokens is not None:
@@ -183,6 +189,7 @@ class Room:
             self._counter.units,
             resolved=request.auto_resolve,
             goal_driven=bool(request.goals),
+            templates=self._templates,
         )
 
     def _fits(self, items: Sequence[Entry | str]) -> bool:

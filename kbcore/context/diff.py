@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kbcore.context.removed import Removed
 from kbcore.context.request import STRUCTURED
+from kbcore.context.text.drafts import TemplatesOf, no_templates
 from kbcore.context.window import Entry, Window
 
 REFRESH_ABOVE = 0.5
@@ -21,7 +22,7 @@ class WindowDiff:
 
     An entry with any change other than in salience or category is in both lists. `previous` is None
     if the session is unknown. If `refresh` is True, the client should request the whole window;
-    `reason` says why. `format` is the requested format of the new window.
+    `reason` says why. `format` is the requested format of the new window, `templates` the phrases of its text.
     """
 
     previous: str | None
@@ -32,6 +33,7 @@ class WindowDiff:
     refresh: bool
     reason: str | None
     format: str = STRUCTURED
+    templates: TemplatesOf = no_templates
 
 
 UNKNOWN = WindowDiff(
@@ -61,9 +63,10 @@ def diff(
 
 
 def _content(entry: Entry) -> tuple[object, ...]:
-    """Return the fields that are compared: all but salience, category and time of the conclusion.
+    """Return the fields that are compared.
 
-    These three change with time alone.
+    Salience, category and time of the conclusion change with time alone; the goal that an entry was
+    selected for depends on what else is selected, and says nothing about the fact.
     """
     metadata = repr(sorted(entry.metadata.items()))
     validity = entry.valid_from, entry.valid_until

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -52,7 +53,7 @@ def make_window(
     partitions = supply.partitions
     now = (supply.present or supply.scores).now
     counter = counter or TokenCounter()
-    room = Room(request, counter)
+    room = Room(request, counter, cache(tenant.rules.templates))
     clashes = stored_clashes(tenant, supply, request.predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)

@@ -17,6 +17,7 @@ from kbcore.state.keys import StoredKey
 from kbcore.state.partition import MetadataThen
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
 
@@ -49,6 +50,7 @@ class TenantState:
     now: int
     scopes: list[str]
     rules: list[Rule]
+    phrases: list[Phrase]
     transactions: Mapping[str, int]
     answered: list[list[object]]
     engine: Engine
@@ -164,6 +166,7 @@ def _state(tenant: Tenant) -> TenantState:
         tenant.at(0),
         [partition.name for partition in tenant.partitions() if partition.name is not None],
         [known.rule for known in tenant.rules.all()],
+        [known.phrase for known in tenant.rules.phrases()],
         tenant.committed.all(),
         tenant.answered.all(),
         tenant.engine,

@@ -28,6 +28,7 @@ from kbcore.state.changes import (
     ChangeKeys,
     ChangeSet,
     Decision,
+    DeclarePhrases,
     DropScope,
     EvictFacts,
     EvictReason,
@@ -43,8 +44,8 @@ from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
 from kbplanner.ir.terms import Rule, Variable
-from kbplanner.syntax.parser import parse_rule
-from kbplanner.syntax.printer import print_rule
+from kbplanner.syntax.parser import parse_phrase, parse_rule
+from kbplanner.syntax.printer import print_phrase, print_rule
 
 CHANGES = 1
 """Record type of a change set."""
@@ -279,6 +280,9 @@ _CODECS = {
     "rows": ObjectCodec(AssertRows, Member("rows", "rows", _ROWS)),
     "teach": ObjectCodec(
         AssertRules, Member("rules", "rules", _list(Codec(encode_rule, decode_rule)))
+    ),
+    "phrases": ObjectCodec(
+        DeclarePhrases, Member("phrases", "phrases", _list(Codec(print_phrase, parse_phrase)))
     ),
     "retract": ObjectCodec(RetractFact, Member("a", "args", _TUPLE), *_TARGET),
     "retractPattern": ObjectCodec(RetractPattern, Member("a", "pattern", _list(_TERM)), *_TARGET),

@@ -25,6 +25,8 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.syntax.parser import parse_phrase
+from kbplanner.syntax.printer import print_phrase
 
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 128 << 10
@@ -118,6 +120,7 @@ def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
         "now": state.now,
         "scopes": state.scopes,
         "rules": rules,
+        "phrases": [print_phrase(phrase) for phrase in state.phrases],
         "transactions": state.transactions,
         "answered": state.answered,
     }
@@ -217,6 +220,8 @@ class Restorer:
                 self._tenant.need_partition(scope)
             for rule in body["rules"]:
                 self._tenant.rules.add(stored_rule(decode_rule(rule)))
+            for phrase in body.get("phrases", ()):  # older snapshots have none
+                self._tenant.rules.declare(parse_phrase(phrase))
             self._tenant.committed.restore(body.get("transactions", {}).items())
             self._tenant.answered.restore(body.get("answered", ()))
         elif self._tenant is None:

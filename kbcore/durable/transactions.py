@@ -22,7 +22,7 @@ from kbcore.errors import Conflict, RateLimited, UnknownTransaction
 from kbcore.state.apply import apply_changes
 from kbcore.state.changes import AssertFacts, AssertRows, Change, Delta, Depends, RelationName
 from kbcore.state.facts import Row
-from kbcore.state.finished_transactions import KEPT_IDS, KEPT_MS
+from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
 from kbcore.state.overlay import Overlay, Reads, scope_names, versions
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
@@ -277,8 +277,8 @@ class Transactions:
     def _forget(self) -> None:
         now = self._clock.monotonic()
         while self._ended and (
-            len(self._ended) > KEPT_IDS
-            or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS
+            len(self._ended) > COMMITTED_KEPT_IDS
+            or (now - next(iter(self._ended.values()))[0]) * 1000 > COMMITTED_KEPT_MS
         ):
             self._ended.popitem(last=False)
 

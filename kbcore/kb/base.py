@@ -17,6 +17,7 @@ from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
 from kbcore.state.changes import Change, ChangeSet, Delta
 from kbcore.state.facts import Row
+from kbcore.state.names import check_name, is_name
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Limits
@@ -105,8 +106,20 @@ class TenantHandle:
         return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
 
     def _check_writable(self, scope: str | None) -> None:
+        """Raise InvalidInput if nothing can be written to a scope."""
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
+        self._check_scope(scope)
+
+    def _check_scope(self, scope: str | None) -> None:
+        """Raise InvalidInput if a scope (None: the base partition) has no valid name.
+
+        Scopes that an earlier version stored under such a name can still be used.
+        """
+        if scope in (None, ALL_SCOPES) or (isinstance(scope, str) and is_name(scope)):
+            return
+        if scope not in self._read_tenant().scopes():
+            check_name("scope", scope)
 
     def _read_tenant(self) -> Tenant:
         return self._services.read_tenant(self.database, self.tenant)
@@ -116,7 +129,11 @@ class TenantHandle:
 
         If nothing is stored yet, return an empty partition, because rules may still derive rows.
         """
-        return tenant.partitions(scope) or [tenant.new_partition(scope)]
+        partitions = tenant.partitions(scope)
+        if not partitions:
+            self._check_scope(scope)
+            partitions = [tenant.new_partition(scope)]
+        return partitions
 
     @contextmanager
     def _reads(

@@ -165,6 +165,10 @@ class ContextWindows(TenantHandle):
             if last is not None:
                 reasons = self._reasons(tenant, last.window, window, request, budget)
                 changes = diff(last.window, window, reasons.of, request.format)
+                named = {entry.scope for entry in (*last.window.entries, *window.entries)}
+                # Read now: the changes are written as text after the lock is released.
+                templates = {scope: tenant.rules.templates(scope) for scope in {None, *named}}
+                changes = replace(changes, templates=templates.__getitem__)
             sessions.keep(request.session, window, request)
         self._services.meters.window_facts(len(window.entries))
         return window, changes

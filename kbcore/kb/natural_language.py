@@ -19,7 +19,7 @@ from kbcore.kb.base import TenantHandle
 from kbcore.kb.context_windows import check_request
 from kbcore.language.evidence import Evidence, Query, gather
 from kbcore.language.extract import Extracted, ExtractionOptions, extract, judge
-from kbcore.language.reading import Taken, read_statements_of
+from kbcore.language.reading import Taken, episodes_of, read_statements_of
 from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
@@ -27,9 +27,10 @@ from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
-from kbcore.state.rulebook import RulesOutcome, StoredRule
+from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES
-from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Variable
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -39,18 +40,20 @@ PROOF_NODES = 50
 class Ingested:
     """Result of reading a text: its facts and rules, the count of new facts, and a window.
 
-    `unread` are the numbers of lines that could not be read. `extracted` is the language model's
+    `unread` are the numbers of lines that could not be read as facts or rules; `episodes` counts
+    the facts in `facts` that hold such lines as they are. `extracted` is the language model's
     result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
     those since the session's last window, None if there was none.
     """
 
     facts: tuple[Fact, ...]
-    rules: tuple[StoredRule, ...]
+    rules: tuple[StoredDefinition, ...]
     asserted: int
     unread: tuple[int, ...]
     window: Window
     changes: WindowDiff | None = None
     extracted: Extracted | None = field(default=None)
+    episodes: int = 0
 
 
 class NaturalLanguage(TenantHandle, ABC):
@@ -82,7 +85,7 @@ class NaturalLanguage(TenantHandle, ABC):
         """Return a context window and its changes since the session's last window."""
 
     @abstractmethod
-    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
+    def assert_rules(self, rules: Sequence[Definition], facts: Sequence[Fact] = ()) -> RulesOutcome:
         """Store rules, and facts with them, all or none."""
 
     def extract(
@@ -109,6 +112,7 @@ class NaturalLanguage(TenantHandle, ABC):
         model = self._model()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
+        self._check_scope(scope)
         if not text.strip():
             raise InvalidInput.at("text", "must not be empty")
         extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
@@ -158,13 +162,16 @@ class NaturalLanguage(TenantHandle, ABC):
         *,
         hint: str | None = None,
         request_limits: RequestLimits | None = None,
+        turns: Sequence[int] = (),
     ) -> Ingested:
         """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
         Facts go to the scope of the window. Lines in predicate syntax or the rule language are
-        parsed. Prose goes to the language model, with `hint`; without a model, prose is skipped.
+        parsed. Prose goes to the language model, with `hint`. Without a model, prose is skipped, or
+        stored as episodes with EXTRACTION_FALLBACK=episode; `turns` are the numbers of the lines
+        with which the turns of a conversation begin.
 
-        Raises ModelNotConfigured if the text is only prose and there is no model, ModelFailed if
+        Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,
         ReadOnlyFollower before the model is called, and BudgetExceeded. If the window exceeds the
         budget, the stored facts and rules remain.
@@ -176,18 +183,26 @@ class NaturalLanguage(TenantHandle, ABC):
             statements = read_statements_of(text, request.scope, budget.yield_now)
         extracted: Extracted | None = None
         new: list[Fact] = []
+        episodes = 0
         if statements.unread and self._services.model is not None:
             lines = text.split("\n")
             prose = "\n".join(lines[number - 1] for number in statements.unread)
             extracted, new = self._extracted(
                 self._model(), prose, request.scope, False, hint, request_limits
             )
+        elif statements.unread and self._services.config.extraction_fallback == "episode":
+            now = self._services.clock.now_ms()
+            facts = episodes_of(text, statements.unread, turns, request.scope, now)
+            statements.facts += facts
+            episodes = len(facts)
         elif not statements:
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
-                " model is configured; LLM_PROVIDER names one"
+                " model is configured; LLM_PROVIDER names one, or EXTRACTION_FALLBACK=episode keeps"
+                " prose as it is"
             )
-        return self._ingested(statements, extracted, new, request, request_limits)
+        done = self._ingested(statements, extracted, new, request, request_limits)
+        return replace(done, episodes=episodes)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -203,7 +218,7 @@ class NaturalLanguage(TenantHandle, ABC):
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
-        rules: tuple[StoredRule, ...] = ()
+        rules: tuple[StoredDefinition, ...] = ()
         asserted = 0
         if statements.rules or statements.facts or new_facts:
             stored = self.assert_rules(statements.rules, [*statements.facts, *new_facts])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, Notes, RequestLimits
-from kbcore.reason.match import StoredPattern
+from kbcore.reason.match import StoredPattern, matching
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
 from kbcore.state.facts import Row
-from kbcore.state.partition import Partition
-from kbcore.state.tenant import ALL_SCOPES
+from kbcore.state.partition import FactsThen, Partition, StoredRelation
+from kbcore.state.rulebook import StoredPhrase, StoredRule
+from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.engine.backend import Engine
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
 from kbplanner.passes.check import counterpart
 
@@ -22,6 +27,18 @@ Write = Callable[[list[Row], Callable[[], None]], bytes]
 
 The function calls its second argument between pieces of work.
 """
+
+
+EXPORTED_ROWS = 1000
+"""Number of facts that are converted to rows at once."""
+
+
+class Contents(NamedTuple):
+    """The facts, as rows, the rules and the phrases of a knowledge base at one point in time."""
+
+    facts: Iterator[Row]
+    rules: list[StoredRule]
+    phrases: list[StoredPhrase]
 
 
 class Queries(TenantHandle):
@@ -125,6 +142,24 @@ class Queries(TenantHandle):
             pattern = StoredPattern(predicate, args, positive)
             return self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
 
+    def contents(self, scope: str | None = ALL_SCOPES) -> Contents:
+        """Return all facts, rules and phrases of a scope, or of every scope, as of this call.
+
+        The facts are those valid now or later, not expired ones. They are converted to rows while
+        the iterator is read, without holding a lock. The rules are those of the scope itself.
+        Raises BudgetExceeded.
+        """
+        with self._reads(None, kind="query") as (tenant, budget):
+            now, engine = tenant.at(self._services.clock.now_ms()), tenant.engine
+            captured = [
+                FactsThen(stored, *_unexpired(tenant, stored, now, budget))
+                for partition in self._partitions(tenant, scope)
+                for stored in sorted(partition.relations(), key=_place)
+            ]
+            rules = [known for known in tenant.rules.all() if scope in (ALL_SCOPES, known.scope)]
+            phrases = [each for each in tenant.rules.phrases() if scope in (ALL_SCOPES, each.scope)]
+        return Contents(_rows_of(engine, captured), rules, phrases)
+
     def aggregate(
         self,
         query: AggregateQuery,
@@ -148,6 +183,15 @@ class Queries(TenantHandle):
         The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded,
         including when there are more answers than a request may return.
         """
+        return self.body_answers(body, variables, options).tuples()
+
+    def body_answers(
+        self,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        options: AnswerOptions = DEFAULT_OPTIONS,
+    ) -> SymbolAnswers:
+        """Return the answers of `bindings`, converted to names when they are read."""
         listed = 0
 
         def solve(
@@ -159,12 +203,12 @@ class Queries(TenantHandle):
             budget.check_answers(listed)
             return rows, count
 
-        return self._tuples(body, len(variables), options, solve, returns_all=True)
+        return self._symbols(body, len(variables), options, solve, returns_all=True)
 
-    def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
-        """Return the answers of a goal as tuples of names, one per argument, in answer order.
+    def answers(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
+        """Return the answers of a goal, one name per argument, converted when they are read.
 
-        The scope, limit, offset and point in time of the options apply.
+        The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded.
         """
 
         def solve(
@@ -172,25 +216,48 @@ class Queries(TenantHandle):
         ) -> Answers:
             return reasoner.solve(partition, atom, budget, goal)
 
-        return self._tuples((Literal(atom),), atom.arity, options, solve)
+        return self._symbols((Literal(atom),), atom.arity, options, solve)
+
+    def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
+        """Return the answers of a goal as tuples of names, one per argument, in answer order."""
+        return self.answers(atom, options).tuples()
+
+    def stored_answers(
+        self,
+        atom: Atom,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: int | None = None,
+    ) -> SymbolAnswers:
+        """Return the stored facts of one sign that match, converted to names when they are read."""
+        pattern = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
+        with self._reads(None, kind="query") as (tenant, budget):
+            result = SymbolAnswers(tenant.engine, atom.arity)
+            for partition in self._partitions(tenant, scope):
+                for _, rows, ids in matching(tenant, partition, pattern, as_of, budget):
+                    count = len(ids) if limit is None else min(len(ids), limit - len(result))
+                    rows = tenant.engine.sort(rows, atom.arity, budget.offload)
+                    result.append(partition.name, rows[: count * atom.arity], count)
+        return result
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _tuples(
+    def _symbols(
         self,
         goal: Sequence[BodyItem],
         arity: int,
         options: AnswerOptions,
         solve: Callable[[Reasoner, Partition, Budget, GoalOptions], Answers],
         returns_all: bool = False,
-    ) -> list[tuple[str, ...]]:
+    ) -> SymbolAnswers:
         """Return the answers of `solve` in each partition, within the limit and offset."""
         end = None if options.limit is None else options.offset + options.limit
-        tuples: list[tuple[str, ...]] = []
         with self._reads(options.request_limits, None, "ask", goal) as (tenant, budget):
+            result = SymbolAnswers(tenant.engine, arity)
             reasoner = self._services.reasoner(tenant)
             for partition in self._partitions(tenant, options.scope):
-                first = None if end is None else end - len(tuples)
+                first = None if end is None else end - len(result)
                 if first == 0:
                     break
                 goal_options = GoalOptions(
@@ -199,9 +266,38 @@ class Queries(TenantHandle):
                 rows, count = solve(reasoner, partition, budget, goal_options)
                 if first is not None and first < count:
                     rows, count = rows[: first * arity], first
-                if not arity:
-                    tuples.extend([()] * count)
-                    continue
-                texts = tenant.engine.texts(rows)
-                tuples.extend(zip(*[texts[column::arity] for column in range(arity)], strict=True))
-        return tuples[options.offset :]
+                result.append(partition.name, rows, count)
+        if options.offset:
+            result.skip(options.offset)
+        return result
+
+
+def _place(stored: StoredRelation) -> tuple[str, int, bool]:
+    """Return the key that orders relations by predicate, arity and sign, positive facts first."""
+    return stored.schema.predicate, stored.schema.arity, not stored.schema.positive
+
+
+def _unexpired(
+    tenant: Tenant, stored: StoredRelation, now: int, budget: Budget
+) -> tuple[array[int], array[int]]:
+    """Return the rows of a relation in answer order that are valid now or later, and their ids."""
+    arity, relation = stored.schema.arity, stored.relation
+    rows, ids = relation.match([0] * arity, hidden=True, yield_now=budget.yield_now)
+    rows, count = tenant.engine.sort(rows, arity, budget.offload), len(ids)
+    ids = relation.locate(rows, count)
+    if not stored.limited:
+        return rows, ids
+    kept_rows, kept_ids = array("I"), array("I")
+    for part in budget.slices(count):
+        for index, (_, end) in zip(part, stored.windows(ids[part.start : part.stop]), strict=True):
+            if now < end:
+                kept_rows.extend(rows[index * arity : (index + 1) * arity])
+                kept_ids.append(ids[index])
+    return kept_rows, kept_ids
+
+
+def _rows_of(engine: Engine, captured: Sequence[FactsThen]) -> Iterator[Row]:
+    """Yield the captured facts as rows."""
+    for facts in captured:
+        for start in range(0, len(facts), EXPORTED_ROWS):
+            yield from facts.rows(engine, start, min(start + EXPORTED_ROWS, len(facts)))

@@ -18,6 +18,7 @@ from kbcore.errors import Conflict, InvalidInput
 from kbcore.kb.base import TenantHandle
 from kbcore.plug.ports import Keep, MergeStrategy
 from kbcore.state.changes import Delta, DropScope, ForkScope, MergeScope, Outdated
+from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 
 SOURCE_WINS = "SOURCE_WINS"
@@ -49,6 +50,7 @@ class Scopes(TenantHandle):
         one_scope("sourceScope", source)
         if one_scope("targetScope", target) is None or target == source:
             raise InvalidInput.at("targetScope", "must name another scope than the source")
+        check_name("targetScope", target)
         fork = ForkScope(source, target, overwrite)
         delta = self._commit(
             (fork,), lambda: check_fork(self._whole_tenant(), source, target, overwrite)

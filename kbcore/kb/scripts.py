@@ -1,4 +1,7 @@
-"""Scripts: texts in the rule language whose clauses are stored and queries answered, in order."""
+"""Scripts: texts in the rule language whose clauses are stored and queries answered, in order.
+
+Statements may also be commands (`commands.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kbcore.errors import BudgetExceeded
-from kbcore.language.files import fact_of, rule_of
-from kbcore.reason.ask import body_variables
+from kbcore.kb.commands import INFER, RETRACT, translate
+from kbcore.language.files import fact_of, phrase_of, rule_of
+from kbcore.reason.ask import body_variables, terms_of
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.predicates import UnknownPredicate
-from kbcore.state.facts import AssertOutcome, Fact, Row
-from kbcore.state.rulebook import RulesOutcome, StoredRule
-from kbplanner.ir.terms import BodyItem, Literal, Rule, Variable
+from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.state.rulebook import RulesOutcome, StoredDefinition
+from kbplanner.errors import RuleSyntaxError
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import BodyItem, Literal, Rule, Term, Variable
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
@@ -48,10 +54,11 @@ class Executed:
     lines: list[str] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
-    rules: list[StoredRule] = field(default_factory=list)
+    rules: list[StoredDefinition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unknown: list[UnknownPredicate] = field(default_factory=list)
     asserted: int = 0
+    retracted: int = 0
     timestamp: int = 0
 
     @property
@@ -62,13 +69,22 @@ class Executed:
 
 @dataclass(slots=True)
 class Block:
-    """Consecutive clauses, and the query that follows them, if any."""
+    """Consecutive clauses, and the query or retraction that follows them, if any.
 
-    rules: list[Rule] = field(default_factory=list)
+    `command` says what is done with `goal`: INFER, QUERY or RETRACT.
+    """
+
+    rules: list[Definition] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    clauses: list[Fact | Rule] = field(default_factory=list)
-    """The rules and facts in the order of the text."""
+    clauses: list[Fact | Definition] = field(default_factory=list)
+    """The rules, phrases and facts in the order of the text."""
     goal: tuple[BodyItem, ...] = ()
+    command: str = INFER
+
+    @property
+    def writes(self) -> bool:
+        """True if the block changes what is stored."""
+        return bool(self.clauses) or self.command == RETRACT
 
 
 class ScriptTarget(Protocol):
@@ -78,7 +94,10 @@ class ScriptTarget(Protocol):
         """Store facts."""
 
     def assert_rules(
-        self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[Signature] = ()
+        self,
+        rules: Sequence[Definition],
+        facts: Sequence[Fact] = (),
+        defined: Iterable[Signature] = (),
     ) -> RulesOutcome:
         """Store rules, and facts with them; `defined` are predicates of later clauses."""
 
@@ -89,6 +108,28 @@ class ScriptTarget(Protocol):
 
     def infer(self, literal: Literal, options: AnswerOptions) -> list[Row]:
         """Return the answers of a goal."""
+
+    def query_rows(
+        self,
+        predicate: str,
+        args: Sequence[Term],
+        *,
+        positive: bool | None = ...,
+        scope: str | None = ...,
+        request_limits: RequestLimits | None = ...,
+    ) -> list[Row]:
+        """Return the stored facts that match."""
+
+    def retract_fact(
+        self,
+        predicate: str,
+        args: Sequence[str],
+        *,
+        positive: bool | None = ...,
+        scope: str | None = ...,
+        request_limits: RequestLimits | None = ...,
+    ) -> RetractOutcome:
+        """Remove a fact."""
 
     def bindings(
         self, body: Sequence[BodyItem], variables: Sequence[Variable], options: AnswerOptions
@@ -101,41 +142,62 @@ def blocks_of(text: str, scope: str | None) -> list[Block]:
 
     Raises RuleSyntaxError with every error and its position.
     """
-    statements = parse_program(text)
+    translation = translate(text)
+    try:
+        statements = parse_program(translation.text)
+    except RuleSyntaxError as error:
+        raise translation.original(error) from None
     check_statements([item for item in statements if isinstance(item, RuleStatement)])
     blocks = [Block()]
     for statement in statements:
         block = blocks[-1]
         if isinstance(statement, GoalStatement):
-            block.goal = statement.body
+            block.goal, block.command = statement.body, translation.command(statement)
             blocks.append(Block())
         elif isinstance(statement, FactStatement):
             fact = fact_of(statement, scope)
             block.facts.append(fact)
             block.clauses.append(fact)
         else:
-            rule = rule_of(statement, scope)
+            rule = (
+                rule_of(statement, scope)
+                if isinstance(statement, RuleStatement)
+                else phrase_of(statement, scope)
+            )
             block.rules.append(rule)
             block.clauses.append(rule)
     return blocks if blocks[-1].clauses else blocks[:-1]
 
 
+def is_mixed(blocks: Sequence[Block]) -> bool:
+    """Return True if blocks change something and do more than that, so that they need a transaction."""
+    steps = sum(bool(block.clauses) + bool(block.goal) for block in blocks)
+    return steps > 1 and any(block.writes for block in blocks)
+
+
 def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
     """Run blocks in order; `budget` is for all queries together. Raises BudgetExceeded."""
     outcome = Executed()
-    heads = {(rule.head.predicate, rule.head.arity) for block in blocks for rule in block.rules}
+    heads = {
+        (rule.head.predicate, rule.head.arity)
+        for block in blocks
+        for rule in block.rules
+        if isinstance(rule, Rule)
+    }
     defined = heads | {(fact.predicate, len(fact.args)) for block in blocks for fact in block.facts}
     for block in blocks:
         _store(kb, block, outcome, defined)
         if block.goal:
-            _answer(
-                kb, block.goal, AnswerOptions(scope, request_limits=_left(budget, outcome)), outcome
-            )
+            options = AnswerOptions(scope, request_limits=_left(budget, outcome))
+            if block.command == RETRACT:
+                _retract(kb, block.goal, options, outcome)
+            else:
+                _answer(kb, block, options, outcome)
     return outcome
 
 
 def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[Signature]) -> None:
-    stored: Iterator[StoredRule] = iter(())
+    stored: Iterator[StoredDefinition] = iter(())
     if block.rules:
         rules = kb.assert_rules(block.rules, block.facts, defined)
         stored = iter(rules.rules)
@@ -149,7 +211,7 @@ def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[
             text = print_row(clause.predicate, clause.args, not clause.positive)
             outcome.lines.append(f"Fact Asserted: {text}")
         else:
-            outcome.lines.append(f"Rule Asserted: {next(stored).text}")
+            outcome.lines.append(next(stored).report)
 
 
 def _left(budget: Budget, outcome: Executed) -> RequestLimits:
@@ -166,15 +228,49 @@ def _left(budget: Budget, outcome: Executed) -> RequestLimits:
     return RequestLimits(left_ms, limits.rows, limits.steps, limits.bytes, answers)
 
 
-def _answer(
+def _retract(
     kb: ScriptTarget, goal: tuple[BodyItem, ...], options: AnswerOptions, outcome: Executed
 ) -> None:
+    """Retract the fact of a goal: of both signs, or only the explicit negative if that is named."""
+    (item,) = goal
+    if not isinstance(item, Literal):
+        raise TypeError("RETRACT takes one literal")
+    atom = item.atom
+    args = [arg for arg in atom.args if isinstance(arg, str)]
+    positive = False if item.negated or not atom.positive else None
+    done = kb.retract_fact(
+        atom.predicate,
+        args,
+        positive=positive,
+        scope=options.scope,
+        request_limits=options.request_limits,
+    )
+    outcome.retracted += done.retracted
+    text = print_row(atom.predicate, args, positive is False)
+    outcome.lines.append(f"{'Retracted' if done.retracted else 'Nothing to retract'}: {text}")
+
+
+def _rows(kb: ScriptTarget, command: str, literal: Literal, options: AnswerOptions) -> list[Row]:
+    if command == INFER:
+        return kb.infer(literal, options)
+    atom = literal.atom
+    return kb.query_rows(
+        atom.predicate,
+        terms_of(atom),
+        positive=None if atom.positive else False,
+        scope=options.scope,
+        request_limits=options.request_limits,
+    )
+
+
+def _answer(kb: ScriptTarget, block: Block, options: AnswerOptions, outcome: Executed) -> None:
+    goal = block.goal
     number, goal_text = len(outcome.questions), ", ".join(map(print_item, goal))
-    outcome.lines.append(f"?- {goal_text}.")
+    outcome.lines.append(f"{'?-' if block.command == INFER else block.command} {goal_text}.")
     answers_before = len(outcome.answers)
     if len(goal) == 1 and isinstance(goal[0], Literal):
         args = goal[0].atom.args
-        for row in kb.infer(goal[0], options):
+        for row in _rows(kb, block.command, goal[0], options):
             bindings = {
                 f"?{arg.name}": value
                 for arg, value in zip(args, row["args"], strict=True)

@@ -17,7 +17,7 @@ from kbcore.durable.transactions import (
     stored_row,
 )
 from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller
 from kbcore.reason.budget import RequestLimits
@@ -33,13 +33,12 @@ from kbcore.state.changes import (
 from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
-from kbplanner.ir.terms import Term
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
 
 
-class TransactionKB(KnowledgeBase):
+class TransactionKB(TenantKB):
     """Tenant as one transaction sees it, for one operation; `with` locks the transaction.
 
     If an operation that writes raises an error, the transaction is rolled back.
@@ -80,7 +79,7 @@ class TransactionKB(KnowledgeBase):
     _can_retry = False
 
     @contextmanager
-    def _transaction(self) -> Iterator[KnowledgeBase]:
+    def _transaction(self) -> Iterator[TenantKB]:
         yield self
 
     def _whole_tenant(self) -> Tenant:
@@ -157,9 +156,7 @@ class TransactionKB(KnowledgeBase):
 
     def _retract(
         self,
-        change: RetractFact | RetractPattern,
-        predicate: str,
-        args: tuple[Term, ...],
+        changes: Sequence[RetractFact | RetractPattern],
         request_limits: RequestLimits | None,
     ) -> RetractOutcome:
         """Retract, and report the conclusions that no longer hold.
@@ -168,7 +165,7 @@ class TransactionKB(KnowledgeBase):
         """
         self._noting = False
         try:
-            return super()._retract(change, predicate, args, request_limits)
+            return super()._retract(changes, request_limits)
         finally:
             self._noting = True
             if self.transaction.overlay is not None:
@@ -260,7 +257,7 @@ WRITES = frozenset(
 
 
 class Operations:
-    """Methods of a `KnowledgeBase`, each call one operation of a transaction.
+    """Methods of a `TenantKB`, each call one operation of a transaction.
 
     An error in one of the methods WRITES ends the transaction.
     """

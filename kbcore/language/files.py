@@ -1,7 +1,8 @@
 """Files of facts and rules, read in batches of bounded size: rule text, JSON lines, or CSV.
 
 - `.kb`: the rule language. Facts, rules and goals; goals are passed to the caller.
-- `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
+- `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}`, a rule
+  `{"head", "body", ...}`, or either as text in the rule language, `{"text": ...}`.
 - `.csv`: one fact per line, the predicate followed by its arguments; arguments only if the caller
   names a predicate. A header row is skipped (`csv_rows.py`).
 
@@ -21,20 +22,23 @@ import orjson
 from kbcore.errors import InvalidInput, LoadError
 from kbcore.language.csv_rows import BATCH_ROWS, CsvBatch, Header, HeaderMode, csv_batches
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.names import check_name
 from kbcore.timestamps import instant
 from kbplanner.errors import RuleSyntaxError
-from kbplanner.ir.limits import DEFAULT_LIMITS, plain_texts, text_problem
+from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
+from kbplanner.ir.phrases import Definition, Phrase
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.passes.check import check_fact, check_rule, check_statements
 from kbplanner.syntax.arity import rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.lint import lint
-from kbplanner.syntax.parser import parse_stream
+from kbplanner.syntax.parser import parse_program, parse_stream
 from kbplanner.syntax.statements import (
     Annotations,
     FactStatement,
     GoalStatement,
+    PhraseStatement,
     RuleStatement,
     Statement,
 )
@@ -58,7 +62,7 @@ class Batch:
 
     facts: list[Fact] = field(default_factory=list)
     rows: list[FactRows] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    rules: list[Definition] = field(default_factory=list)
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
     header: Header | None = None
@@ -119,8 +123,11 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
         if isinstance(statement, FactStatement):
             batch.facts.append(fact_of(statement, scope))
         elif isinstance(statement, RuleStatement):
-            batch.rules.append(rule_of(statement, scope))
-            batch.statements.append(replace(statement, rule=batch.rules[-1]))
+            rule = rule_of(statement, scope)
+            batch.rules.append(rule)
+            batch.statements.append(replace(statement, rule=rule))
+        elif isinstance(statement, PhraseStatement):
+            batch.rules.append(phrase_of(statement, scope))
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
@@ -160,6 +167,7 @@ def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
         _instant(notes.valid_from, "validFrom", line),
         _instant(notes.valid_until, "validUntil", line),
         notes.confidence,
+        notes.metadata or {},
     )
 
 
@@ -168,6 +176,11 @@ def _instant(value: int | str | None, name: str, line: int) -> int | None:
         return None if value is None else instant(value)
     except ValueError as error:
         raise LoadError(line, f"{name}: {error}") from error
+
+
+def phrase_of(statement: PhraseStatement, scope: str | None = None) -> Phrase:
+    """Return the phrase of a declaration; `scope` applies if it names none."""
+    return replace(statement.phrase, scope=statement.phrase.scope or scope)
 
 
 def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
@@ -193,16 +206,18 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             entry = orjson.loads(line)
             if not isinstance(entry, dict):
                 raise LoadError(number, "expected a JSON object")
-            if "head" in entry:
-                batch.rules.append(_scoped(rule_from_json(entry), scope))
-                statement = rule_statement(batch.rules[-1], number)
+            clause = _json_clause(entry, scope)
+            if isinstance(clause, Fact):
+                batch.facts.append(clause)
+            else:
+                batch.rules.append(clause)
+            if isinstance(clause, Rule):
+                statement = rule_statement(clause, number)
                 batch.statements.append(statement)
                 batch.warnings += [
                     replace(each, span=statement.span) for each in check_rule(statement.rule)
                 ]
                 batch.warnings += lint([statement])
-            else:
-                batch.facts.append(_json_fact(entry, scope))
         except orjson.JSONDecodeError as error:
             raise LoadError(number, f"invalid JSON at column {error.colno}: {error.msg}") from error
         except LoadError:
@@ -216,21 +231,61 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
         yield batch
 
 
+def _json_clause(entry: dict[str, Any], scope: str | None) -> Fact | Definition:
+    """Return the fact or rule of a line."""
+    if "text" in entry:
+        if len(entry) > 1 or not isinstance(entry["text"], str):
+            raise InvalidInput.at("text", "is a text and the only member of its object")
+        statements = parse_program(entry["text"], final_dot=False)
+        statement = statements[0] if len(statements) == 1 else None
+        if isinstance(statement, FactStatement):
+            return fact_of(statement, scope)
+        if isinstance(statement, RuleStatement):
+            return rule_of(statement, scope)
+        if isinstance(statement, PhraseStatement):
+            return phrase_of(statement, scope)
+        raise InvalidInput.at("text", "must be one fact, rule or phrase")
+    if "head" in entry:
+        return _scoped(rule_from_json(entry), scope)
+    return _json_fact(entry, scope)
+
+
 def _json_fact(entry: dict[str, Any], scope: str | None) -> Fact:
     atom = atom_from_json(entry)
     check_fact(atom)
     positive = atom.positive and not entry.get("negated") and entry.get("truthVal") is not False
+    ttl, confidence, metadata = (entry.get(key) for key in ("ttl", "confidence", "metadata"))
+    if ttl is not None and (type(ttl) is not int or ttl <= 0):
+        raise InvalidInput.at("ttl", "must be a positive number of milliseconds")
+    is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if confidence is not None and not (is_number and 0 <= confidence <= 1):
+        raise InvalidInput.at("confidence", "must be a number from 0 to 1")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidInput.at("metadata", "must be an object")
+    if metadata and (problem := metadata_problem(metadata)):
+        raise InvalidInput.at("metadata", problem)
     return Fact(
         atom.predicate,
         tuple(arg for arg in atom.args if isinstance(arg, str)),
         positive,
-        entry.get("scope") or scope,
-        entry.get("ttl"),
-        None if entry.get("validFrom") is None else instant(entry["validFrom"]),
-        None if entry.get("validUntil") is None else instant(entry["validUntil"]),
-        entry.get("confidence"),
-        entry.get("metadata") or {},
+        _scope_of(entry) or scope,
+        ttl,
+        _json_instant(entry, "validFrom"),
+        _json_instant(entry, "validUntil"),
+        confidence,
+        metadata or {},
     )
+
+
+def _scope_of(entry: dict[str, Any]) -> str | None:
+    return None if entry.get("scope") is None else check_name("scope", entry["scope"])
+
+
+def _json_instant(entry: dict[str, Any], key: str) -> int | None:
+    try:
+        return None if entry.get(key) is None else instant(entry[key])
+    except ValueError as error:
+        raise InvalidInput.at(key, str(error)) from error
 
 
 def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None) -> FactRows | None:

@@ -9,21 +9,31 @@ arguments: "Yes." states no fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from kbcore.errors import InvalidInput
 from kbcore.language.files import read_statements
 from kbcore.language.lenient import read_line
 from kbcore.state.facts import Fact
+from kbcore.timestamps import iso_text
 from kbplanner.engine.ground import paced
 from kbplanner.errors import KBError
-from kbplanner.ir.terms import Rule
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Atom
 from kbplanner.passes.check import check_fact
 
 _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
 _STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")
 _FULL_STOP = re.compile(r"\.\s*(?:(?:%|#|//)[^.]*)?$")
+
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w-]{0,39}):\s+(?=\S)")
+
+EPISODE = "said"
+"""Predicate of prose that is stored as it is: `said(speaker, text, when)`."""
+
+DEFAULT_SPEAKER = "user"
 
 LINES_PER_REST = 500
 """Lines read between two calls of `rest`: about a millisecond."""
@@ -37,7 +47,7 @@ class Taken:
     """
 
     facts: list[Fact] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    rules: list[Definition] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -61,6 +71,47 @@ def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -
         {(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values()
     )
     return taken
+
+
+def first_lines(turns: Sequence[str]) -> tuple[int, ...]:
+    """Return the number of the line at which each turn begins in the turns joined by line breaks."""
+    return tuple(accumulate((turn.count("\n") + 1 for turn in turns[:-1]), initial=1))
+
+
+def episodes_of(
+    text: str, unread: Sequence[int], turns: Sequence[int], scope: str | None, at: int
+) -> list[Fact]:
+    """Return prose as facts `said(speaker, text, when)`, one for each run of consecutive lines.
+
+    `unread` are the numbers of the lines of prose, `turns` of the lines at which a new turn of a
+    conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
+    speaker; the following lines of the run are hers too. Raises InvalidInput that names the line.
+    """
+    lines = text.split("\n")
+    episodes: list[tuple[int, str, list[str]]] = []
+    last = 0
+    for number in unread:
+        line = lines[number - 1].strip()
+        speaker = _SPEAKER.match(line)
+        if speaker is not None:
+            episodes.append((number, speaker[1], [line[speaker.end() :]]))
+        elif number == last + 1 and number not in turns and episodes:
+            episodes[-1][2].append(line)
+        else:
+            episodes.append((number, DEFAULT_SPEAKER, [line]))
+        last = number
+    return [
+        _episode(number, (speaker, "\n".join(parts), iso_text(at)), scope)
+        for number, speaker, parts in episodes
+    ]
+
+
+def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
+    try:
+        check_fact(Atom(EPISODE, args))
+    except InvalidInput as error:
+        raise InvalidInput.at("text", f"line {number}: {error.message}") from None
+    return Fact(EPISODE, args, True, scope, metadata={"episode": True})
 
 
 def _whole(text: str, scope: str | None) -> Taken | None:

@@ -25,7 +25,7 @@ from kbcore.state.facts import Row
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import item_from_json
 from kbplanner.syntax.parser import parse_goal
-from kbplanner.syntax.printer import print_row
+from kbplanner.syntax.printer import print_atom, print_row
 
 MAX_ROUNDS = 2
 """Maximum number of query plans; another is made if the queries of the first found nothing."""
@@ -211,8 +211,9 @@ def _answer(
 
 
 def _worded(row: Row) -> str:
-    """Return a fact as a generated sentence."""
-    return sentence(Atom(row["predicate"], tuple(row["args"]), not row["negated"])) + "."
+    """Return a fact as a generated sentence; in the rule language where there is no good one."""
+    atom = Atom(row["predicate"], tuple(row["args"]), not row["negated"])
+    return f"{sentence(atom) or print_atom(atom)}."
 
 
 def _sentences(

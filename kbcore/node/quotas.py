@@ -19,19 +19,20 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     ChangeSet,
+    DeclarePhrases,
     ForkScope,
     MergeScope,
 )
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
-from kbcore.state.rulebook import stored_rule
+from kbcore.state.rulebook import stored_phrase, stored_rule
 from kbcore.state.tenant import Tenant
 
 RETRY_SECONDS = 60.0
 """Time after which a client may retry: others free capacity by retraction, eviction or expiry."""
 
 _FREE = nullcontext()
-_ADDING = AssertFacts | AssertRows | AssertRules | ForkScope | MergeScope
+_ADDING = AssertFacts | AssertRows | AssertRules | DeclarePhrases | ForkScope | MergeScope
 
 
 @dataclass(slots=True)
@@ -158,11 +159,14 @@ def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
             growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
         elif isinstance(change, AssertRules):
             growth.rules += len(change.rules)
+        elif isinstance(change, DeclarePhrases):
+            growth.rules += len(change.phrases)
         elif isinstance(change, ForkScope | MergeScope):
             source = None if tenant is None else tenant.partition(change.source)
             growth.facts += 0 if source is None else source.live()
             if tenant is not None and isinstance(change, ForkScope) and change.source is not None:
                 growth.rules += len(tenant.rules.of(change.source))
+                growth.rules += len(tenant.rules.phrases_of(change.source))
             if change.target is not None:
                 growth.scopes.add(change.target)
     return growth
@@ -201,5 +205,10 @@ def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
             known += sum(
                 tenant.rules.get(rule.scope, stored_rule(rule).id) is not None
                 for rule in change.rules
+            )
+        elif isinstance(change, DeclarePhrases):
+            known += sum(
+                tenant.rules.phrase(phrase.scope, stored_phrase(phrase).id) is not None
+                for phrase in change.phrases
             )
     return known

@@ -19,13 +19,14 @@ from kbcore.durable.request_key import marked
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import ReadOnlyFollower, StorageFailed
 from kbcore.events.feed import Committed
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
 from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters, collector, model_called
+from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check
@@ -207,13 +208,20 @@ class Runtime:
 
     def knowledge_base(
         self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
-    ) -> KnowledgeBase:
+    ) -> TenantKB:
         """Return a handle on a tenant, which its first write creates; raise UnknownDatabase.
 
         `caller` is the client that waits for results; long goals stop when it disconnects.
         """
         self._catalog.tenant(database, tenant)
-        return KnowledgeBase(self, database, tenant, caller)
+        return TenantKB(self, database, tenant, caller)
+
+    def open(self, tenant: str = DEFAULT, database: str = DEFAULT) -> KnowledgeBase:
+        """Return a tenant as `open_kb` does, for Python programs; raise UnknownDatabase.
+
+        The first write creates the tenant. Closing the knowledge base leaves the runtime open.
+        """
+        return KnowledgeBase(self, tenant, database, owns_runtime=False)
 
     def admin(self) -> Admin:
         """Return a handle on the databases and tenants as a whole."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
-from kbcore.config.settings import SETTINGS, Config
+from kbcore.config.settings import PREFIX, SETTINGS, Config
 from kbcore.errors import ConfigError, KBError
 from kbcore.plug.manager import Plugins
 from kbcore.replication.role import check_settings
@@ -19,11 +19,13 @@ DEFAULT = "default"
 class Effective:
     """Settings as a server would use them, the source of each by its name, and the problems found.
 
-    A setting that cannot be used has its default in `config`.
+    `variables` are the environment variables that were used, by the name of the setting. A setting
+    that cannot be used has its default in `config`.
     """
 
     config: Config
     sources: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -35,18 +37,18 @@ def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str)
     usable: dict[str, str] = {}
     result = Effective(Config())
     for setting in SETTINGS:
-        names = (setting.name, f"{setting.name}_FILE") if setting.secret else (setting.name,)
-        values = {name: environ[name] for name in names if environ.get(name)}
+        values = {name: environ[name] for name in setting.variables if environ.get(name)}
         try:
             Config.from_env(values)
         except ConfigError as error:
             result.problems.append(error.message)
             continue
         usable.update(values)
-        if values:
-            result.sources[setting.name] = (
-                source if setting.name in values else f"{setting.name}_FILE ({source})"
-            )
+        variable = setting.variable_in(values)
+        if variable is not None:
+            is_file = variable.removeprefix(PREFIX) != setting.name
+            result.sources[setting.name] = f"{variable} ({source})" if is_file else source
+            result.variables[setting.name] = variable.removesuffix("_FILE") if is_file else variable
     chosen: dict[str, str] = {}
     for name, text in flags.items():
         try:
@@ -55,6 +57,7 @@ def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str)
             result.problems.append(error.message)
             continue
         chosen[name] = text
+        result.variables.pop(name, None)
         result.sources[name] = f"--{name.lower().replace('_', '-')}"
     result.config = Config.from_env(usable).updated(chosen)
     if "STORAGE_URL" in result.sources and (

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kbcore.config.settings import Config
     from kbcore.metrics.catalogue import MetricSpec
     from kbcore.plug.ports import (
+        BulkDatabase,
+        Coordinator,
         Embedder,
         Evaluation,
         LLMProvider,
@@ -47,6 +49,15 @@ def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogSt
 def kb_storage_tools(config: Config) -> Mapping[str, StorageTools]:  # type: ignore[empty-body]
     """Name the tools that check, repair and create the folders of a storage backend, by the
     backend's name.
+    """
+
+
+@hookspec
+def kb_coordinators() -> Mapping[str, Callable[[str], Coordinator]]:  # type: ignore[empty-body]
+    """Name coordinators by the scheme of their URLs; the factory opens one by its URL.
+
+    `kbcore.open_coordinator` picks one. A factory raises ConfigError for an unusable URL, without
+    the secrets in it.
     """
 
 
@@ -92,6 +103,11 @@ def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]
 
     TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4.
     """
+
+
+@hookspec
+def kb_bulk_engines() -> Mapping[str, BulkDatabase]:  # type: ignore[empty-body]
+    """Name databases for bulk runs; `kbcore bulk run --engine` picks one."""
 
 
 @hookspec

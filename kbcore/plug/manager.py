@@ -16,6 +16,8 @@ from kbcore.metrics.catalogue import FAMILIES, MetricSpec
 from kbcore.plug import hookspecs
 from kbcore.plug.installed import GROUP, Source, check_version, installed
 from kbcore.plug.ports import (
+    BulkDatabase,
+    Coordinator,
     Embedder,
     LLMProvider,
     LogStore,
@@ -123,6 +125,17 @@ class Plugins:
             )
         return factory
 
+    def open_coordinator(self, url: str) -> Coordinator:
+        """Open the coordinator of a URL by its scheme; raise ConfigError naming the choices."""
+        scheme, colon, _ = url.partition(":")
+        factories: dict[str, Callable[[str], Coordinator]] = self._collect("kb_coordinators")
+        if not colon or scheme.lower() not in factories:
+            schemes = ", ".join(sorted(factories)) or "none"
+            raise ConfigError(
+                f"no plugin offers the coordinator {redacted(url)!r}; a URL begins with one of: {schemes}"
+            )
+        return factories[scheme.lower()](url)
+
     def storage_tools(self) -> StorageTools:
         """Return the folder tools of the backend that STORAGE_BACKEND names.
 
@@ -138,6 +151,10 @@ class Plugins:
     def conflict_strategies(self) -> dict[str, MergeStrategy]:
         """Return the strategies for new facts whose opposite is stored, by name."""
         return self._collect("kb_conflict_strategies")
+
+    def bulk_databases(self) -> dict[str, BulkDatabase]:
+        """Return the databases for bulk runs, by name."""
+        return self._collect("kb_bulk_engines")
 
     def salience_scorer(self) -> SalienceScorer:
         """Return the scorer that SALIENCE_SCORER names; raise ConfigError naming the choices."""
@@ -358,6 +375,7 @@ class Plugins:
 
 COLLECTING = (
     "kb_storage_backends",
+    "kb_coordinators",
     "kb_merge_strategies",
     "kb_conflict_strategies",
     "kb_metrics_sinks",
@@ -365,5 +383,6 @@ COLLECTING = (
     "kb_salience_scorers",
     "kb_embedders",
     "kb_tokenizers",
+    "kb_bulk_engines",
 )
 """Hooks that return names; two plugins may not offer the same name."""

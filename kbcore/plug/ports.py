@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from kbcore.plug.coordination import Change as Change
+from kbcore.plug.coordination import ChangeKind as ChangeKind
+from kbcore.plug.coordination import Coordinator as Coordinator
+from kbcore.plug.coordination import Held as Held
+from kbcore.plug.coordination import Lease as Lease
+from kbcore.plug.coordination import Watch as Watch
 from kbcore.state.standing import Keep as Keep
 from kbcore.state.standing import Standing as Standing
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from kbcore.clock import Clock
     from kbcore.config.settings import Config
     from kbcore.metrics.catalogue import MetricSpec
+    from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
 
 API_VERSION = 1
 
@@ -469,7 +476,7 @@ class RunningNode(Protocol):
         """Clock of the node."""
 
     def knowledge_base(self, database: str = ..., tenant: str = ...) -> Any:
-        """Return a handle on a tenant (a `KnowledgeBase`), as HTTP routes use it.
+        """Return a handle on a tenant (a `TenantKB`), as HTTP routes use it.
 
         Raise UnknownDatabase.
         """
@@ -489,3 +496,73 @@ class Tokenizer(Protocol):
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, which may be empty or long."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOptions:
+    """Options of a bulk run.
+
+    `folder` is an empty folder for temporary files. `memory_limit` is a size such as 300MB, None
+    for the default of the engine.
+    """
+
+    folder: str
+    memory_limit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkFacts:
+    """Facts of one predicate for a bulk run: Parquet files, and rows that the rules file states."""
+
+    relation: str
+    title: str
+    arity: int
+    files: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class BulkEngine(Protocol):
+    """One bulk run on a database that works beyond memory.
+
+    Contract: `bind` is called once and first, `close` last. The rows of a derived relation remember
+    the round that added them, from 0; clause versions read them by view. Constants are the same
+    exactly when their texts are. `cancel` may be called by another thread; the call at work then
+    raises Cancelled.
+    """
+
+    def bind(self, plan: BulkPlan, facts: Sequence[BulkFacts]) -> int:
+        """Read the facts, encode the constants, return the number of distinct facts.
+
+        Raises InvalidInput naming the file for columns that do not fit.
+        """
+
+    def make(self, relation: str, arity: int, rows: Sequence[tuple[str, ...]] = ()) -> None:
+        """Create a derived relation with these rows of constants of the plan."""
+
+    def extend(self, relation: str, versions: Sequence[ClauseVersion], round_: int) -> int:
+        """Add the rows that the versions derive and the relation lacks, as rows of this round.
+
+        New rows are those of the round before. Returns the number of rows added.
+        """
+
+    def answers(self, plan: BulkPlan, path: str) -> int:
+        """Write all arguments of the goal for each answer to a Parquet file; return their number."""
+
+    def drop(self, relation: str) -> None:
+        """Remove a relation that no later clause reads."""
+
+    def cancel(self) -> None:
+        """Stop the call at work."""
+
+    def close(self) -> None:
+        """Free everything; may be called more than once."""
+
+
+class BulkDatabase(Protocol):
+    """A kind of database for bulk runs."""
+
+    def open(self, options: BulkOptions) -> BulkEngine:
+        """Start a run; raise ConfigError naming what to install or which option is invalid."""
+
+    def statements(self, version: ClauseVersion, plan: BulkPlan) -> Sequence[str]:
+        """Return the statements of a clause version as text, without running anything."""

@@ -8,7 +8,6 @@ tenant changes.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +27,7 @@ from kbplanner.evaluate.grounding import GroundPlans, GroundRun
 from kbplanner.ir.program import Clause
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Atom
+from kbplanner.lru import LruCache
 
 Answers: TypeAlias = "tuple[array[int], int]"
 """Flat rows of symbols in answer order, and the number of rows."""
@@ -87,11 +87,11 @@ class Annotations:
         self._tenant = tenant
         self._grounds = grounds
         self._marks: dict[tuple[str | None, str, int, bool], Marks] = {}
-        self._slices: OrderedDict[
-            tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice
-        ] = OrderedDict()
-        self._firm: OrderedDict[tuple[Slice, frozenset[RelationSchema]], bool] = OrderedDict()
-        self._monotone: OrderedDict[RuleSet, MonotoneRules] = OrderedDict()
+        self._slices: LruCache[tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice] = (
+            LruCache(1024)
+        )
+        self._firm: LruCache[tuple[Slice, frozenset[RelationSchema]], bool] = LruCache(1024)
+        self._monotone: LruCache[RuleSet, MonotoneRules] = LruCache(64)
 
     def marks(self, partition: Partition, atom: Atom) -> Marks:
         """Return the annotations that answers of an atom may need, from the cache or computed."""
@@ -134,9 +134,8 @@ class Annotations:
             rules = self._rules(partition)
             monotone = self._monotone.get(rules)
             if monotone is None:
-                monotone = self._monotone[rules] = MonotoneRules(rules.rules)
-                if len(self._monotone) > 64:
-                    self._monotone.popitem(last=False)
+                monotone = MonotoneRules(rules.rules)
+                self._monotone.put(rules, monotone)
             firm_answers = solve(partition, monotone, atom, budget, GoalOptions(as_of))
             firm = set(budget.keys(*firm_answers, atom.arity))
             for row, key in zip(result_rows, budget.keys(*answers, atom.arity), strict=True):
@@ -191,9 +190,8 @@ class Annotations:
         key = (slice_, nonempty)
         can_be_firm = self._firm.get(key)
         if can_be_firm is None:
-            can_be_firm = self._firm[key] = goal.derived in _firm(slice_.clauses, nonempty)
-            if len(self._firm) > 1024:
-                self._firm.popitem(last=False)
+            can_be_firm = goal.derived in _firm(slice_.clauses, nonempty)
+            self._firm.put(key, can_be_firm)
         return can_be_firm
 
     def _slice(
@@ -202,9 +200,8 @@ class Annotations:
         key = (rules, goal, denied)
         slice_ = self._slices.get(key)
         if slice_ is None:
-            slice_ = self._slices[key] = _slice(rules, goal, denied)
-            if len(self._slices) > 1024:
-                self._slices.popitem(last=False)
+            slice_ = _slice(rules, goal, denied)
+            self._slices.put(key, slice_)
         return slice_
 
     def _inherited(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Term, Variable
+from kbplanner.lru import LruCache
 from kbplanner.passes.check import check_evaluable, counterpart
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
@@ -83,7 +83,7 @@ class Reasoner:
         self._negatives: dict[
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
-        self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
+        self._bodies: LruCache[tuple[RuleSet, Rule], RuleSet] = LruCache(64)
 
     def close(self) -> None:
         """Drop the goal tables."""
@@ -139,9 +139,8 @@ class Reasoner:
         rules = self._bodies.get((visible, rule))
         if rules is None:
             check_evaluable(rule)
-            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule], visible)
-            if len(self._bodies) > 64:
-                self._bodies.popitem(last=False)
+            rules = RuleSet([*visible.rules, rule], visible)
+            self._bodies.put((visible, rule), rules)
         return rules, rule.head
 
     @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kbcore.reason.annotate import Answers
 from kbcore.reason.budget import Budget
-from kbcore.state.facts import row_shape
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
@@ -74,3 +75,28 @@ def array_of(parts: list[bytes]) -> list[bytes]:
     if len(parts) < 2:
         return [b"[" + b"".join(parts)[1:] + b"]"]
     return [b"[" + parts[0][1:], *parts[1:], b"]"]
+
+
+def row_shape(
+    predicate: str,
+    positive: bool,
+    scope: str | None,
+    more: str = "",
+    metadata: Mapping[str, Any] | None = None,
+) -> RowShape:
+    """Return the JSON template of rows without confidence that share the same metadata.
+
+    `more` holds further members, each `,"key":value`.
+    """
+    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
+    first |= {"metadata": dict(metadata or {}), "createdAt": None}
+    text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
+    before, _, after = text.partition('"args":[]')
+    return RowShape(
+        f'{before}"args":[',
+        "]" + after.removesuffix("null}"),
+        ',"validFrom":',
+        ',"validUntil":',
+        ',"ttl":',
+        f',"confidence":null{more}}}',
+    )

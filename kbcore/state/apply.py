@@ -14,6 +14,7 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     ChangeSet,
+    DeclarePhrases,
     Delta,
     EvictFacts,
     NoteAnswer,
@@ -93,6 +94,10 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
                 stored for rule in change.rules if rules.add(stored := stored_rule(rule))
             )
             tenant.plan_version += 1
+        elif isinstance(change, DeclarePhrases):
+            rules = tenant.writable_rules()
+            for phrase in change.phrases:
+                rules.declare(phrase)
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
         elif isinstance(change, ScopeChange):
@@ -356,6 +361,10 @@ def _remove(
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
+    phrase = tenant.writable_rules().withdraw(change.scope, change.id)
+    if phrase is not None:
+        delta.phrases_removed.append(phrase)
+        return
     removed = tenant.writable_rules().remove(change.scope, change.id)
     tenant.plan_version += 1
     if removed is not None:

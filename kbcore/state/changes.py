@@ -15,8 +15,9 @@ from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.partition import RowKey
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import StoredPhrase, StoredRule
 from kbcore.state.standing import Keep, Standing
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule, Variable
 
@@ -66,8 +67,15 @@ class AssertRules:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclarePhrases:
+    """Store phrases; each replaces an earlier one for the same predicate and scope."""
+
+    phrases: tuple[Phrase, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RetractRule:
-    """Remove a rule of a scope by its id."""
+    """Remove a rule or a phrase of a scope by its id."""
 
     id: str
     scope: str | None = None
@@ -200,6 +208,7 @@ Change = (
     | RetractFact
     | RetractPattern
     | AssertRules
+    | DeclarePhrases
     | RetractRule
     | EvictFacts
     | SetPriority
@@ -257,7 +266,7 @@ class WriteSet:
                 self.removed.add((change.scope, change.predicate, len(change.args)))
             elif isinstance(change, RetractPattern):
                 self.removed.add((change.scope, change.predicate, len(change.pattern)))
-            elif isinstance(change, AssertRules | RetractRule):
+            elif isinstance(change, AssertRules | DeclarePhrases | RetractRule):
                 self.rules = True
             elif isinstance(change, EvictFacts):
                 self.removed.update(
@@ -336,6 +345,8 @@ def _stores(change: Change) -> bool:
         return any(len(rows) for rows in change.rows)
     if isinstance(change, AssertRules):
         return bool(change.rules)
+    if isinstance(change, DeclarePhrases):
+        return bool(change.phrases)
     return isinstance(change, ForkScope | MergeScope | NoteAnswer)
 
 
@@ -385,6 +396,7 @@ class Delta:
     removed: list[Removed] = field(default_factory=list)
     rules_added: list[StoredRule] = field(default_factory=list)
     rules_removed: list[StoredRule] = field(default_factory=list)
+    phrases_removed: list[StoredPhrase] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)

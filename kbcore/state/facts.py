@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbplanner.engine.json_rows import RowShape
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
@@ -19,31 +17,6 @@ strings, `metadata` a dict, never None."""
 
 FactKey = tuple[str | None, str, tuple[str, ...], bool]
 """The identity of a fact: scope, predicate, arguments, sign."""
-
-
-def row_shape(
-    predicate: str,
-    positive: bool,
-    scope: str | None,
-    more: str = "",
-    metadata: Mapping[str, Any] | None = None,
-) -> RowShape:
-    """Return the JSON template of rows without confidence that share the same metadata.
-
-    `more` holds further members, each `,"key":value`.
-    """
-    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
-    first |= {"metadata": dict(metadata or {}), "createdAt": None}
-    text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
-    before, _, after = text.partition('"args":[]')
-    return RowShape(
-        f'{before}"args":[',
-        "]" + after.removesuffix("null}"),
-        ',"validFrom":',
-        ',"validUntil":',
-        ',"ttl":',
-        f',"confidence":null{more}}}',
-    )
 
 
 @dataclass(frozen=True, slots=True)

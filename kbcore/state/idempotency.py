@@ -1,6 +1,7 @@
-"""Requests with an idempotency key.
+"""Requests with an idempotency key, and ids of recently committed transactions.
 
-A client that lost an answer can repeat its request, even after a restart.
+A client that lost an answer can repeat its request, or ask whether its commit took place, even
+after a restart.
 
 The change sets of such a request carry its key and digest, so the request is known as executed as
 soon as it is durable; its answer follows in a separate record.
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 KEPT_MS = 86_400_000
 KEPT_KEYS = 10_000
 KEPT_BYTES = 4 << 20
+COMMITTED_KEPT_MS = 600_000
+COMMITTED_KEPT_IDS = 10_000
 ANSWER_BYTES = 64 * 1024
 """Largest stored answer; the request of a larger answer still counts as executed."""
 
@@ -119,3 +122,37 @@ def answer_from_json(stored: object) -> Answer | None:
         return None
     status, headers, body = stored
     return Answer(status, tuple((name, value) for name, value in headers), body)
+
+
+class CommittedTransactions:
+    """Ids of the transactions that a tenant committed in the last ten minutes of logged time, at
+    most 10,000.
+    """
+
+    def __init__(self) -> None:
+        self._at: OrderedDict[str, int] = OrderedDict()
+
+    def known(self, transaction: str, now: int) -> bool:
+        """Return True if a transaction was committed within the retention period."""
+        return self._at.get(transaction, now - COMMITTED_KEPT_MS) > now - COMMITTED_KEPT_MS
+
+    def note(self, transaction: str, at: int) -> None:
+        """Record a commit at a logged time (epoch milliseconds); logged times never decrease."""
+        self._at[transaction] = at
+        self.prune(at)
+
+    def prune(self, now: int) -> None:
+        """Remove ids beyond the age limit or the count limit."""
+        while self._at:
+            oldest = next(iter(self._at))
+            if len(self._at) <= COMMITTED_KEPT_IDS and self._at[oldest] > now - COMMITTED_KEPT_MS:
+                return
+            del self._at[oldest]
+
+    def all(self) -> dict[str, int]:
+        """Return ids with their commit times, oldest first."""
+        return dict(self._at)
+
+    def restore(self, known: Iterable[tuple[str, int]]) -> None:
+        """Load the ids of a snapshot."""
+        self._at = OrderedDict(known)

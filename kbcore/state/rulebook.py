@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
 from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     Aggregate,
@@ -24,7 +25,7 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.printer import print_rule
+from kbplanner.syntax.printer import print_phrase, print_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +35,50 @@ class StoredRule:
     """
 
     id: str
-    rule: Rule
+    rule: Rule = field(repr=False)
     text: str
     scope: str | None
+
+    @property
+    def report(self) -> str:
+        """A line about the rule for the one who stored it."""
+        return f"Rule Asserted: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPhrase:
+    """A phrase with its id, `@name/arity`, its canonical text, and its scope (None: every
+    partition).
+    """
+
+    id: str
+    phrase: Phrase = field(repr=False)
+    text: str
+    scope: str | None
+
+    @property
+    def report(self) -> str:
+        """A line about the phrase for the one who stored it."""
+        return f"Phrase Asserted: {self.text}"
+
+
+StoredDefinition = StoredRule | StoredPhrase
 
 
 @dataclass(frozen=True, slots=True)
 class RulesOutcome:
-    """Outcome of storing rules: the rules, warnings for their author, and the number of new facts.
+    """Outcome of storing rules: the rules, warnings for their author, and the numbers of new and of
+    known facts.
 
-    `rules` includes rules that were stored before.
+    `rules` includes rules that were stored before. `timestamp` is the logged time in epoch
+    milliseconds.
     """
 
-    rules: tuple[StoredRule, ...]
+    rules: tuple[StoredDefinition, ...]
     warnings: tuple[str, ...] = ()
     asserted: int = 0
+    updated: int = 0
+    timestamp: int = 0
 
 
 def stored_rule(rule: Rule) -> StoredRule:
@@ -64,17 +94,24 @@ def stored_rule(rule: Rule) -> StoredRule:
     )
 
 
+def stored_phrase(phrase: Phrase) -> StoredPhrase:
+    """Give a phrase its id."""
+    text = print_phrase(replace(phrase, scope=None))
+    return StoredPhrase(f"@{phrase.signature}", phrase, text, phrase.scope)
+
+
 class RuleBook:
-    """All rules of a tenant, in the order they were stored, and a compiled set for each
-    partition.
+    """All rules of a tenant, in the order they were stored, with a compiled set for each partition,
+    and the declared phrases.
     """
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
+        self._phrases: dict[tuple[str | None, str], StoredPhrase] = {}
         self.version = 0
-        """Number of changes of the rules."""
+        """Number of changes of the rules and phrases."""
 
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
@@ -85,10 +122,11 @@ class RuleBook:
             self.version,
         )
         copy._visible = dict(self._visible)
+        copy._phrases = dict(self._phrases)
         return copy
 
     def __len__(self) -> int:
-        return len(self._rules)
+        return len(self._rules) + len(self._phrases)
 
     def all(self) -> list[StoredRule]:
         """Return every rule of every scope."""
@@ -155,10 +193,10 @@ class RuleBook:
         ]
 
     def scopes(self) -> set[str | None]:
-        """Return the scopes that have their own rules, with None if there are rules without
-        scope.
+        """Return the scopes that have their own rules or phrases, with None if there are any
+        without scope.
         """
-        return set(self._scopes)
+        return {*self._scopes, *(scope for scope, _ in self._phrases)}
 
     def of(self, scope: str | None) -> list[StoredRule]:
         """Return the rules with exactly this scope, in the order they were stored."""
@@ -189,6 +227,41 @@ class RuleBook:
                 del self._scopes[scope]
             self._visible.clear()
         return removed
+
+    def declare(self, phrase: Phrase) -> None:
+        """Store a phrase in place of an earlier one for the same predicate and scope."""
+        declared = stored_phrase(phrase)
+        self._phrases[phrase.scope, declared.id] = declared
+        self.version += 1
+
+    def withdraw(self, scope: str | None, phrase_id: str) -> StoredPhrase | None:
+        """Remove a phrase and return it; None if it does not exist."""
+        removed = self._phrases.pop((scope, phrase_id), None)
+        if removed is not None:
+            self.version += 1
+        return removed
+
+    def phrase(self, scope: str | None, phrase_id: str) -> StoredPhrase | None:
+        """Return the phrase of a scope with an id."""
+        return self._phrases.get((scope, phrase_id))
+
+    def phrases(self) -> list[StoredPhrase]:
+        """Return every phrase of every scope, in the order of declaration."""
+        return list(self._phrases.values())
+
+    def phrases_of(self, scope: str | None) -> list[StoredPhrase]:
+        """Return the phrases with exactly this scope."""
+        return [declared for declared in self._phrases.values() if declared.scope == scope]
+
+    def templates(self, scope: str | None) -> dict[tuple[str, int], Phrase]:
+        """Return the phrases used in a partition, by name and arity: its own before the general
+        ones.
+        """
+        return {
+            (declared.phrase.predicate, declared.phrase.arity): declared.phrase
+            for chosen in dict.fromkeys((None, scope))
+            for declared in self.phrases_of(chosen)
+        }
 
     @staticmethod
     def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:

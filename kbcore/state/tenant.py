@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
-from kbcore.state.finished_transactions import CommittedTransactions
-from kbcore.state.idempotency import AnsweredRequests
+from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import (
     FLIP_HIDDEN,

@@ -12,7 +12,10 @@ from flask import Response
 from kbcore.reason.budget import Notes
 from kbserver.notices import unknown_headers
 
-TEXT = "text/plain; charset=utf-8"
+PLAIN = "text/plain"
+"""The media type of texts; the charset is utf-8."""
+
+TEXT = f"{PLAIN}; charset=utf-8"
 JSON = "application/json"
 
 SLICE_ROWS = 2000

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import Notes
+from kbcore.state.names import is_name
 from kbserver.accounting import Accounting
 from kbserver.answers import JSON, TEXT, noted, rows_written
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.json_body import parse_object, read_body
-from kbserver.http.request_context import CALLER, DEFAULT, is_name
+from kbserver.http.request_context import CALLER, DEFAULT
 from kbserver.notices import IgnoredFields, ignored_fields
 from kbserver.operations import need_of
 from kbserver.replication import requests as replication
@@ -30,7 +31,7 @@ from kbserver.security.guard import Guard
 from kbserver.security.permissions import Need
 
 if TYPE_CHECKING:
-    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
 
 MAX_BYTES = 64 * 1024
@@ -52,7 +53,7 @@ class _Route:
     """A route of the fast path: reader of the body, function that answers, and content type."""
 
     read: Callable[..., Any]
-    answer: Callable[[KnowledgeBase, Any, Notes], list[bytes]]
+    answer: Callable[[TenantKB, Any, Notes], list[bytes]]
     content_type: str
     need: Need
 
@@ -163,13 +164,13 @@ class FastPath:
         )
 
 
-def _rows(kb: KnowledgeBase, arguments: Json, notes: Notes) -> list[bytes]:
+def _rows(kb: TenantKB, arguments: Json, notes: Notes) -> list[bytes]:
     (goal,) = arguments.values()
     parts: list[bytes] = goal.written(kb, rows_written, notes)
     return parts
 
 
-def _tell(kb: KnowledgeBase, arguments: Json, notes: Notes) -> list[bytes]:
+def _tell(kb: TenantKB, arguments: Json, notes: Notes) -> list[bytes]:
     kb.assert_facts(**arguments)
     (fact,) = arguments["facts"]
     return [f"Fact Asserted: {spoken(fact.predicate, fact.args)}".encode()]

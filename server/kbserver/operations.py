@@ -17,18 +17,15 @@ from typing import Any
 from flask import Flask, Response
 from marshmallow import Schema
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import ADMIN, WRITER
-from kbserver.answers import JSON
+from kbserver.answers import JSON, PLAIN
 from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
-from kbserver.schemas.base import Answer, Body, instance
+from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
 from kbserver.schemas.requests import load
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
-
-PLAIN = "text/plain"
-"""The media type of texts; the charset is utf-8."""
 
 Shape = Mapping[str, Any] | type[Schema]
 """A JSON Schema, whose values may be marshmallow schemas, or a marshmallow schema."""
@@ -56,7 +53,6 @@ WARNINGS = {
         "description": "How often a function or aggregate had no value for its input.",
     }
 }
-APPLIED = {"Preference-Applied": {**TEXT, "description": "The preferences that were honoured."}}
 UNKNOWN = {
     UNKNOWN_HEADER: {
         **TEXT,
@@ -91,7 +87,7 @@ def as_object(
     return Reply(description, {JSON: shape}, status, headers or {})
 
 
-Work = Callable[[KnowledgeBase, Json, bool, int], Json]
+Work = Callable[[TenantKB, Json, bool, int], Json]
 """A tool: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch ms."""
 
 
@@ -104,10 +100,8 @@ class Tool:
     client carries all descriptions in its prompts, so they are short.
 
     Of tools that write, `destroys` says that they may remove something, `repeats` that a second
-    call with the same arguments changes nothing more. `grouped` tools may be part of a transaction,
-    `usual` tools are in every profile, `model` tools need a language model. With `checked_inside`
-    the arguments decide whether the tool writes: on a follower the core refuses what does.
-    `body`, `answer` and `work` replace those of the operation.
+    call with the same arguments changes nothing more. `usual` tools are in every profile, `model`
+    tools need a language model. `body`, `answer` and `work` replace those of the operation.
     """
 
     name: str
@@ -116,10 +110,8 @@ class Tool:
     gives: tuple[str, ...] = ()
     destroys: bool = False
     repeats: bool = True
-    grouped: bool = True
     usual: bool = False
     model: bool = False
-    checked_inside: bool = False
     body: type[Body] | None = None
     answer: type[Schema] | None = None
     work: Work | None = None
@@ -133,12 +125,13 @@ class Operation:
     use them, and `counted` whether they count against rate limits. `core` is the method of the
     knowledge base, `body` its arguments. `tenant`: requires X-Tenant-ID. `transaction`: accepts
     X-Transaction-ID. `headers_checked`: reads these headers before the view. `writes`, `asks`: can
-    fail like writes, like goals. `checked_inside`: the body decides whether it writes. `on_leader`:
-    a follower refuses it although it writes nothing. `query` describes the query string and
-    `headers` more headers. `prefer`: preferences beside `handling=strict`. `tagged`: responses have
-    an ETag, and If-None-Match gives 304. `paged`: accepts `limit` and `cursor`. `errors`: further
-    statuses. `listed`: appears in the OpenAPI document. `example`: a body for the documentation, of
-    an operation that has no step in the example scenario.
+    fail like writes, like goals. `checked_inside`: the body decides whether it writes, and on a
+    follower the core refuses what does. `on_leader`: a follower refuses it although it writes
+    nothing. `query` describes the query string and `headers` more headers. `prefer`: preferences
+    beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
+    `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
+    OpenAPI document. `example`: a body for the documentation, of an operation that has no step in
+    the example scenario.
     """
 
     routes: tuple[str, ...]
@@ -177,7 +170,7 @@ class Operation:
         first, _, rest = inspect.cleandoc(self.respond.__doc__ or "").partition("\n\n")
         return first.rstrip("."), rest
 
-    @property
+    @cached_property
     def need(self) -> Need:
         """The role that a request needs, and where its key must be valid."""
         return Need(self.role, self.about, self.counted)
@@ -204,13 +197,10 @@ class Operation:
         return None if self.body is None else instance(self.body)
 
     @cached_property
-    def answer(self) -> Answer | None:
-        """The writer of the JSON answer; None if the response function makes it otherwise."""
-        for reply in self.replies:
-            shape = reply.content.get(JSON)
-            if isinstance(shape, type) and issubclass(shape, Answer):
-                return instance(shape)
-        return None
+    def answer(self) -> type[Schema] | None:
+        """The schema of the JSON answer; None if the answer is no JSON or has no schema class."""
+        shapes = (reply.content.get(JSON) for reply in self.replies)
+        return next((shape for shape in shapes if isinstance(shape, type)), None)
 
     def statuses(self) -> list[int]:
         """Return all error statuses of the routes."""

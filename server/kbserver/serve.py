@@ -320,6 +320,10 @@ def listen(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
         sock.listen(1024)
         sock.setblocking(False)
+    except socket.gaierror as error:
+        sock.close()
+        message = f"{host} is not a known address or host name; choose another with --host"
+        raise OSError(error.errno, message) from error
     except OSError as error:
         sock.close()
         problem = _LISTEN_PROBLEMS.get(error.errno or 0, str(error.strerror))

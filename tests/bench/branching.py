@@ -8,7 +8,7 @@ from measure import Effort, Sample, median_of
 from table import Row
 
 from kbcore.config import Config
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import open_runtime
 from kbcore.state.facts import FactRows
 
@@ -48,7 +48,7 @@ def _measured(size: int, effort: Effort) -> Iterator[tuple[str, Sample]]:
         yield "fork, and a merge of conflicts only", median_of(_into(kb, None, "denied"), effort)
 
 
-def _into(kb: KnowledgeBase, base: str | None, source: str | None) -> Callable[[], int]:
+def _into(kb: TenantKB, base: str | None, source: str | None) -> Callable[[], int]:
     if base is not None:
         kb.assert_rows([FactRows("other", 1, ["x"], scope=base)])
 

@@ -21,7 +21,7 @@ from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render, render_changes
 from kbcore.context.text.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry, Window
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -142,7 +142,7 @@ def talk(turns: int, facts: int, seed: int, tally: Tally) -> None:
             before = window
 
 
-def one_turn(kb: KnowledgeBase, draw: random.Random, turn: int) -> str:
+def one_turn(kb: TenantKB, draw: random.Random, turn: int) -> str:
     """What is said in a turn, of which the facts are stored; the text."""
     person, other = f"person{draw.randrange(12)}", f"person{draw.randrange(12)}"
     told = [
@@ -183,7 +183,7 @@ def question(seed: int, topic: int) -> Literal:
     return parse_goal(text).literal
 
 
-def needed(kb: KnowledgeBase, goal: Literal) -> tuple[set[Key], set[Key]]:
+def needed(kb: TenantKB, goal: Literal) -> tuple[set[Key], set[Key]]:
     """The premises of the gold answers: the stored facts, and with them the conclusions on the way.
 
     An answer that depends on a fact of which the opposite is stored is none of gold: a window has one sign of it only.

@@ -17,7 +17,7 @@ from table import Row
 
 from kbcore import Config, Runtime, open_runtime
 from kbcore.clock import ManualClock
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import FactRows
 from kbplanner.engine.backend import Attribute
 
@@ -74,7 +74,7 @@ def _beside(row: Row, seconds: float | None, plain: Sample, more: str = "") -> R
     return row
 
 
-def _filled(kb: KnowledgeBase, runtime: Runtime, count: int, weak: int) -> None:
+def _filled(kb: TenantKB, runtime: Runtime, count: int, weak: int) -> None:
     """Facts told through the log; their cells are then set in place, a million being too many."""
     draw = random.Random(41)
     for first in range(0, count, BATCH):

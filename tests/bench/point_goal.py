@@ -20,10 +20,11 @@ import graphs
 from measure import Effort, Sample, collector_off
 from table import Row
 
-import kbcore.embed
+import kbcore.knowledge_base.arguments
 import kbcore.reason.ask
-from kbcore.embed import EmbeddedKB
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore import KnowledgeBase
+from kbcore.kb.answers import SymbolAnswers
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
@@ -35,15 +36,14 @@ from kbplanner.evaluate.evaluate import GoalRun, PlanCache
 
 STAGES: dict[str, list[tuple[object, str]]] = {
     "methods of the API": [
-        (EmbeddedKB, "ask"),
-        (EmbeddedKB, "_ask_literal"),
-        (KnowledgeBase, "tuples"),
+        (KnowledgeBase, "ask"),
+        (TenantKB, "answers"),
     ],
-    "goal read": [(kbcore.embed, "literal_from_json")],
+    "goal read": [(kbcore.knowledge_base.arguments, "literal_from_json")],
     "tenant brought to now, budget": [
         (Runtime, "read_tenant"),
         (Runtime, "reasoner"),
-        (KnowledgeBase, "_budget"),
+        (TenantKB, "_budget"),
     ],
     "read lock taken and given back": [(locks._Read, "__enter__"), (locks._Read, "__exit__")],
     "symbols of the constants": [(kbcore.reason.ask, "goal_shape")],
@@ -69,7 +69,7 @@ STAGES: dict[str, list[tuple[object, str]]] = {
         (Engine, "sort"),
     ],
     "texts": [(Engine, "texts")],
-    "rows of names": [(KnowledgeBase, "_tuples"), (KnowledgeBase, "_partitions")],
+    "rows of names": [(TenantKB, "_symbols"), (TenantKB, "_partitions"), (SymbolAnswers, "tuples")],
 }
 """The functions of each stage, in the order in which a goal comes to them."""
 
@@ -153,7 +153,7 @@ def wrapping() -> Wrapping:
     return Wrapping(spent["child"], spent["calls"] - spent["bare"])
 
 
-def asked(kb: EmbeddedKB, goals: Sequence[list[str]]) -> float:
+def asked(kb: KnowledgeBase, goals: Sequence[list[str]]) -> float:
     """Nanoseconds a goal, all goals in a row."""
     with collector_off():
         start = time.perf_counter_ns()
@@ -162,7 +162,7 @@ def asked(kb: EmbeddedKB, goals: Sequence[list[str]]) -> float:
         return (time.perf_counter_ns() - start) / len(goals)
 
 
-def taken_apart(kb: EmbeddedKB, goals: Sequence[list[str]], cost: Wrapping) -> dict[str, float]:
+def taken_apart(kb: KnowledgeBase, goals: Sequence[list[str]], cost: Wrapping) -> dict[str, float]:
     """Own nanoseconds a goal of every stage; a function that the code no longer has is left out, here and in `gone`."""
     clock = Clock()
     with ExitStack() as patches:

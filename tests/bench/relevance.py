@@ -21,7 +21,7 @@ from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import FACTS, NATURAL, WindowRequest
 from kbcore.context.window import Window
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -211,13 +211,13 @@ def _rendered_budget(facts: Sequence[Told], questions: Sequence[Question]) -> It
 
 
 @contextmanager
-def _knowledge() -> Iterator[tuple[KnowledgeBase, ManualClock]]:
+def _knowledge() -> Iterator[tuple[TenantKB, ManualClock]]:
     clock = ManualClock(START)
     with open_runtime(Config(storage_backend="memory"), clock=clock) as runtime:
         yield runtime.knowledge_base(), clock
 
 
-def _tell(kb: KnowledgeBase, facts: Iterable[Told]) -> None:
+def _tell(kb: TenantKB, facts: Iterable[Told]) -> None:
     told = [Fact(fact[0], fact[1:]) for fact in facts]
     if told:
         kb.assert_facts(told)
@@ -234,7 +234,7 @@ def _recall(
     return sum(hits) / len(asked)
 
 
-def _plain_recall(kb: KnowledgeBase, facts: Sequence[Told], questions: Sequence[Question]) -> float:
+def _plain_recall(kb: TenantKB, facts: Sequence[Told], questions: Sequence[Question]) -> float:
     """Return the recall of BM25 alone, facts in the order of storage."""
     found = 0
     for text, place in questions:

@@ -15,9 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import access
 import aggregates
+import answers
 import bombs
 import branching
+import bulk
 import closures
+import commands
 import conversations
 import demand
 import durability
@@ -61,6 +64,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "aggregates": (aggregates.aggregates, "aggregates"),
     "proofs": (proofs.proofs, ""),
     "point-goal": (point_goal.point_goal, ""),
+    "answers": (answers.answers, ""),
     "scopes": (scopes.scopes, ""),
     "transactions": (transactions.transactions, ""),
     "storage": (storage.storages, ""),
@@ -72,8 +76,10 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "loading": (loading.loading, "load"),
     "http": (http_routes.over_http, ""),
     "bombs": (bombs.bombs, ""),
+    "bulk": (bulk.bulk_runs, ""),
     "durability": (durability.durability, ""),
     "replication": (replication.replication, ""),
+    "commands": (commands.commands, ""),
     "slow-disk": (slow_disk.on_a_slow_disk, ""),
 }
 """What is run, in order, and the function of a peer that does the same."""

@@ -81,7 +81,6 @@ def test_validity_and_what_is_refused(kb):
         lambda: kb.tell("p", ["x"], confidence=2),
         lambda: kb.tell("p", ["x"], valid_from="tomorrow"),
         lambda: kb.tell("p(x)", ["x", "y"]),
-        lambda: kb.teach("p(a)."),
     ):
         with pytest.raises(InvalidInput):
             wrong()

@@ -19,6 +19,7 @@ from kbcore.state.changes import (
     ChangeKeys,
     ChangeSet,
     Decision,
+    DeclarePhrases,
     DropScope,
     EvictFacts,
     EvictReason,
@@ -33,6 +34,7 @@ from kbcore.state.changes import (
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
 
@@ -60,6 +62,10 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         AssertRules((RULE, NAMED)),
         '{"op":"teach","rules":[{"text":"q(?x) :- not p(?x)."},{"text":"q(?x) :- not p(?x).","name":"n","c":0.25,"s":"s"}]}',
+    ),
+    (
+        DeclarePhrases((Phrase("p", 1, "{0} is p", "{0} is not p", "s"),)),
+        '{"op":"phrases","phrases":["@phrase p/1 \\"{0} is p\\" \\"{0} is not p\\" [scope=s]."]}',
     ),
     (
         RetractFact("p", ("a",), True, "s"),

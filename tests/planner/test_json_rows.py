@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbcore.state.facts import row_shape
+from kbcore.reason.json_rows import row_shape
 from kbplanner.engine.backend import EPOCH, Attribute
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.json_rows import SLICE_BYTES, rows_json

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner.errors import InvalidInput
+from kbplanner.errors import InvalidInput, RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -122,6 +122,42 @@ def test_a_whole_program() -> None:
 )
 def test_facts(text: str, atom: Atom) -> None:
     assert facts(text) == [atom]
+
+
+def test_metadata_is_a_json_object_in_quotes() -> None:
+    (statement,) = parse_program("""p(a) [metadata='{"n": [1, {"x": null}]}', scope=s].""")
+    assert statement.annotations.metadata == {"n": [1, {"x": None}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("'[1]'", "metadata is not an object"),
+        ("'{\"a\": }'", "metadata is not JSON at character 7"),
+        ("'{\"a\": NaN}'", "metadata is not JSON"),
+        ("plain", "metadata is not JSON at character 1"),
+        ("'{\"a\": 99999999999999999999}'", "holds an integer of more than 64 bits"),
+        ("'{\"a\": 1e999}'", "holds inf, which is not a number in JSON"),
+        ('\'{"a": "' + 32768 * "x" + "\"}'", "has at most 32768 bytes as JSON"),
+        ("'" + '{"a":' * 70 + "1" + "}" * 70 + "'", "is nested more than 64 deep"),
+    ],
+)
+def test_metadata_that_cannot_be_stored_is_refused(value: str, message: str) -> None:
+    with pytest.raises(RuleSyntaxError) as caught:
+        parse_program(f"q(b). p(a) [metadata={value}].")
+    (error,) = caught.value.errors
+    assert error["code"] == "bad-annotation"
+    assert error["column"] == 22
+    assert message in error["message"]
+
+
+def test_the_last_statement_may_lack_its_dot() -> None:
+    assert len(parse_program("p(a). p(?x) :- q(?x)", final_dot=False)) == 2
+    assert len(parse_program("p(a)\n", final_dot=False)) == 1
+    with pytest.raises(RuleSyntaxError):
+        parse_program("p(a). p(?x) :- q(?x)")
+    with pytest.raises(RuleSyntaxError, match="expected"):
+        parse_program("p(a) p(b)", final_dot=False)
 
 
 def test_annotations() -> None:

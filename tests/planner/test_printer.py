@@ -22,11 +22,12 @@ from kbplanner.syntax.parser import parse_atom, parse_goal, parse_program, parse
 from kbplanner.syntax.printer import (
     print_atom,
     print_expression,
+    print_fact,
     print_item,
     print_row,
     print_rule,
 )
-from kbplanner.syntax.statements import FactStatement
+from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations, FactStatement
 
 X, Y = Variable("x"), Variable("y")
 
@@ -120,6 +121,43 @@ def test_a_fact_parses_back_in_both_forms(fact: Atom) -> None:
         (statement,) = parse_program(text + ".")
         assert isinstance(statement, FactStatement)
         assert statement.atom == fact
+
+
+plain_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | plain_texts
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain_texts, inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+instants = st.integers(-8_640_000_000_000_000, 8_640_000_000_000_000)
+annotations = st.builds(
+    Annotations,
+    st.none() | st.floats(0, 1),
+    st.none() | st.integers(1, 1 << 50),
+    st.none() | names,
+    st.none() | instants | st.just("2025-01-01T00:00:00Z"),
+    st.none() | instants,
+    st.none() | st.dictionaries(plain_texts, json_values, max_size=3),
+)
+
+
+@given(facts, annotations)
+@examples(300)
+def test_a_fact_with_annotations_parses_back(fact: Atom, notes: Annotations) -> None:
+    (statement,) = parse_program(print_fact(fact, notes))
+    assert isinstance(statement, FactStatement)
+    assert (statement.atom, statement.annotations) == (fact, notes)
+
+
+def test_a_fact_as_a_statement() -> None:
+    assert print_fact(Atom("p", ("a",), False)) == "~p(a)."
+    notes = Annotations(0.5, 60, "s", 0, "2025-01-01T00:00:00Z", {"by": "ann's", "n": [1, None]})
+    assert print_fact(Atom("p"), notes) == (
+        'p [confidence=0.5, ttl=60, scope=s, validFrom=0, validUntil="2025-01-01T00:00:00Z", '
+        """metadata='{"by": "ann\\'s", "n": [1, null]}']."""
+    )
+    assert print_fact(Atom("p"), NO_ANNOTATIONS) == "p."
 
 
 @given(literals)

@@ -68,10 +68,11 @@ def atoms(entries: Iterable[Entry]) -> set[tuple[str, tuple[str, ...], bool]]:
 
 
 def told(entry: Entry) -> Entry:
-    """An entry without what drifts by itself: salience, category, and when something was concluded."""
-    return entry._replace(
-        salience=0.0, category="", created_at=0 if entry.provenance else entry.created_at
-    )
+    """An entry without what a diff does not report: salience, category, the goal it was selected
+    for, and when something was concluded.
+    """
+    created_at = 0 if entry.provenance else entry.created_at
+    return entry._replace(salience=0.0, category="", goal=None, created_at=created_at)
 
 
 @examples(60)

@@ -14,7 +14,7 @@ from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.options import AnswerOptions
@@ -48,7 +48,7 @@ def small(rules: list[Rule], facts: list[Atom]) -> bool:
     return True
 
 
-def told(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> KnowledgeBase:
+def told(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> TenantKB:
     kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")
     assume(naive.stratified(rules))
     assume(small(rules, facts))

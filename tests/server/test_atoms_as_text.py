@@ -137,6 +137,9 @@ def test_a_syntax_error_has_its_line_and_column(client: Client, path: str, fast:
 def test_values_that_are_neither_text_nor_atom(
     client: Client, path: str, body: dict[str, Any], field: str
 ) -> None:
+    if path == "/retract/pattern" and field == "args" and "args" not in body:
+        assert client.post(path, body).status_code == 200  # every fact of the predicate
+        return
     error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")
     assert field in error["details"]["fields"], error
 

@@ -38,6 +38,36 @@ def test_settings_are_printed_in_the_form_they_are_set() -> None:
     assert Config.from_env(again).rate_limit == (600, 60)
 
 
+def test_the_prefix_is_read_first_and_the_check_says_which_name_was_used() -> None:
+    done = check(KBCORE_PORT="1234", PORT="5678", HOST="127.0.0.2", KBCORE_MIN_FREE="1")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["# environment", "HOST=127.0.0.2", "KBCORE_PORT=1234"]
+    assert done.stderr.splitlines()[:2] == [
+        "WARNING: KBCORE_MIN_FREE is not a setting; did you mean KBCORE_MIN_FREE_MB?",
+        "WARNING: PORT is ignored because KBCORE_PORT is set",
+    ]
+    assert Config.from_env({"KBCORE_PORT": "1234", "PORT": "5678"}).port == 1234
+    assert Config.from_env({"PORT": "5678"}, prefixed=True).port == Config().port
+
+
+def test_a_message_names_the_variable_that_was_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^KBCORE_PORT='web': must be an integer from 0 to"):
+        Config.from_env({"KBCORE_PORT": "web"})
+    secret = tmp_path / "secret"
+    secret.write_text("correct-horse-battery")
+    both = {"KBCORE_API_KEY_FILE": str(secret), "API_KEY": "another"}
+    assert Config.from_env(both).api_key == "correct-horse-battery"
+    with pytest.raises(ConfigError, match="KBCORE_API_KEY and KBCORE_API_KEY_FILE are both set"):
+        Config.from_env({**both, "KBCORE_API_KEY": "x"})
+
+
+def test_variables_of_the_commands_are_not_reported() -> None:
+    assert check(KBCORE_URL="http://127.0.0.1:1", KBCORE_TENANT="a").stderr.startswith(
+        "the settings"
+    )
+    assert "KBCORE_COLOR is not a setting" in check(KBCORE_COLOR="1").stderr
+
+
 def test_all_shows_every_setting() -> None:
     done = check("--all", "--port", "1", API_KEY="correct-horse-battery")
     lines = done.stdout.splitlines()

@@ -173,7 +173,7 @@ def test_changes_as_text(client: Client) -> None:
         "likes/ann/tea": "retracted",
         "likes/ann/milk": "not_selected",
     }
-    assert found["formattedText"] == "New: a is other.\nNo longer true: ann likes tea."
+    assert found["formattedText"] == "New: other(a).\nNo longer true: ann likes tea."
     client.post("/retract", {"predicate": "other", "args": ["a"]})
     found = client.post("/context/diff", {"sessionId": "s", "format": "facts"}).get_json()
     assert found["formattedText"] == "% No longer true: other(a)."
@@ -278,3 +278,109 @@ def test_a_window_for_a_query_holds_its_matches(client: Client) -> None:
             client.post("/memory/context", {**asked, name: value}), 400, "VALIDATION_ERROR"
         )
         assert name in error["details"]["fields"]
+
+
+ALIASES = {"facts", "rules", "totalAvailable", "windowSize"}
+MINIMAL = {"X-Tenant-ID": "t", "Prefer": "return=minimal"}
+AS_TEXT = {"X-Tenant-ID": "t", "Accept": "text/plain"}
+
+
+def test_without_compat_a_window_has_each_fact_once(family: Client) -> None:
+    full, once = (
+        window(family, {"goals": [GOAL]}),
+        window(family, {"goals": [GOAL], "compat": False}),
+    )
+    assert full["facts"] == full["entries"] == once["entries"]
+    assert full.keys() - once.keys() == ALIASES
+    assert once["relevantRules"] == [RULE]
+    response = family.post("/context/ingest", {"text": "p(a)", "compat": False})
+    assert not ALIASES & response.get_json()["context"].keys()
+    assert family.post("/memory/context", {"compat": "no"}).status_code == 400
+
+
+def test_a_setting_decides_the_default_of_compat() -> None:
+    with serve_in_memory(context_compat=False) as served:
+        served.client.tell("p", "a")
+        assert not ALIASES & window(served.client).keys()
+        assert window(served.client, {"compat": True}).keys() >= ALIASES
+        found = served.client.post("/context/ingest", {"text": "p(b)"}).get_json()["context"]
+        assert not ALIASES & found.keys()
+
+
+def test_a_minimal_answer_has_no_nulls(client: Client) -> None:
+    fact = {"predicate": "p", "args": ["a"], "metadata": {"source": None}}
+    assert client.post("/tell", fact).status_code == 200
+    response = client.post("/memory/context", {"sessionId": "s"}, MINIMAL)
+    assert response.headers["Preference-Applied"] == "return=minimal"
+    (entry,) = response.get_json()["entries"]
+    assert set(ENTRY) - entry.keys() == {"scope", "provenance", "validUntil"}
+    assert entry["metadata"] == {"source": None}  # what the client stored stays as it is
+    client.tell("p", "b")
+    changes = client.post("/context/diff", {"sessionId": "s"}, MINIMAL)
+    assert changes.headers["Preference-Applied"] == "return=minimal"
+    assert None not in changes.get_json()["added"][0].values()
+    assert "reason" not in client.post("/context/diff", {"sessionId": "s"}, MINIMAL).get_json()
+    read = client.post("/context/ingest", {"text": "p(c)"}, MINIMAL).get_json()
+    assert "extractionModel" not in read
+    assert None not in read["context"]["entries"][0].values()
+    turns = client.post("/context", {"turns": ["p(d)"]}, MINIMAL).get_json()
+    assert not {"sessionId", "warning", "briefingDelta"} & turns.keys()
+    assert "provenance" not in turns["facts"][0]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        ({"format": "text"}, None),
+        ({}, AS_TEXT),
+        ({"format": "facts"}, {**AS_TEXT, "Accept": "text/plain, application/json;q=0.5"}),
+    ],
+)
+def test_a_window_as_text_is_the_prompt(client: Client, body: Any, headers: Any) -> None:
+    client.tell("likes", "ann", "tea")
+    response = client.post("/memory/context", body, headers)
+    assert response.content_type == "text/plain; charset=utf-8"
+    assert response.text == "likes(ann, tea)."
+
+
+def test_the_text_of_other_windows(family: Client) -> None:
+    natural = family.post("/memory/context", {"goals": [GOAL], "format": "natural"}, AS_TEXT)
+    assert natural.text.startswith(
+        "grandparent(ann, cy).  % because parent(ann, bob), parent(bob, cy)"
+    )
+    assert natural.text.endswith("grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z).")
+    read = family.post(
+        "/context/ingest", {"text": "likes(ann, tea)", "goals": ["likes(ann, ?x)"]}, AS_TEXT
+    )
+    assert read.text == "% Goal: likes(ann, ?x)\nlikes(ann, tea)."
+    turns = family.post("/context", {"turns": ["likes(ann, milk)"]}, AS_TEXT)
+    assert "likes(ann, milk)." in turns.text.splitlines()
+    refused = family.post("/memory/context", {"maxFacts": 0}, AS_TEXT)
+    assert error_of(refused, 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize(
+    "accept", ["*/*", "application/json, text/plain, */*", "text/html", "application/json"]
+)
+def test_clients_that_accept_json_get_json(client: Client, accept: str) -> None:
+    response = client.post("/memory/context", {}, {"X-Tenant-ID": "t", "Accept": accept})
+    assert response.content_type == "application/json"
+
+
+def test_the_size_of_a_window(client: Client) -> None:
+    """Each form of a window is smaller than the one before; the text is little more than its facts."""
+    for number in range(12):
+        client.tell("likes", f"person{number}", f"thing{number:03}")
+    content = window(client)["totalCharCount"]
+    sizes = [
+        len(client.post("/memory/context", body, headers).data)
+        for body, headers in (
+            ({}, None),
+            ({"compat": False}, None),
+            ({"compat": False}, MINIMAL),
+            ({"format": "text"}, None),
+        )
+    ]
+    assert sizes[1] < 0.53 * sizes[0]
+    assert sizes[2] < 0.85 * sizes[1]
+    assert sizes[3] == content + 12 + 11  # a full stop for each fact, and the line breaks

@@ -163,4 +163,91 @@ def test_from_the_command_line(tmp_path):
     assert again.output == "?- parent(ann, bob).\n   parent(ann, bob)\n"
     wrong = CliRunner().invoke(cli, ["run", "-", *folder], input="p(a). q(")
     assert wrong.exit_code == 1
-    assert "line 1" in wrong.output
+    assert wrong.output.startswith("<stdin>:1:8: error[unclosed-bracket]: ")
+
+
+COMMANDS = """ASSERT parent(ann, bob);
+ASSERT parent(ann, cid).
+ASSERT FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y), ?x != zed };
+INFER child(?who, ann);
+QUERY child(?who, ann);
+QUERY parent(ann, ?who);
+RETRACT parent(ann, bob);
+RETRACT parent(ann, bob);
+INFER child(?who, ann) % the last command needs no end"""
+
+DONE = """Fact Asserted: parent(ann, bob)
+Fact Asserted: parent(ann, cid)
+Rule Asserted: child(?y, ?x) :- parent(?x, ?y), ?x != zed.
+?- child(?who, ann).
+   child(bob, ann)
+   child(cid, ann)
+QUERY child(?who, ann).
+   no
+QUERY parent(ann, ?who).
+   parent(ann, bob)
+   parent(ann, cid)
+Retracted: parent(ann, bob)
+Nothing to retract: parent(ann, bob)
+?- child(?who, ann).
+   child(cid, ann)"""
+
+
+def test_commands_are_executed_in_order(client: Client):
+    found = execute(client, COMMANDS).get_json()
+    assert found["result"] == DONE
+    assert (found["asserted"], found["retracted"], len(found["rules"])) == (2, 1, 1)
+    assert [one["goal"] for one in found["questions"]] == [
+        *("child(?who, ann)", "child(?who, ann)", "parent(ann, ?who)", "child(?who, ann)"),
+    ]
+    assert [one["bindings"]["?who"] for one in found["answers"]] == [
+        *("bob", "cid", "bob", "cid", "cid"),
+    ]
+
+
+def test_commands_are_one_change(served: Served):
+    before = len(served.store.records)
+    execute(served.client, COMMANDS)
+    assert len(served.store.records) == before + 1
+    execute(served.client, "ASSERT p(a); RETRACT parent(ann, cid); ASSERT q(?x);")
+    assert len(served.store.records) == before + 1
+    assert served.client.ask("parent", "ann", "?x") == [["ann", "cid"]]
+    assert execute(served.client, "RETRACT parent(ann, cid)").get_json()["retracted"] == 1
+
+
+def test_commands_and_the_rule_language_mix(client: Client):
+    text = 'p(a). ASSERT p("x; y"); ?- p(?x).\nRETRACT ~p(a); ASSERT(a). # a fact\nINFER p(?x).'
+    assert execute(client, text).status_code == 200
+    assert client.ask("ASSERT", "?x") == [["a"]]
+    assert client.ask("p", "?x") == [["a"], ["x; y"]]  # ~p(a) was not stored, p(a) stays
+    assert client.post("/execute", {"command": "RETRACT p(a);", "scope": "s"}).status_code == 200
+    assert client.ask("p", "a") == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ("p(a).\n  ASSERT FORALL ?x {\n q(?x) <- r(?x };", 3, 12, 'this "(" is never closed'),
+        ("ASSERT FORALL ?x { q(?x) <- r(?x);", 1, 33, 'expected "}" at the end of the rule'),
+        ("ASSERT FORALL ?x { q(?x) };", 1, 18, 'expected "<-" between the head and the body'),
+        ("ASSERT FORALL ?x, { q(?x) <- r(?x) };", 1, 19, 'expected a variable before "{"'),
+        ("ASSERT FORALL x { q(?x) <- r(?x) };", 1, 15, "expected variables"),
+        ("ASSERT FORALL ?x q(?x);", 1, 15, "FORALL needs variables and a rule in braces"),
+        ("ASSERT p(?x);", 1, 10, "a fact has no variables"),
+        ("\nQUERY p(?x), q(?x);", 2, 1, "QUERY takes one atom"),
+        ("QUERY not p(a);", 1, 1, "QUERY takes an atom without `not`"),
+        ("p(a).\nRETRACT p(?x);", 2, 1, "a variable names no single fact"),
+        ("RETRACT ?x > 1;", 1, 1, "RETRACT takes one atom"),
+        ("assert p(a);", 1, 8, 'expected ":-" or "." after an atom'),
+    ],
+)
+def test_an_error_in_a_command_has_its_place_in_the_text(
+    served: Served, text: str, line: int, column: int, message: str
+):
+    before = len(served.store.records)
+    found = error_of(execute(served.client, text), 400, "VALIDATION_ERROR")
+    (error,) = found["details"]["errors"]
+    assert (error["line"], error["column"]) == (line, column)
+    assert error["message"].startswith(message)
+    assert error["source"] == text.split("\n")[line - 1]
+    assert len(served.store.records) == before

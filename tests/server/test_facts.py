@@ -323,6 +323,7 @@ def test_retract_is_idempotent_and_keeps_to_its_scope(client: Client) -> None:
     client.tell("p", "a", scope="s")
     response = client.post("/retract", {"predicate": "p", "args": ["a"]})
     assert (response.status_code, response.headers["X-Retracted-Count"]) == (200, "0")
+    assert response.text == "Nothing to retract: p(a)"
     assert (
         client.post("/retract", {"predicate": "p", "args": ["a"], "scope": "s"}).headers[
             "X-Retracted-Count"
@@ -364,6 +365,45 @@ def test_retract_pattern(client: Client) -> None:
     )
 
 
+def test_retract_pattern_without_args_empties_the_predicate(served: Served) -> None:
+    client = served.client
+    for args in ([], ["a"], ["a", "b"]):
+        client.post("/tell", {"predicate": "p", "args": args})
+    client.tell("p", "c", negated=True)
+    client.tell("p", "a", scope="s")
+    client.tell("other", "a")
+    before = len(served.store.records)
+    negative = client.post("/retract/pattern", {"predicate": "p", "negated": True}).get_json()
+    assert [row["args"] for row in negative["atoms"]] == [["c"]]
+    found = client.post("/retract/pattern", {"predicate": "p"}).get_json()
+    assert sorted(row["args"] for row in found["atoms"]) == [[], ["a"], ["a", "b"]]
+    assert len(served.store.records) == before + 2
+    assert client.post("/retract/pattern", {"predicate": "p"}).get_json()["retracted"] == 0
+    assert client.ask("p", "?x", scope="s") == client.ask("other", "?x") == [["a"]]
+
+
+def test_retract_pattern_without_args_in_a_transaction(client: Client) -> None:
+    client.tell("p", "a")
+    id = client.post("/tx/begin").text
+    within = {"X-Tenant-ID": "t", "X-Transaction-ID": id}
+    client.post("/tell", {"predicate": "p", "args": ["a", "b"]}, within)
+    found = client.post("/retract/pattern", {"predicate": "p"}, within).get_json()
+    assert sorted(row["args"] for row in found["atoms"]) == [["a"], ["a", "b"]]
+    assert client.ask("p", "?x") == [["a"]]
+    assert client.post(f"/tx/commit/{id}").status_code == 200
+    assert client.ask("p", "?x") == []
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"args": ["a"]}, {"predicate": "p(a)"}, {"predicate": ""}, {"predicate": 3}]
+)
+def test_retract_pattern_needs_a_predicate(client: Client, body: Any) -> None:
+    client.tell("p", "a")
+    error = error_of(client.post("/retract/pattern", body), 400, "VALIDATION_ERROR")
+    assert list(error["details"]["fields"]) == ["predicate"]
+    assert client.ask("p", "?x") == [["a"]]
+
+
 def test_a_bulk_of_bare_facts_is_stored_like_any_other(client):
     bare = [{"predicate": "b", "args": ["x", str(i % 3)]} for i in range(5)] + [
         {"predicate": "c", "args": ["y"]}
@@ -386,3 +426,15 @@ def test_a_bulk_of_bare_facts_is_stored_like_any_other(client):
     ]
     assert client.post("/assert/facts", {"facts": mixed}).get_json()["asserted"] == 3
     assert client.ask("b", "x", "7") == [["x", "7"]]
+
+
+@pytest.mark.parametrize(("path", "field"), [("/teach", "text"), ("/execute", "command")])
+def test_metadata_is_an_annotation_of_a_text(client, path, field):
+    text = """p(a) [metadata='{"source": {"page": 3}}', confidence=0.5]."""
+    assert client.post(path, {field: text}).status_code == 200
+    (row,) = client.post("/query", {"predicate": "p", "args": ["?x"]}).get_json()
+    assert (row["metadata"], row["confidence"]) == ({"source": {"page": 3}}, 0.5)
+    refused = client.post(path, {field: "p(b) [metadata='[1]']."})
+    assert refused.status_code == 400
+    (error,) = refused.get_json()["details"]["errors"]
+    assert (error["column"], error["code"]) == (16, "bad-annotation")

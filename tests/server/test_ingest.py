@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.http import NOW, Client, Served, error_of
+from support.http import NOW, Client, Served, error_of, serve_in_memory
+from support.stand_in import StandIn
 
 HOUR = 3_600_000
 ENTRY_KEYS = [
@@ -131,7 +133,7 @@ def test_turns_of_a_conversation(client: Client) -> None:
         "/context", {"turns": ["likes(ann, tea)", "works_at(bob, acme)"], "sessionId": "s"}
     ).get_json()
     assert (second["newFactsExtracted"], second["warning"]) == (1, None)
-    assert second["briefingDelta"] == "New: bob works at acme."
+    assert second["briefingDelta"] == "% New\nworks_at(bob, acme)."
 
 
 def test_a_scope(client: Client) -> None:
@@ -210,3 +212,78 @@ def test_reading_a_summary_is_not_an_access(served: Served) -> None:
         for _ in range(2)
     ]
     assert salience[0] == salience[1] < 0.5
+
+
+WHEN = "2023-11-14T22:13:20.000Z"
+
+
+@pytest.fixture
+def remembering() -> Iterator[Client]:
+    """A server that keeps prose as episodes."""
+    with serve_in_memory(extraction_fallback="episode") as served:
+        yield served.client
+
+
+def said(client: Client, **more: Any) -> list[list[str]]:
+    return client.ask("said", "?who", "?what", "?when", **more)
+
+
+def test_prose_is_kept_as_episodes(remembering: Client) -> None:
+    turns = ["ann: I moved to Oslo", "That is\nfar away.", "likes(ann, tea)", "Yes."]
+    found = remembering.post("/context", {"turns": turns, "scope": "s"}).get_json()
+    assert said(remembering, scope="s") == [
+        ["ann", "I moved to Oslo", WHEN],
+        ["user", "That is\nfar away.", WHEN],
+        ["user", "Yes.", WHEN],
+    ]
+    assert remembering.ask("likes", "ann", "?x", scope="s") == [["ann", "tea"]]
+    assert found["newFactsExtracted"] == 4
+    assert found["warning"] == (
+        "kept as episodes, for no language model is configured: 4 lines of prose"
+    )
+    asked = {"query": "Oslo", "scope": "s", "format": "text"}
+    assert "I moved to Oslo" in remembering.post("/memory/context", asked).text
+
+
+def test_paragraphs_and_speakers_of_a_text_are_episodes(remembering: Client) -> None:
+    text = "Ann: hello\n  and welcome\nbob: hi\n\nSee https://x.example: a page\nNo: 5:30"
+    found = remembering.post("/context/ingest", {"text": text}).get_json()
+    assert said(remembering) == [
+        ["Ann", "hello\nand welcome", WHEN],
+        ["No", "5:30", WHEN],
+        ["bob", "hi", WHEN],
+        ["user", "See https://x.example: a page", WHEN],
+    ]
+    assert [one["predicate"] for one in found["extracted"]] == ["said"] * 4
+    assert found["unreadLines"] == [1, 2, 3, 5, 6]
+    (row, *_) = remembering.post("/query", {"text": "said(bob, ?x, ?y)"}).get_json()
+    assert row["metadata"] == {"episode": True}
+
+
+def test_prose_that_no_argument_can_hold_is_refused(remembering: Client) -> None:
+    text = f"likes(ann, tea)\n{'word ' * 20_000}"
+    error = error_of(remembering.post("/context/ingest", {"text": text}), 400, "VALIDATION_ERROR")
+    assert error["details"]["fields"]["text"][0].startswith("line 2: ")
+    assert remembering.ask("likes", "?x", "?y") == []
+
+
+def test_repeated_prose_of_a_request_is_one_episode(remembering: Client) -> None:
+    found = remembering.post("/context", {"turns": ["Yes.", "Yes."]}).get_json()
+    assert (found["newFactsExtracted"], len(said(remembering))) == (1, 1)
+
+
+def test_a_language_model_is_preferred_to_episodes() -> None:
+    with (
+        StandIn() as standin,
+        serve_in_memory(**standin.settings(extraction_fallback="episode")) as served,
+    ):
+        text = "Ann works at Acme. She probably likes tea. Bob doesn't like coffee."
+        assert served.client.post("/context", {"turns": [text]}).status_code == 200
+        assert said(served.client) == []
+        assert served.client.ask("works_at", "?x", "?y")
+
+
+def test_by_default_prose_alone_is_refused(client: Client) -> None:
+    error = error_of(client.post("/context", {"turns": ["I moved."]}), 501, "LLM_NOT_CONFIGURED")
+    assert "EXTRACTION_FALLBACK=episode" in error["message"]
+    assert said(client) == []

@@ -53,6 +53,7 @@ WRITES = {
 }
 PUBLIC = {
     *(
+        "/",
         "/health",
         "/health/ready",
         "/openapi.json",

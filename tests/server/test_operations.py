@@ -10,7 +10,7 @@ from flask import Response
 from support.http import Served, error_of, serve_in_memory
 from support.keys import keyed
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver import operations
 from kbserver.answers import as_json
@@ -35,7 +35,7 @@ class ScopeCount(Answer):
     scope_count = Count(of=len)
 
 
-def count_scopes(kb: KnowledgeBase, *, prefix: str = "") -> list[str]:
+def count_scopes(kb: TenantKB, *, prefix: str = "") -> list[str]:
     return [name for name in kb.scopes() if name.startswith(prefix)]
 
 

@@ -128,9 +128,7 @@ def test_a_bad_field_is_named(client: Client, field: str, value: Any) -> None:
     assert list(error["details"]["fields"]) == [field]
 
 
-@pytest.mark.parametrize(
-    "path", ["/infer", "/ask", "/query", "/retract", "/retract/pattern", "/tell"]
-)
+@pytest.mark.parametrize("path", ["/infer", "/ask", "/query", "/retract", "/tell"])
 def test_predicate_and_args_are_required(client: Client, path: str) -> None:
     error = error_of(client.post(path, {}), 400, "VALIDATION_ERROR")
     assert set(error["details"]["fields"]) == {"predicate", "args"}

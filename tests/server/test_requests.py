@@ -110,7 +110,7 @@ def test_routes_outside_transactions_refuse_the_header(client: Client, path: str
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "NOT_FOUND"),
+        ("POST", "/", 405, "VALIDATION_ERROR"),
         ("GET", "/nope", 404, "NOT_FOUND"),
         ("POST", "/tell/", 404, "NOT_FOUND"),
         ("POST", "//tell", 404, "NOT_FOUND"),

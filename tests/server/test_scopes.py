@@ -19,7 +19,12 @@ def base(client: Client) -> Client:
 
 @pytest.mark.parametrize(
     "body",
-    [{"targetScope": "s"}, {"sourceScope": None, "target": "s"}, {"source": None, "scopeB": "s"}],
+    [
+        {"targetScope": "s"},
+        {"source": "default", "target": "s"},
+        {"sourceScope": None, "target": "s"},
+        {"source": None, "scopeB": "s"},
+    ],
 )
 def test_fork_the_base(base: Client, body: dict) -> None:
     response = base.post(FORK, body)
@@ -129,6 +134,19 @@ def test_merge(base: Client) -> None:
     assert response.get_json()["timestamp"] >= NOW
     assert base.post("/query", {"predicate": "p", "args": ["a"]}).get_json()[0]["confidence"] == 0.9
     assert base.ask("q", "?x", scope="s") == base.ask("q", "?x") == [["x"]]
+
+
+def test_the_scope_default_is_the_base(base: Client) -> None:
+    base.tell("p", "c", scope="s")
+    found = base.post(DIFF, {"scopeA": "default", "scopeB": "s"}).get_json()
+    assert [row["args"] for row in found["added"]] == [["c"]]
+    assert len(found["removed"]) == 2
+    merged = base.post(MERGE, {"sourceScope": "s", "targetScope": "default"})
+    assert merged.get_json()["merged"] == 1
+    assert base.ask("p", "?x") == [["a"], ["b"], ["c"]]
+    for path in (FORK, MERGE, DIFF):
+        refused = base.post(path, {"sourceScope": None, "targetScope": "default"})
+        error_of(refused, 400, "VALIDATION_ERROR")
 
 
 def test_merge_is_one_log_record_and_a_refused_one_none(served: Served) -> None:

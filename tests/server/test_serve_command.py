@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 from kbcore.config import SETTINGS, Config
 from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
-from kbserver import cli, start
+from kbserver import cli
+from kbserver.cli.server import serve as serve_command
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         found.append(config)
         return 0
 
-    monkeypatch.setattr(start, "serve", serve)
+    monkeypatch.setattr(serve_command, "_serve", serve)
     return found
 
 
@@ -98,7 +99,7 @@ def test_exit_statuses_of_a_failed_start(
     def fail(config: Config) -> int:
         raise error
 
-    monkeypatch.setattr(start, "serve", fail)
+    monkeypatch.setattr(serve_command, "_serve", fail)
     result = run("serve")
     assert result.exit_code == status
     assert result.output.startswith("kbcore: ")

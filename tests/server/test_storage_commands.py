@@ -33,7 +33,7 @@ def test_a_knowledge_base_is_checked_and_copied(tmp_path):
         (("storage", "check", "what"), 78, "must be a URL"),
         (("storage", "copy", "wal:nowhere", "memory:"), 78, "there is no such folder"),
         (("storage", "copy", "wal:nowhere"), 2, "Missing argument 'TO'"),
-        (("ask", "--storage-url", "what", "p(?x)"), 1, "must be a URL"),
+        (("ask", "--storage-url", "what", "p(?x)"), 78, "must be a URL"),
         (("ask", "--storage-url", "wal:a", "--storage-dir", "a", "p(?x)"), 1, "not both"),
     ],
 )

@@ -23,7 +23,7 @@ import pytest
 
 def psycopg() -> Any:
     return pytest.importorskip(
-        "psycopg", reason="psycopg is not installed: pip install 'kbcore[postgres]'"
+        "psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'"
     )
 
 

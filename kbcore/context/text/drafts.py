@@ -1,8 +1,8 @@
 """Text of a window under construction, with its size known after every step.
 
 The same code writes and measures the text, so a budget includes headings, notes and rules. There
-are two formats: natural text, with a line for each subject (the first argument), and facts in the
-rule language.
+are two formats: facts in the rule language, and natural text, with a line for each subject (the
+first argument). A sentence never mixes the two: what cannot be said well stays a line of notation.
 """
 
 from __future__ import annotations
@@ -10,15 +10,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from kbcore.context.request import NATURAL
-from kbcore.context.text.phrases import premise, rule_phrase, sentence, verb_phrase
+from kbcore.context.text.phrases import (
+    NO_TEMPLATES,
+    Templates,
+    clause_of,
+    reason_text,
+    rule_phrase,
+    sentence,
+)
 from kbcore.context.window import Entry
 from kbplanner.ir.terms import Atom
-from kbplanner.syntax.printer import print_constant
+from kbplanner.syntax.printer import print_atom, print_constant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
@@ -26,6 +33,15 @@ _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 
 CONTRADICTED = "contradicted: the opposite is known too"
 """The note at an entry whose opposite is stored or derivable."""
+
+TemplatesOf = Callable[[str | None], Templates]
+"""The declared phrases that are used in a partition."""
+
+
+def no_templates(scope: str | None) -> Templates:
+    """Return no phrases."""
+    return NO_TEMPLATES
+
 
 Key = tuple[object, ...]
 """Name of a block: its kind, then what tells it from others of the kind."""
@@ -82,9 +98,15 @@ class Draft(ABC):
     """
 
     def __init__(
-        self, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False
+        self,
+        units: Callable[[str], int] = len,
+        *,
+        resolved: bool = True,
+        goal_driven: bool = False,
+        templates: TemplatesOf = no_templates,
     ) -> None:
         self._units = units
+        self._templates = templates
         self._resolved = resolved
         self._goal_driven = goal_driven
         self._blocks: dict[Key, Block] = {}
@@ -162,28 +184,54 @@ class Draft(ABC):
 
 
 class NaturalDraft(Draft):
-    """Natural text: lines of subjects, then unresolved contradictions, then rules."""
+    """Natural text: lines of subjects, then facts without a good sentence in the notation of the
+    rule language, then unresolved contradictions, then rules.
+    """
 
     def _pieces(self, item: Entry | str) -> Iterator[Piece]:
         if isinstance(item, str):
-            yield Piece(("rule", item), Block("Rule: ", ".\n"), rule_phrase(item))
+            phrase = rule_phrase(item, self._templates(None))
+            block = Block("Rule: ", "\n" if phrase is None else ".\n")
+            yield Piece(("rule", item), block, phrase or item)
             return
+        templates = self._templates(item.scope)
         atom = Atom(item.predicate, item.args, not item.negated)
-        key = ("subject", item.scope, item.args[0] if item.args else "")
-        known = self._blocks.get(key)
-        named = known is not None and known.named
-        phrase = verb_phrase(atom.predicate, atom.args, atom.positive)
-        subject = "" if phrase is None or named else f"{print_constant(item.args[0])} "
-        clause = f"{'' if known is None else '; '}{subject}{phrase or sentence(atom)}{_natural_notes(item)}"
-        scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
-        yield Piece(key, Block("", ".\n", scope), clause, names=phrase is not None and not named)
+        clause, reason = clause_of(atom, templates), reason_text(_premises(item), templates)
+        if clause is None or reason is None:
+            yield _notation(("fact", len(self._steps)), item)
+        else:
+            yield self._sentence(item, clause, reason)
         both = ("contradiction", item.predicate, item.args)
         if item.contradicted and not self._resolved and both not in self._blocks:
-            clash = f"both that {sentence(Atom(item.predicate, item.args))} and the opposite"
-            yield Piece(both, Block("Contradiction, unresolved: ", ".\n"), clash)
+            known = Atom(item.predicate, item.args)
+            clause_text = sentence(known, templates)
+            if clause_text is None:
+                clash = f"{print_atom(known)} and {print_atom(replace(known, positive=False))}"
+                yield Piece(both, Block("% Contradiction, unresolved: ", "\n"), clash)
+            else:
+                clash = f"both that {clause_text} and the opposite"
+                yield Piece(both, Block("Contradiction, unresolved: ", ".\n"), clash)
+
+    def _sentence(self, item: Entry, clause: tuple[str, str], reason: str) -> Piece:
+        """Return an entry as a clause of the line about its subject, which the line names once.
+
+        An entry with a reason has a line of its own: what follows would read as part of the reason.
+        """
+        subject, predicate = clause
+        key: Key = ("subject", item.scope, item.args[0] if item.args else "")
+        if reason:
+            key = (*key, len(self._steps))
+        known = self._blocks.get(key)
+        named = known is not None and known.named
+        if subject and not named:
+            predicate = f"{subject} {predicate}"
+        notes = ", ".join(_notes(item))
+        text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}{reason}"
+        scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
+        return Piece(key, Block("", ".\n", scope), text, names=bool(subject) and not named)
 
     def _ordered(self) -> Iterator[Block]:
-        for kind in ("subject", "contradiction", "rule"):
+        for kind in ("subject", "fact", "contradiction", "rule"):
             yield from (block for key, block in self._blocks.items() if key[0] == kind)
 
 
@@ -208,17 +256,8 @@ class FactsDraft(Draft):
                 Block("% Other facts\n" if item.goal is None else f"% Goal: {item.goal}\n", ""),
             )
         if scope not in self._blocks:
-            heading = (
-                "% Base\n" if item.scope is None else f"% Scope {print_constant(item.scope)}\n"
-            )
-            yield Piece(scope, Block("", "", heading))
-        notes = [*_notes(item)]
-        if item.provenance is not None:
-            notes.append(f"because {', '.join(item.provenance.premises) or item.provenance.rule}")
-        comment = f"  % {'; '.join(notes)}" if notes else ""
-        yield Piece(
-            ("fact", *scope[1:], len(self._steps)), Block("", "\n"), f"{item.text}.{comment}"
-        )
+            yield Piece(scope, Block("", "", _scope_heading(item)))
+        yield _notation(("fact", *scope[1:], len(self._steps)), item, headed=False)
 
     def _ordered(self) -> Iterator[Block]:
         groups: dict[object, dict[object, list[Block]]] = {}
@@ -242,10 +281,34 @@ def draft_for(
     *,
     resolved: bool = True,
     goal_driven: bool = False,
+    templates: TemplatesOf = no_templates,
 ) -> Draft:
     """Return an empty draft in a format; `structured` is measured as the text of `facts`."""
     kind = NaturalDraft if name == NATURAL else FactsDraft
-    return kind(units, resolved=resolved, goal_driven=goal_driven)
+    return kind(units, resolved=resolved, goal_driven=goal_driven, templates=templates)
+
+
+def _notation(key: Key, entry: Entry, *, headed: bool = True) -> Piece:
+    """Return an entry in the rule language, with its notes in a comment.
+
+    With `headed` the line comes after the name of its scope where the text has several.
+    """
+    notes = [*_notes(entry)]
+    if entry.provenance is not None:
+        premises = _premises(entry)
+        notes.append(f"because {', '.join(premises) or entry.provenance.rule}")
+    comment = f"  % {'; '.join(notes)}" if notes else ""
+    block = Block("", "\n", _scope_heading(entry) if headed else "")
+    return Piece(key, block, f"{entry.text}.{comment}")
+
+
+def _scope_heading(entry: Entry) -> str:
+    return "% Base\n" if entry.scope is None else f"% Scope {print_constant(entry.scope)}\n"
+
+
+def _premises(entry: Entry) -> tuple[str, ...]:
+    """Return the premises of an entry, each once."""
+    return () if entry.provenance is None else tuple(dict.fromkeys(entry.provenance.premises))
 
 
 def moment_text(at: int) -> str:
@@ -270,11 +333,3 @@ def _notes(entry: Entry) -> Iterator[str]:
         yield f"confidence {entry.confidence:.3g}"
     if entry.contradicted:
         yield CONTRADICTED
-
-
-def _natural_notes(entry: Entry) -> str:
-    notes = ", ".join(_notes(entry))
-    text = f" ({notes})" if notes else ""
-    if entry.provenance is not None and entry.provenance.premises:
-        text += f" because {' and '.join(map(premise, entry.provenance.premises))}"
-    return text

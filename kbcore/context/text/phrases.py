@@ -1,37 +1,58 @@
-"""English phrases for atoms and rules whose wording is unambiguous.
+"""Facts and rules as English sentences, where the wording is unambiguous.
 
 Only the predicate name is split into words. Arguments do not change, because a model repeats them
-in goals. A name whose words do not show the roles of the arguments, such as `parent(ann, bob)`,
-stays in the notation of the rule language.
+in goals. A name that does not say by itself how to read the arguments, such as `parent(ann, bob)`,
+makes no sentence: the fact stays in the notation of the rule language, unless a declaration
+`@phrase parent/2 "{0} is a parent of {1}".` says how to word it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from kbcore.context.text.verbs import PAST, THIRD_PERSON
 from kbplanner.errors import KBError
-from kbplanner.ir.terms import Atom, BodyItem, HeadTerm, Literal, Rule
+from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.terms import Atom, Literal, Rule
 from kbplanner.syntax.parser import parse_program, parse_rule
-from kbplanner.syntax.printer import print_atom, print_constant, print_item, print_term
+from kbplanner.syntax.printer import print_constant, print_term
 from kbplanner.syntax.statements import FactStatement
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_-]+")
+_SLOT = re.compile(r"\{(\d+)\}")
 
-_AUXILIARY_WORDS = "is are was were can could will would shall should may might must"
-_PREPOSITION_WORDS = """
-a an about above after against as at before behind below between by during for from in inside into like near of on onto
-over since than through to toward towards under until via with within without
+_BE = frozenset(("is", "are", "was", "were"))
+_MODAL_WORDS = """
+can could will would shall should may might must
 """
+_MODAL = frozenset(_MODAL_WORDS.split())
 
-_AUXILIARY = frozenset(_AUXILIARY_WORDS.split())
-"""Words that a `not` follows."""
+_PREPOSITIONS_WORDS = """
+a an about above after against as at before behind below between by during for from in inside into
+like near of on onto over since than through to toward towards under until via with within without
+"""
+_PREPOSITIONS = frozenset(_PREPOSITIONS_WORDS.split())
+"""Words after which an argument can stand."""
 
-_PREPOSITIONS = frozenset(_PREPOSITION_WORDS.split())
-"""Words that say of two things which is which."""
+_ADJECTIVES_WORDS = """
+absent active adult afraid alive alone angry asleep awake aware bad big blind blue busy calm cheap
+clean clear closed cold correct dead deep dirty dry early easy empty equal evil expert false fast
+fat female fit flat free fresh full good green guilty happy hard healthy heavy high hot human
+hungry ill innocent kind large late lazy legal light local long loud low mad male mandatory mortal
+native near new nice normal offline old online open optional poor present private public quick
+quiet rare raw ready red rich ripe sad safe senior short sick slow small smart soft solid sorry
+spicy stale strong stupid sure sweet tall thin tiny tired true ugly urgent vacant valid vegan
+vegetarian warm weak wet white wide wild wrong young
+"""
+_ADJECTIVES = frozenset(_ADJECTIVES_WORDS.split())
+_ADJECTIVE = re.compile(r".+(?:able|ible|ful|ous|less|ive|[^e]ed|ing)", re.ASCII)
 
-_NO_VERBS = re.compile(r".*(?:ss|us|is|ics|ings)|news|species|series|sales|means|always", re.ASCII)
-"""Words on -s that are no third person."""
+Templates = Mapping[tuple[str, int], Phrase]
+"""Declared phrases by name and arity of the predicate."""
+
+NO_TEMPLATES: Templates = {}
 
 
 @lru_cache(maxsize=4096)
@@ -48,49 +69,82 @@ def words(predicate: str) -> tuple[str, ...]:
     )
 
 
-def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = True) -> str | None:
-    """Return the predicate of a sentence about the first argument: `works at acme`, `is not tall`.
+def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES) -> tuple[str, str] | None:
+    """Return an atom as subject and predicate of a sentence: `ann` and `works at acme`.
 
-    The result is None if the phrase could mislead, or if negating it would need an inflected verb.
+    The subject is empty where the sentence does not begin with the first argument. The result is
+    None if no good sentence is known.
     """
-    phrase = words(predicate)
-    if not phrase or not 1 <= len(args) <= 2:
-        return None
-    auxiliary, verb = phrase[0] in _AUXILIARY, _is_verb(phrase[0])
-    if (
-        len(args) == 2
-        and phrase[-1] not in _PREPOSITIONS
-        and not verb
-        and not (auxiliary and len(phrase) > 1)
-    ):
-        return None
-    if not auxiliary and not verb and not (len(args) == 2 and phrase[0].endswith("ed")):
-        phrase, auxiliary = ("is", *phrase), True
-    if not positive:
-        if not auxiliary:
+    terms = tuple(map(print_term, atom.args))
+    declared = templates.get((atom.predicate, atom.arity))
+    if declared is not None:
+        text = declared.text if atom.positive else declared.negative
+        if text is None:
             return None
-        phrase = (phrase[0], "not", *phrase[1:])
-    return " ".join([*phrase, *map(print_term, args[1:])])
+        filled = _SLOT.sub(lambda slot: terms[int(slot[1])], text)
+        if text.startswith("{0} "):
+            return terms[0], filled[len(terms[0]) + 1 :]
+        return "", filled
+    phrase = _verb_phrase(atom.predicate, len(atom.args), atom.positive)
+    return None if phrase is None else (terms[0], " ".join((phrase, *terms[1:])))
 
 
-def sentence(atom: Atom) -> str:
-    """Return an atom as a complete clause."""
-    phrase = verb_phrase(atom.predicate, atom.args, atom.positive)
-    if phrase is not None:
-        return f"{print_term(atom.args[0])} {phrase}"
-    if not atom.args and words(atom.predicate):
-        return (
-            f"it {'holds' if atom.positive else 'does not hold'}: {' '.join(words(atom.predicate))}"
+@lru_cache(maxsize=4096)
+def _verb_phrase(predicate: str, arity: int, positive: bool) -> str | None:
+    """Return the words between the arguments, `does not work at`; None if they could mislead."""
+    phrase = words(predicate)
+    if not phrase or not 1 <= arity <= 2 or not _fits(phrase, arity):
+        return None
+    if positive:
+        return " ".join(phrase)
+    first, *rest = phrase
+    if first == "can":
+        return " ".join(("cannot", *rest))
+    if first in _BE | _MODAL:
+        return " ".join((first, "not", *rest))
+    if first in THIRD_PERSON:
+        return " ".join(("does not", THIRD_PERSON[first], *rest))
+    return " ".join(("did not", PAST[first], *rest))
+
+
+def _fits(phrase: tuple[str, ...], arity: int) -> bool:
+    """Return whether words make a sentence with one argument before and the others after them."""
+    first, last = phrase[0], phrase[-1]
+    if arity == 1:
+        if first in _BE:
+            return len(phrase) == 2 and (last in _ADJECTIVES or bool(_ADJECTIVE.fullmatch(last)))
+        return (first in _MODAL and len(phrase) > 1 and last not in _PREPOSITIONS) or (
+            phrase == (first,) and first in THIRD_PERSON
         )
-    if not atom.positive:
-        return f"it is false that {sentence(Atom(atom.predicate, atom.args))}"
-    return print_atom(atom)
+    if first in _BE:
+        return len(phrase) > 1 and last in _PREPOSITIONS
+    if first in _MODAL:
+        return len(phrase) == 2 or (len(phrase) > 2 and last in _PREPOSITIONS)
+    if len(phrase) == 1:
+        return first in THIRD_PERSON or first in PAST
+    # Not with a past tense: `related to` and `moved to` need different auxiliaries.
+    return first in THIRD_PERSON and last in _PREPOSITIONS
 
 
-def premise(text: str) -> str:
-    """Return a premise as a clause if it is a fact in the rule language, else unchanged."""
-    atom = premise_atom(text)
-    return text if atom is None else sentence(atom)
+def sentence(atom: Atom, templates: Templates = NO_TEMPLATES) -> str | None:
+    """Return an atom as a complete clause; None if no good one is known."""
+    clause = clause_of(atom, templates)
+    return None if clause is None else " ".join(filter(None, clause))
+
+
+def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str | None:
+    """Return premises, facts in the rule language, as `because A and B`, each once.
+
+    The result is empty without premises, and None if one of them makes no good sentence.
+    """
+    clauses: dict[str, None] = {}
+    for premise in premises:
+        atom = premise_atom(premise)
+        clause = None if atom is None else sentence(atom, templates)
+        if clause is None:
+            return None
+        clauses[clause] = None
+    return f" because {' and '.join(clauses)}" if clauses else ""
 
 
 def premise_atom(text: str) -> Atom | None:
@@ -106,25 +160,33 @@ def premise_atom(text: str) -> Atom | None:
     return Atom(statements[0].atom.predicate, statements[0].atom.args, positive)
 
 
-@lru_cache(maxsize=1024)
-def rule_phrase(text: str) -> str:
-    """Return a rule as `head if premise and premise`; text that is not a rule is unchanged."""
-    try:
-        rule: Rule = parse_rule(text)
-    except KBError:
-        return text
+def rule_phrase(text: str, templates: Templates = NO_TEMPLATES) -> str | None:
+    """Return a rule as `head if premise and premise`.
+
+    The result is None for text that is not a rule, and for a rule with a part that makes no good
+    sentence, such as a comparison.
+    """
+    rule = _rule(text)
+    if rule is None:
+        return None
+    parts = [sentence(rule.head, templates)]
+    for item in rule.body:
+        clause = sentence(item.atom, templates) if isinstance(item, Literal) else None
+        if clause is not None and isinstance(item, Literal) and item.negated:
+            clause = f"it is not known that {clause}"
+        parts.append(clause)
+    clauses = [part for part in parts if part is not None]
+    if len(clauses) < len(parts):
+        return None
     surely = (
         "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
     )
-    return f"{sentence(rule.head)} if {' and '.join(map(_condition, rule.body))}{surely}"
+    return f"{clauses[0]} if {' and '.join(clauses[1:])}{surely}"
 
 
-def _condition(item: BodyItem) -> str:
-    if not isinstance(item, Literal):
-        return print_item(item)
-    return f"it is not known that {sentence(item.atom)}" if item.negated else sentence(item.atom)
-
-
-def _is_verb(word: str) -> bool:
-    """Return whether a word looks like a verb in the third person."""
-    return word == "has" or (len(word) > 3 and word.endswith("s") and not _NO_VERBS.fullmatch(word))
+@lru_cache(maxsize=1024)
+def _rule(text: str) -> Rule | None:
+    try:
+        return parse_rule(text)
+    except KBError:
+        return None

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.removed import NO_LONGER_TRUE, SUPERSEDED
-from kbcore.context.request import NATURAL
-from kbcore.context.text.drafts import draft_for
+from kbcore.context.request import FACTS
+from kbcore.context.text.drafts import Draft, NaturalDraft, TemplatesOf, draft_for, no_templates
 from kbcore.context.window import Entry, Window
 
 NEW = "New"
@@ -20,13 +20,18 @@ SUMMARIZED = "Now in a summary"
 """Labels of the lines about changes; a fact that is now in a summary is still true."""
 
 
-def render(window: Window, text_format: str = NATURAL) -> str:
-    """Return a window as text in a format, `natural` or `facts`.
+def render(window: Window, text_format: str = FACTS, templates: TemplatesOf = no_templates) -> str:
+    """Return a window as text in a format, `facts` or `natural`.
 
     The text has the entries with validity, confidence, contradictions and derivation, then the
     rules. It is empty for an empty window and ends without a line break.
     """
-    draft = draft_for(text_format, resolved=bool(window.resolved), goal_driven=window.goal_driven)
+    draft = draft_for(
+        text_format,
+        resolved=bool(window.resolved),
+        goal_driven=window.goal_driven,
+        templates=templates,
+    )
     for entry in window.entries:
         draft.add(entry)
     for rule in window.rules:
@@ -34,7 +39,7 @@ def render(window: Window, text_format: str = NATURAL) -> str:
     return draft.text()
 
 
-def render_changes(changes: WindowDiff, text_format: str = NATURAL) -> str:
+def render_changes(changes: WindowDiff, text_format: str = FACTS) -> str:
     """Return the changes of a window as text in a format; empty if there are none.
 
     Added entries come first, then entries with changed details, then entries that are no longer
@@ -55,19 +60,19 @@ def render_changes(changes: WindowDiff, text_format: str = NATURAL) -> str:
     scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
     lines: list[str] = []
     for label, entries in groups.items():
-        lines += _lines(label, entries, text_format, scoped)
+        draft = draft_for(text_format, templates=changes.templates)
+        lines += _lines(label, entries, draft, scoped)
     return "\n".join(lines)
 
 
-def _lines(label: str, entries: Sequence[Entry], text_format: str, scoped: bool) -> Iterator[str]:
-    draft = draft_for(text_format)
+def _lines(label: str, entries: Sequence[Entry], draft: Draft, scoped: bool) -> Iterator[str]:
     for entry in entries:
         draft.add(entry)
     if not entries:
         return
     lines = draft.text(scoped=scoped).split("\n")
-    if text_format == NATURAL:
-        yield from (f"{label}: {line}" for line in lines)
+    if isinstance(draft, NaturalDraft):
+        yield from (line if line.startswith("%") else f"{label}: {line}" for line in lines)
     elif label in (NEW, CHANGED):
         yield from (f"% {label}", *lines)
     else:  # a line that begins with % is the heading of a scope

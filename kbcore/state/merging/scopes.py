@@ -38,6 +38,8 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta) -> None:
         copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
         if rules.add(copy):
             delta.rules_added.append(copy)
+    for declared in () if change.source is None else rules.phrases_of(change.source):
+        rules.declare(replace(declared.phrase, scope=change.target))
     tenant.plan_version += 1
 
 
@@ -54,6 +56,9 @@ def _drop(tenant: Tenant, scope: str, delta: Delta) -> int:
     for stored in rules.of(scope):
         rules.remove(scope, stored.id)
         delta.rules_removed.append(stored)
+    for declared in rules.phrases_of(scope):
+        rules.withdraw(scope, declared.id)
+        delta.phrases_removed.append(declared)
     return facts
 
 

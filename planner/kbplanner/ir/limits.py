@@ -5,8 +5,11 @@ Text and JSON have the same limits, so that everything one form accepts can be w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 MAX_DEPTH = 64
 """Maximum nesting depth of brackets and operators in one expression."""
@@ -21,6 +24,13 @@ MAX_NAME = 255
 
 MAX_COLUMNS = 64
 """Maximum number of columns of an engine relation."""
+
+
+MAX_METADATA_BYTES = 32 * 1024
+"""Maximum size of the metadata of a fact, as JSON in UTF-8."""
+
+MAX_METADATA_DEPTH = 64
+"""Maximum nesting depth of objects and arrays in metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +132,39 @@ def text_problem(text: str) -> str | None:
         if "\ud800" <= char <= "\udfff":
             return f"half a surrogate pair (U+{ord(char):04X}) is not a character"
     return None
+
+
+def metadata_problem(metadata: Mapping[str, Any]) -> str | None:
+    """Return what makes an object unfit as the metadata of a fact, or None.
+
+    Metadata is stored as JSON, so that it holds only values that JSON and every client can hold.
+    """
+    if problem := _json_problem(metadata, MAX_METADATA_DEPTH):
+        return problem
+    size = len(json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > MAX_METADATA_BYTES:
+        return f"has at most {MAX_METADATA_BYTES} bytes as JSON, this one has {size}"
+    return None
+
+
+def _json_problem(value: Any, depth_left: int) -> str | None:
+    """Return what makes a value unfit for metadata, or None."""
+    if isinstance(value, dict | list | tuple):
+        if not depth_left:
+            return f"is nested more than {MAX_METADATA_DEPTH} deep"
+        if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+            return "has a key that is not a text"
+        parts = (*value, *value.values()) if isinstance(value, dict) else value
+        problems = (_json_problem(part, depth_left - 1) for part in parts)
+        return next(filter(None, problems), None)
+    if isinstance(value, str):
+        halves = not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)
+        return "holds half a surrogate pair, which is not a character" if halves else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"holds {value}, which is not a number in JSON"
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        fits = -(1 << 63) <= value < 1 << 64
+        return None if fits else "holds an integer of more than 64 bits; write it as a text"
+    return f"holds a value of type {type(value).__name__}, which JSON does not have"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kbplanner.ir.terms import Literal, Rule
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
+from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Span, Statement
 
 MAX_DISTANCE = 2
 """Maximum edit distance between a misspelt name and a known one."""
@@ -106,7 +106,7 @@ def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
     for statement in statements:
         if isinstance(statement, RuleStatement):
             yield from statement.predicates[1:]
-        elif not isinstance(statement, FactStatement):
+        elif isinstance(statement, GoalStatement):
             yield from statement.predicates
 
 

@@ -78,6 +78,8 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
     first token is from the beginning of its own line.
     """
+    if at > 2 and tokens[0].type == "_AT" and tokens[2].type in ("IDENT", "STRING"):
+        at = at if tokens[1].value == "phrase" else 2  # the colon after the name of a rule
     context = context_of(tokens, at)
     before = tokens[at - 1] if at else None
     token = tokens[at] if at < len(tokens) else None
@@ -92,6 +94,16 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
             "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
             f"before {_shown(text, token)}", opening.start, opening.end,
         )  # fmt: skip
+    if before is not None and before.type != "STRING" and _is_phrase(tokens, at):
+        end = before if token is None else token
+        return Problem(
+            "bad-declaration",
+            f"expected the name and arity of a predicate and its phrase in quotes, found "
+            f"{'the end of the text' if token is None else _shown(text, token)}",
+            'write @phrase works_at/2 "{0} works at {1}".',
+            end.start,
+            end.end,
+        )
     if token is None:
         return _at_end(tokens[at - 1], context)
     actual = f"found {_shown(text, token)}"
@@ -114,6 +126,17 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     if before is not None and before.type in OPERAND_END:
         return _after_operand(text, token, before, context, actual, line_start, indent)
     return _at_start(token, before, context, actual)
+
+
+def _is_phrase(tokens: list[Token], at: int) -> bool:
+    """Return whether a statement begins like `@phrase works_at/2`, not like a rule with a name."""
+    return (
+        at > 1
+        and tokens[0].type == "_AT"
+        and tokens[1].value == "phrase"
+        and (at == 2 or tokens[2].type != "_COLON")
+        and at <= 5
+    )
 
 
 def _bad_token(text: str, token: Token, context: Context, before: Token | None) -> Problem | None:

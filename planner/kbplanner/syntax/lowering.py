@@ -5,11 +5,13 @@ All problems of a statement are collected, so an error lists all of them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
-from kbplanner.ir.limits import MAX_DEPTH, Limits, text_problem
+from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
     FUNCTION_ARITY,
@@ -20,6 +22,7 @@ from kbplanner.ir.operators import (
     STRING_TESTS,
     fits_as_atom,
 )
+from kbplanner.ir.phrases import Phrase, phrase_problem
 from kbplanner.ir.terms import (
     ANONYMOUS,
     Aggregate,
@@ -41,7 +44,7 @@ from kbplanner.syntax.tree import Clause, Node
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
-_FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil")
+_FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil", "metadata")
 _RULE_KEYS = ("confidence", "scope")
 
 
@@ -78,6 +81,24 @@ class Lowering:
             name = self.text(clause.name)
         annotations = self.annotations(clause, _RULE_KEYS)
         return Rule(head, body, name, annotations.confidence, annotations.scope)
+
+    def phrase(self, clause: Clause) -> Phrase:
+        """Return the phrase of a declaration."""
+        word, name, arity, *texts = clause.tokens
+        if word.value != "phrase":
+            hint = 'write @phrase works_at/2 "{0} works at {1}"., or @name: before a rule'
+            self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
+        if not arity.value.isdigit() or int(arity.value) > self.limits.args:
+            message = f"the number of arguments is 0 to {self.limits.args}, found {arity.value}"
+            self._at("bad-arity", message, None, arity)
+            return Phrase("", 0, "")
+        scope = self.annotations(clause, ("scope",)).scope
+        text, negative = self.text(texts[0]), self.text(texts[1]) if len(texts) > 1 else None
+        phrase = Phrase(self.text(name), int(arity.value), text, negative, scope)
+        for token, sentence in zip(texts, (text, negative), strict=False):
+            if problem := phrase_problem(replace(phrase, text=sentence or "", negative=None)):
+                self._at("bad-phrase", problem, None, token)
+        return phrase
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
@@ -379,7 +400,7 @@ class Lowering:
         """Read `[key=value, ...]`."""
         if not clause.annotations:
             return NO_ANNOTATIONS
-        values: dict[str, str | int | float] = {}
+        values: dict[str, Any] = {}
         for key, token, minus in clause.annotations:
             name = key.value
             text = "-" * minus + self.text(token)
@@ -397,9 +418,11 @@ class Lowering:
                 values[name] = self._confidence(text, token)
             elif name == "scope":
                 values[name] = text
+            elif name == "metadata":
+                values[name] = self._metadata(text, token)
             else:
                 values[name] = self._instant(name, text, token, minus)
-        return Annotations(*(values.get(key) for key in _FACT_KEYS))  # type: ignore[arg-type]
+        return Annotations(*(values.get(key) for key in _FACT_KEYS))
 
     def _confidence(self, text: str, token: Token) -> float:
         if token.type == "NUMBER" and 0.0 <= float(text) <= 1.0:
@@ -411,6 +434,26 @@ class Lowering:
             token,
         )
         return 0.0
+
+    def _metadata(self, text: str, token: Token) -> dict[str, Any]:
+        """Read metadata: a JSON object in quotes."""
+        try:
+            value = json.loads(text, parse_constant=_refuse_constant)
+            problem = (
+                (metadata_problem(value) or "") if isinstance(value, dict) else "is not an object"
+            )
+        except RecursionError:
+            problem = "is nested too deep"
+        except ValueError as error:
+            where = (
+                f" at character {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+            )
+            problem = f"is not JSON{where}"
+        if not problem:
+            return cast("dict[str, Any]", value)
+        hint = """for instance metadata='{"source": "chat"}'"""
+        self._at("bad-annotation", f"metadata {problem}", hint, token)
+        return {}
 
     def _instant(self, name: str, text: str, token: Token, minus: bool) -> int | str:
         whole = token.type == "NUMBER" and token.value.isdigit() and len(token.value) <= 16
@@ -483,6 +526,10 @@ class Lowering:
 
     def _add(self, code: str, message: str, hint: str | None, start: int, end: int) -> None:
         self.problems.append(Problem(code, message, hint, start, end))
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def variable_tokens(tokens: list[Token]) -> Iterator[tuple[str, Token]]:

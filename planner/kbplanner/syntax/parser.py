@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Atom, Expr, Rule
 from kbplanner.syntax.diagnostics import syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.reader import Reader, read_chunks
 from kbplanner.syntax.scanner import Token, scan_statement
-from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Statement
+from kbplanner.syntax.statements import (
+    FactStatement,
+    GoalStatement,
+    PhraseStatement,
+    RuleStatement,
+    Statement,
+)
 from kbplanner.syntax.tree import Clause, Node, TreeMaker
 
 if TYPE_CHECKING:
@@ -27,12 +34,16 @@ if TYPE_CHECKING:
     from lark import Lark
 
 
-def parse_program(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
+def parse_program(
+    text: str, limits: Limits = DEFAULT_LIMITS, *, final_dot: bool = True
+) -> list[Statement]:
     """Read all statements of a text.
 
-    Raises RuleSyntaxError with every independent error. The last goal may lack its dot.
+    Raises RuleSyntaxError with every independent error. The last goal may lack its dot, and without
+    `final_dot` every last statement.
     """
-    return list(read_chunks((text,), parse_clause, limits))
+    mode = "program" if final_dot else "clauses"
+    return list(read_chunks((text,), parse_clause, limits, mode=mode))
 
 
 def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iterator[Statement]:
@@ -51,6 +62,11 @@ def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS) -> Rule:
     safety.
     """
     return cast(RuleStatement, _single(text, "rule", limits)).rule
+
+
+def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
+    """Read one declaration of a phrase; the final dot may be missing. Raises RuleSyntaxError."""
+    return cast(PhraseStatement, _single(text, "declaration", limits)).phrase
 
 
 def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:

@@ -6,6 +6,7 @@ that are not plain words or numbers are quoted.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from kbplanner.ir.operators import (
     PRODUCTS,
     QUOTED_NAMES,
 )
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
@@ -29,6 +31,7 @@ from kbplanner.ir.terms import (
     Rule,
 )
 from kbplanner.syntax.scanner import NUMBER, WORD
+from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
 
 _PLAIN = re.compile(rf"{WORD}|-?{NUMBER}")
 _WORD = re.compile(WORD)
@@ -55,6 +58,35 @@ def print_term(term: HeadTerm) -> str:
 def print_atom(atom: Atom) -> str:
     """Return an atom as text: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without arguments."""
     return ("" if atom.positive else "~") + _unsigned(atom, False)
+
+
+def print_fact(atom: Atom, annotations: Annotations = NO_ANNOTATIONS) -> str:
+    """Return a fact as a statement: the atom, its annotations if it has any, and a final dot."""
+    notes = []
+    if annotations.confidence is not None:
+        notes.append(f"confidence={annotations.confidence!r}")
+    if annotations.ttl is not None:
+        notes.append(f"ttl={annotations.ttl}")
+    if annotations.scope is not None:
+        notes.append(f"scope={print_constant(annotations.scope)}")
+    for name, instant in (
+        ("validFrom", annotations.valid_from),
+        ("validUntil", annotations.valid_until),
+    ):
+        if instant is not None:
+            text = str(instant) if isinstance(instant, int) else _quoted(instant, '"')
+            notes.append(f"{name}={text}")
+    if annotations.metadata is not None:
+        text = json.dumps(dict(annotations.metadata), ensure_ascii=False)
+        notes.append("metadata=" + _quoted(text, "'"))
+    return f"{print_atom(atom)}{' [' + ', '.join(notes) + ']' if notes else ''}."
+
+
+def print_phrase(phrase: Phrase) -> str:
+    """Return a phrase as a statement, such as `@phrase works_at/2 "{0} works at {1}"` and a dot."""
+    texts = " ".join(_quoted(text, '"') for text in (phrase.text, phrase.negative) if text)
+    scope = "" if phrase.scope is None else f" [scope={print_constant(phrase.scope)}]"
+    return f"@phrase {_predicate(phrase.predicate)}/{phrase.arity} {texts}{scope}."
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:

@@ -22,6 +22,7 @@ from kbplanner.syntax.statements import (
     NO_ANNOTATIONS,
     FactStatement,
     GoalStatement,
+    PhraseStatement,
     RuleStatement,
     Span,
     Statement,
@@ -46,8 +47,9 @@ class Reader:
 
     With `final=False` more text may follow: the reader stops before a statement that touches the
     end of the text, and `pos` says where to continue. Errors are collected in `errors`; after the
-    first one no statement is returned. `mode` is "program", or the required kind of a single
-    statement: "rule", "goal" or "atom".
+    first one no statement is returned. `mode` is "program"; "clauses" for a program whose last
+    statement may lack its dot; or the required kind of a single statement: "rule", "goal" or
+    "atom".
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Reader:
         self._parse = parse
         self._limits = limits
         self._final = final
-        self._mode = mode
+        self._mode = "program" if mode == "clauses" else mode
+        self._needs_final_dot = mode == "program"
         self._line = line
         self._line_start = (
             1 - column
@@ -162,7 +165,7 @@ class Reader:
     def _complete(self, tokens: list[Token]) -> None:
         """Add what a text of one statement may omit: the dot, and the `?-` of a goal."""
         last = tokens[-1]
-        if last.type != "_END" and (self._mode != "program" or tokens[0].type == "_GOAL"):
+        if last.type != "_END" and (not self._needs_final_dot or tokens[0].type == "_GOAL"):
             tokens.append(Token("_END", "", last.end, last.end))
         if self._mode == "goal" and tokens[0].type != "_GOAL":
             start = tokens[0].start
@@ -176,6 +179,7 @@ class Reader:
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
             expected = {
                 "rule": 'a rule: head ":-" body',
+                "declaration": 'a declaration: @phrase name/arity "text"',
                 "goal": "a goal",
                 "atom": "a single atom",
             }[self._mode]
@@ -192,13 +196,15 @@ class Reader:
                 statement = FactStatement(atom, annotations, span)
         elif clause.kind == "goal":
             statement = GoalStatement(lowering.body(clause), span)
+        elif clause.kind == "declaration":
+            statement = PhraseStatement(lowering.phrase(clause), span)
         else:
             text = self.text[tokens[0].start : tokens[-1].end]
             statement = RuleStatement(lowering.rule(clause), span, text=text)
         if lowering.problems:
             where.report(lowering.problems)
             return None
-        if isinstance(statement, FactStatement):
+        if isinstance(statement, FactStatement | PhraseStatement):
             return statement
         predicates = tuple(
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
@@ -289,7 +295,9 @@ class _Positions:
             )
 
 
-def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> Iterator[Statement]:
+def read_chunks(
+    chunks: Iterable[str], parse: ParseClause, limits: Limits, *, mode: str = "program"
+) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
 
     The part of a window that no statement ended in is read again with twice as much text, so that
@@ -311,7 +319,7 @@ def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> It
         if len(errors) >= MAX_ERRORS:
             raise syntax_error(errors)
         parts, size, required_size = [unread], len(unread), len(unread) * 2 + MIN_WINDOW_CHARS
-    reader = Reader("".join(parts), parse, limits, line=line, column=column)
+    reader = Reader("".join(parts), parse, limits, line=line, column=column, mode=mode)
     yield from _valid_statements(reader, errors)
     if errors:
         raise syntax_error(errors)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
 
@@ -25,7 +27,8 @@ class Annotations:
     """Annotations of a fact in `[...]`; None where absent.
 
     `ttl` is in milliseconds. Instants are as written: epoch milliseconds as `int`, anything else as
-    text, to be parsed like instants of the interface.
+    text, to be parsed like instants of the interface. `metadata` is a JSON object, written as a
+    quoted text.
     """
 
     confidence: float | None = None
@@ -33,6 +36,7 @@ class Annotations:
     scope: str | None = None
     valid_from: int | str | None = None
     valid_until: int | str | None = None
+    metadata: Mapping[str, Any] | None = None
 
 
 NO_ANNOTATIONS = Annotations()
@@ -87,4 +91,15 @@ class GoalStatement:
         raise InvalidInput("a goal here is a single atom; for more, write a rule and ask its head")
 
 
-Statement = FactStatement | RuleStatement | GoalStatement
+@dataclass(frozen=True, slots=True)
+class PhraseStatement:
+    """A declaration of how facts of a predicate are worded.
+
+    An example is `@phrase works_at/2 "{0} works at {1}".`
+    """
+
+    phrase: Phrase
+    span: Span
+
+
+Statement = FactStatement | RuleStatement | GoalStatement | PhraseStatement

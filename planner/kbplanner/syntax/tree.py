@@ -25,13 +25,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only."""
+    """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only.
+
+    A declaration has `tokens`: its word, the name and arity of the predicate, and its texts.
+    """
 
     kind: str
     head: Node | None = None
     items: tuple[Node, ...] = ()
     name: Token | None = None
     annotations: tuple[tuple[Token, Token, bool], ...] = field(default=())
+    tokens: tuple[Token, ...] = ()
 
 
 class TreeMaker:
@@ -127,6 +131,18 @@ class TreeMaker:
     def rule(self, parts: list[Any]) -> Clause:
         """Make a rule statement."""
         return self._clause("rule", parts)
+
+    def signature(self, parts: list[Any]) -> tuple[str, Token, Token]:
+        """Make the name and arity of a predicate."""
+        name, _, arity = parts
+        return ("signature", name, arity)
+
+    def declaration(self, parts: list[Any]) -> Clause:
+        """Make a declaration: a word, a predicate and its texts."""
+        word, (_, name, arity), *rest = parts
+        annotations = tuple(rest.pop()) if isinstance(rest[-1], list) else ()
+        tokens = (word, name, arity, *rest)
+        return Clause("declaration", annotations=annotations, tokens=tokens)
 
     def expression(self, parts: list[Any]) -> Node:
         """Make an expression standing alone."""

@@ -7,7 +7,6 @@ import logging
 import kb_example
 
 import kbcore
-from kbcore.context.request import WindowRequest
 from kbcore.metrics import FAMILIES
 from kbcore.plug.conformance import (
     MergeStrategyConformance,
@@ -42,10 +41,9 @@ def test_windows_are_counted_in_words():
         storage_backend="memory", tokenizer="words", metrics_sinks=("prometheus",)
     )
     with kbcore.open_kb(config=config) as kb:
-        kb.tell("likes", ["ann", "tea"])
-        kb.tell("likes", ["bob", "coffee"])
-        kb.prioritize("likes", ["bob", "coffee"], 1.0)
-        window = kb.kb.context(WindowRequest(max_tokens=7))
+        kb.tell("likes(ann, tea). likes(bob, coffee).")
+        kb.prioritize("likes(bob, coffee)", priority=1.0)
+        window = kb.context(max_tokens=7)
     assert (window.text, window.tokens) == ("likes(bob, coffee).", 7)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import socket
 from typing import Any
 
 from kbcore.config import Config
 from kbcore.config.storage_urls import HIDDEN, redacted, secrets_of
-from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageFailed, StorageFull
+from kbcore.errors import ConfigError, LogCorrupted, NotReady, StorageFailed, StorageFull
+
+logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5
+
+CANCELED = "the storage server canceled a statement; the server log has the details"
+NO_ANSWER = "the storage server does not answer; the server log has the details"
 
 _MISTAKES = (
     "authentication failed",
@@ -30,6 +36,12 @@ class Unreachable(Exception):
 class Driver:
     """Connections according to the settings, and translation of errors."""
 
+    subject = "STORAGE_URL="
+    """Beginning of messages about an unusable URL."""
+
+    needed_by = "STORAGE_BACKEND=postgres"
+    """Subject of messages about a missing library."""
+
     def __init__(self, config: Config) -> None:
         if not config.storage_url:
             raise ConfigError(
@@ -39,7 +51,8 @@ class Driver:
             self.psycopg: Any = importlib.import_module("psycopg")
         except ImportError as error:
             raise ConfigError(
-                f"STORAGE_BACKEND=postgres needs psycopg: install the extra, `pip install 'kbcore[postgres]'` ({error})"
+                f"{self.needed_by} needs psycopg: install it with `pip install 'psycopg[binary]'`"
+                f" ({error})"
             ) from error
         self._url = config.storage_url
         self._secrets = secrets_of(config.storage_url)
@@ -90,7 +103,7 @@ class Driver:
             # libpq reports a refused login and an unreachable server with the same class, no state.
             or any(sign in text for sign in _MISTAKES)
         ):
-            return ConfigError(f"STORAGE_URL={self.location!r}: {text}")
+            return ConfigError(f"{self.subject}{self.location!r}: {text}")
         return Unreachable(f"{self.location}: {text}")
 
     def translated(self, error: Exception) -> Exception:
@@ -102,7 +115,8 @@ class Driver:
         if isinstance(
             error, (errors.QueryCanceled, errors.LockNotAvailable, errors.ReadOnlySqlTransaction)
         ):
-            return NotReady(text)
+            logger.warning("the storage server canceled a statement: %s", text)
+            return NotReady(CANCELED)
         if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
             return LogCorrupted(text, directory=self.location, segment="", offset=0)
         if isinstance(error, (self.psycopg.OperationalError, self.psycopg.InterfaceError)):
@@ -120,6 +134,10 @@ class Driver:
         return " ".join(text.split())
 
 
-def stopped(error: Exception) -> KBError:
-    """Return the error to raise when there is no retry."""
-    return error if isinstance(error, KBError) else NotReady(str(error))
+def not_ready(error: Unreachable) -> NotReady:
+    """Return the error to raise while the server does not answer.
+
+    Clients see its message, so the address of the server and the text of the driver go to the log.
+    """
+    logger.warning("the storage server does not answer: %s", error)
+    return NotReady(NO_ANSWER)

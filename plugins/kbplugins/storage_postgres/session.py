@@ -17,7 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from kbcore.errors import ConfigError, StorageBusy, StorageFailed
-from kbplugins.storage_postgres.driver import Driver, Unreachable, stopped
+from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
 from kbplugins.table_log import FORMAT, LogMeta, corrupted
 
 LOCK_SECONDS = 1
@@ -81,7 +81,7 @@ class Session:
                 self.reconnect()
                 yield
             except Unreachable as error:
-                raise stopped(error) from None
+                raise not_ready(error) from None
 
     def reconnect(self) -> None:
         """Connect and lock again if necessary.

@@ -19,7 +19,7 @@ from kbcore.config import Config
 from kbcore.errors import InvalidInput, NotReady, StorageFailed, StorageFull
 from kbcore.plug.ports import LogSeed
 from kbplugins import table_log
-from kbplugins.storage_postgres.driver import Driver, Unreachable, stopped
+from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
 from kbplugins.storage_postgres.rows import Rows
 from kbplugins.storage_postgres.session import Session, channel_of, wait_for
 from kbplugins.storage_postgres.snapshots import SnapshotWriter
@@ -52,7 +52,8 @@ class PostgresStore(TableStore):
         try:
             self._session = Session(self._driver, random_bytes(16))
         except Unreachable as error:
-            raise stopped(error) from None
+            # Only at start-up: the operator reads this message, no client.
+            raise NotReady(str(error)) from None
         self._rows = Rows(self._driver.location, self._fetch)
         self._writer = SnapshotWriter(self._driver, self._session.token)
         try:
@@ -146,7 +147,7 @@ class PostgresStore(TableStore):
         if time.monotonic() >= deadline or self._closing.wait(_RETRY_SECONDS):
             if sent:
                 raise StorageFailed(f"{error}; whether a write was committed is unknown") from None
-            raise NotReady(f"the storage does not answer: {error}") from None
+            raise not_ready(error) from None
 
     def sync(self) -> None:
         """Do nothing: the server synced at the commit, as far as FSYNC_POLICY requires."""
@@ -162,7 +163,7 @@ class PostgresStore(TableStore):
         try:
             return wait_for(self._driver, channel_of(self._meta.log_id), after, timeout)
         except Unreachable as error:
-            raise stopped(error) from None
+            raise not_ready(error) from None
 
     # -- snapshots ----------------------------------------------------------
 

@@ -169,7 +169,14 @@ class Disk:
 
     def make_folder(self) -> None:
         """Create the folder if it does not exist, durably."""
-        self._call("mkdir", "", self.files.makedirs, self.folder)
+        try:
+            self._call("mkdir", "", self.files.makedirs, self.folder)
+        except FileFailed as error:
+            reason = getattr(error.__cause__, "strerror", None) or "input/output error"
+            message = f"the storage folder {self.folder} cannot be created: {reason.lower()}"
+            raise FileFailed(
+                f"{message}; choose another with STORAGE_DIR", error.details
+            ) from error
         above = os.path.dirname(os.path.abspath(self.folder))
         self._sync_path(above, above)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from kbcore import __version__
 from kbcore.errors import Forbidden, InvalidInput
+from kbcore.state.names import is_name
 from kbplanner.syntax.textform import literal_from_text
-from kbserver.http.request_context import is_name
 from kbserver.mcp.calls import Call, Toolbox, Who
 from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
 from kbserver.mcp.tools import Tool, tools_of

@@ -2,63 +2,107 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 import click
 
-COMMANDS = {
-    "admin": "server.admin:admin",
-    "ask": "knowledge.goals:ask",
-    "backup": "storage.rescue:backup",
-    "config": "server.config:config",
-    "events": "server.events:events",
-    "explain": "knowledge.goals:explain",
-    "extract": "agents.language:extract",
-    "fsck": "storage.rescue:fsck",
-    "keys": "server.keys:keys",
-    "load": "knowledge.load:load",
-    "mcp": "agents.mcp:mcp",
-    "memory": "agents.memory:memory",
-    "plugins": "server.plugins:plugins",
-    "promote": "server.promote:promote",
-    "restore": "storage.rescue:restore",
-    "run": "knowledge.statements:run",
-    "salvage": "storage.rescue:salvage",
-    "scope": "knowledge.scope:scope",
-    "serve": "server.serve:serve",
-    "storage": "storage.storage:storage",
-    "synthesize": "agents.language:synthesize",
-    "teach": "knowledge.statements:teach",
-    "tell": "knowledge.statements:tell",
+from kbcore import __version__
+from kbserver.cli.shared.groups import Entry, LazyGroup
+
+SECTIONS: dict[str, dict[str, Entry]] = {
+    "Ask and tell": {
+        "ask": Entry("knowledge.goals:ask", "Answer a goal from facts and rules"),
+        "explain": Entry(
+            "knowledge.goals:explain", "Show why the answers of a goal hold, or its plan"
+        ),
+        "query": Entry("knowledge.facts:query", "List stored facts, without applying rules"),
+        "predicates": Entry("knowledge.facts:predicates", "List the predicates"),
+        "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),
+        "forget": Entry("knowledge.facts:forget", "Retract facts or rules"),
+        "run": Entry("knowledge.statements:run", "Run a file of facts, rules and queries"),
+        "load": Entry("knowledge.load:load", "Load files of facts and rules"),
+        "dump": Entry("knowledge.dump:dump", "Write all facts and rules to a file"),
+    },
+    "Rules": {
+        "teach": Entry("knowledge.statements:teach", "Store rules and facts, and print the rules"),
+        "rules": Entry("knowledge.facts:rules", "List the rules"),
+    },
+    "Memory": {
+        "context": Entry("agents.context:context", "Select the facts that a prompt should contain"),
+        "memory": Entry(
+            "agents.memory:memory", "Manage memory: decay, consolidation, priorities, recall"
+        ),
+        "scope": Entry("knowledge.scope:scope", "Fork, compare, merge, delete and list scopes"),
+        "extract": Entry(
+            "agents.language:extract", "Extract facts from a text with the language model"
+        ),
+        "synthesize": Entry(
+            "agents.language:synthesize", "Answer a question in words with the language model"
+        ),
+    },
+    "Server": {
+        "serve": Entry("server.serve:serve", "Run the server until it receives SIGTERM or SIGINT"),
+        "status": Entry("server.status:status", "Show if the server is ready, and its contents"),
+        "config": Entry("server.config:config", "Check the settings before a start"),
+        "plugins": Entry("server.plugins:plugins", "List the plugins a server would load"),
+        "admin": Entry(
+            "server.admin:admin", "Create, list, empty and delete databases and tenants"
+        ),
+        "keys": Entry("server.keys:keys", "Create, list, revoke and rotate API keys"),
+        "events": Entry("server.events:events", "Print committed changes as lines of JSON"),
+        "mcp": Entry("agents.mcp:mcp", "Serve MCP on standard input and output"),
+        "promote": Entry("server.promote:promote", "Make a follower the leader"),
+    },
+    "Beyond memory": {
+        "bulk": Entry("bulk.bulk:bulk", "Run rules over Parquet files that do not fit in memory"),
+    },
+    "Storage": {
+        "backup": Entry("storage.rescue:backup", "Write a backup file"),
+        "restore": Entry("storage.rescue:restore", "Create a storage folder from a backup"),
+        "fsck": Entry("storage.rescue:fsck", "Check the files of a storage folder"),
+        "salvage": Entry(
+            "storage.rescue:salvage", "Copy the undamaged records of a storage folder"
+        ),
+        "storage": Entry(
+            "storage.storage:storage", "Copy a knowledge base to another storage, or check one"
+        ),
+    },
 }
-"""Module and attribute of each command, imported when the command runs, so that `kbcore serve`
-starts quickly."""
+"""The commands by section. Each is imported when it runs, and its summary stands here too, so that
+`kbcore --help` imports none.
+"""
+
+COMMANDS = {name: entry.home for section in SECTIONS.values() for name, entry in section.items()}
+"""Module and attribute of each command."""
 
 
-class LazyGroup(click.Group):
-    """The group of the commands in COMMANDS."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands in order."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; return None if it does not exist."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        return command
-
-
-@click.group(cls=LazyGroup)
-def cli() -> None:
+@click.group(
+    cls=LazyGroup,
+    package=__name__,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Use `kbcore COMMAND -h` for the options of a command.",
+)
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.option(
+    "--no-color",
+    envvar="NO_COLOR",
+    is_flag=True,
+    flag_value="yes",
+    type=str,
+    default=None,
+    help="Do not color messages; also with a non-empty NO_COLOR in the environment",
+)
+@click.pass_context
+def cli(ctx: click.Context, no_color: str | None) -> None:
     """Knowledge base server: facts, rules and queries over HTTP.
 
     Commands that read or write a knowledge base use a running server (--url), or open a storage
-    folder that no server has open (--storage-dir).
+    folder that no server has open (--storage-dir). The environment variables KBCORE_URL,
+    KBCORE_TENANT, KBCORE_DATABASE and KBCORE_API_KEY are the defaults of these options.
     """
+    if no_color:
+        ctx.color = False
 
 
 def main(args: Sequence[str] | None = None) -> None:

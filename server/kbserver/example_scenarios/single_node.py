@@ -55,6 +55,7 @@ _ANN = {"predicate": "parent", "args": ["ann", "bob"]}
 _WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
 
 STEPS: tuple[Step, ...] = (
+    ("GET", "/", None),
     ("GET", "/health", None),
     ("GET", "/health/ready", None),
     ("GET", "/auth/status", None),

@@ -11,8 +11,9 @@ import binascii
 import hashlib
 import hmac
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from flask import Response, request
@@ -20,6 +21,8 @@ from flask import Response, request
 from kbcore.errors import Conflict, InvalidInput
 from kbserver.http.etags import tag
 from kbserver.http.request_context import current, runtime
+
+Row = TypeVar("Row")
 
 _FIELDS = struct.Struct(">Q8s8s")
 _MAC = 16
@@ -78,9 +81,16 @@ def page(asked: Any) -> Page | None:
     return Page(offset, int(text), asked_by, state)
 
 
-def part(rows: list[Any], page: Page | None) -> list[Any]:
-    """Return the rows of a list that are on a page; all rows without a page."""
-    return rows if page is None else rows[page.offset : page.offset + page.limit]
+def answer_list(rows: list[Row], asked: Any, answer: Callable[[list[Row]], Response]) -> Response:
+    """Return the answer for the rows on the requested page, with its link and the total number.
+
+    Without a page, return the answer for all rows. Raises what `page` raises.
+    """
+    requested = page(asked)
+    if requested is None:
+        return answer(rows)
+    end = requested.offset + requested.limit
+    return requested.linked(answer(rows[requested.offset : end]), end < len(rows), len(rows))
 
 
 def _digest(text: str) -> bytes:

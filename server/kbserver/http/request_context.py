@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 from flask import current_app, g, request
 
 from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
+from kbcore.state.names import NAME_RULE, is_name
 
 if TYPE_CHECKING:
-    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.kb.transaction import TransactionKB
     from kbcore.node.runtime import Runtime
     from kbserver.http.body_memory import Bodies
 
-NAME_RULE = "1 to 128 characters of letters, digits and _ - . : @, other than . and .."
 DEFAULT = "default"
 
-NAME_PATTERN = r"[A-Za-z0-9_.:@-]{1,128}"
-
-_NAME = re.compile(NAME_PATTERN)
 _SHOWN = 128
 _WAIT_DIGITS = 9
 _MAX_WAIT_MS = 10**12
@@ -35,7 +31,8 @@ CALLER = "kbcore.caller"
 class RequestContext:
     """The parsed headers of one request.
 
-    `strict` refuses unknown keys, `representation` asks for JSON instead of an acknowledgement.
+    `strict` refuses unknown keys, `representation` asks for JSON instead of an acknowledgement,
+    `minimal` for an answer without null members.
     `wait` is the unparsed time limit in seconds; `wait_wanted` validates it.
     """
 
@@ -44,12 +41,8 @@ class RequestContext:
     transaction: str | None
     strict: bool
     representation: bool
+    minimal: bool
     wait: str | None = None
-
-
-def is_name(text: str) -> bool:
-    """Return True if a text is a valid name of a database, tenant, scope or session."""
-    return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) -> RequestContext:
@@ -67,6 +60,7 @@ def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) 
         transaction=environ.get("HTTP_X_TRANSACTION_ID") or None,
         strict=wishes.get("handling") == "strict",
         representation=wishes.get("return") == "representation",
+        minimal=wishes.get("return") == "minimal",
         wait=wishes.get("wait"),
     )
 
@@ -121,12 +115,12 @@ def bodies() -> Bodies:
     return value
 
 
-def reader() -> KnowledgeBase:
+def reader() -> TenantKB:
     """Return the knowledge base to read, seen through the request's transaction if it has one."""
     return _knowledge_base(current(), writes=False)
 
 
-def writer() -> KnowledgeBase:
+def writer() -> TenantKB:
     """Return the knowledge base or transaction to write to; any error of the request ends the transaction."""
     return _knowledge_base(current(), writes=True)
 
@@ -149,7 +143,7 @@ def outside(tenant_default: str | None = None) -> RequestContext:
     return context
 
 
-def _knowledge_base(context: RequestContext, writes: bool) -> KnowledgeBase:
+def _knowledge_base(context: RequestContext, writes: bool) -> TenantKB:
     if context.transaction is None:
         return runtime().knowledge_base(
             context.database, context.tenant, request.environ.get(CALLER)

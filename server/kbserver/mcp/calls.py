@@ -23,7 +23,7 @@ from kbserver.notices import ignored_fields
 from kbserver.security.permissions import demand
 
 if TYPE_CHECKING:
-    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
 
 Fail = Callable[[Exception, str], ErrorAnswer]
@@ -136,11 +136,11 @@ class Toolbox:
         self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
     ) -> dict[str, Any]:
         who.demand(tool.needs)
-        if tool.writes and not tool.declared.checked_inside:
+        if tool.writes and not tool.operation.checked_inside:
             self._runtime.refuse_on_follower()
         rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
         transaction = _transaction(arguments, who)
-        if transaction is not None and not tool.declared.grouped:
+        if transaction is not None and not tool.operation.transaction:
             raise InvalidInput.at(TRANSACTION, "this cannot be part of a transaction")
         with self._knowledge_base(tool, who, transaction, call) as kb:
             return tool.work(
@@ -149,7 +149,7 @@ class Toolbox:
 
     def _knowledge_base(
         self, tool: Tool, who: Who, transaction: str | None, call: Call
-    ) -> AbstractContextManager[KnowledgeBase]:
+    ) -> AbstractContextManager[TenantKB]:
         if transaction is None:
             return _as_it_is(self._runtime.knowledge_base(who.database, who.tenant, call))
         return self._runtime.in_transaction(
@@ -158,7 +158,7 @@ class Toolbox:
 
 
 @contextmanager
-def _as_it_is(kb: KnowledgeBase) -> Iterator[KnowledgeBase]:
+def _as_it_is(kb: TenantKB) -> Iterator[TenantKB]:
     yield kb
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 
 MAX_PREDICATES = 50
 """Maximum number of predicates listed in a prompt."""
@@ -28,7 +28,7 @@ class Prompt:
     name: str
     description: str
     arguments: tuple[tuple[str, str, bool], ...]
-    text: Callable[[KnowledgeBase, dict[str, str]], str]
+    text: Callable[[TenantKB, dict[str, str]], str]
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Prompt:
         return {"name": self.name, "description": self.description, "arguments": arguments}
 
 
-def _known(kb: KnowledgeBase, scope: str | None = None) -> str:
+def _known(kb: TenantKB, scope: str | None = None) -> str:
     """Return a sentence that lists the predicates."""
     rows = kb.predicates(scope)["predicates"]
     if not rows:
@@ -54,7 +54,7 @@ def _known(kb: KnowledgeBase, scope: str | None = None) -> str:
     return f"Its predicates (name/number of arguments): {', '.join(names)}{more}."
 
 
-def _reason(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _reason(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         "Answer this question from the knowledge base, not from your own memory:\n\n"
         f"{arguments['question']}\n\n{_known(kb)}\n\n"
@@ -63,7 +63,7 @@ def _reason(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
     )
 
 
-def _write_rules(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _write_rules(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"Write rules for this: {arguments['goal']}\n\n{_known(kb)}\n\n"
         "A rule has the form head(?x, ?y) :- body1(?x, ?z), not body2(?z), ?x != ?y. and ends with a full stop. Every "
@@ -73,14 +73,14 @@ def _write_rules(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
     )
 
 
-def _answer(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _answer(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"Question: {arguments['question']}\n\nCall context with query set to the question, and with goals if you can name "
         f"any. Answer from its entries only. {_known(kb)} Say which entries you used."
     )
 
 
-def _plan(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _plan(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"I want the knowledge base to conclude: {arguments['goal']}\n\n{_known(kb)}\n\n"
         "Call explain with plan to see how the goal is evaluated and which rules lead to it. "
@@ -88,14 +88,14 @@ def _plan(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
     )
 
 
-def _extract(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _extract(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"Write the statements of this text as facts, one per line and nothing else.\n{_SYNTAX}\n{_known(kb)} "
         f"Use these predicates where they fit. Then pass the lines to ingest.\n\nText:\n{arguments['text']}"
     )
 
 
-def _explain(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _explain(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"Explain in plain words why this holds: {arguments['fact']}\n\n"
         "Call explain with this text. Follow the proof from the facts up to the conclusion, one sentence per "
@@ -103,7 +103,7 @@ def _explain(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
     )
 
 
-def _review(kb: KnowledgeBase, arguments: dict[str, str]) -> str:
+def _review(kb: TenantKB, arguments: dict[str, str]) -> str:
     scope = arguments.get("scope")
     where = f" in the scope {scope}" if scope else ""
     count = kb.context_summary(scope).contradictions

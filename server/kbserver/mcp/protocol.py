@@ -30,7 +30,7 @@ from kbserver.mcp.tools import Tool, tools_of
 from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
 
 if TYPE_CHECKING:
-    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
 
 SERVER = {"name": "kbcore", "title": "kbcore knowledge base", "version": __version__}
@@ -95,7 +95,7 @@ class Protocol:
     def tool(self, message: Message) -> Tool:
         """Return the tool that a request calls; raises Failure."""
         name = message.text("name")
-        tool = self.toolbox.tools.get(name)
+        tool = self.toolbox.tools.get(OLD_NAMES.get(name, name))
         if tool is None:
             raise Failure(INVALID_PARAMS, f"unknown tool {name[:64]!r}; see tools/list")
         return tool
@@ -195,9 +195,17 @@ class Protocol:
         self.sessions.leave(_session(asked), asked.message.text("uri"))
         return {}
 
-    def _kb(self, asked: Request) -> KnowledgeBase:
+    def _kb(self, asked: Request) -> TenantKB:
         return self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)
 
+
+OLD_NAMES = {
+    "assert_fact": "tell",
+    "infer": "ask",
+    "retract": "forget",
+    "context_window": "context",
+}
+"""Names of tools that published clients call; they are not listed."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": False},

@@ -9,12 +9,12 @@ from itertools import chain
 
 from marshmallow import Schema
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.mcp.work import cut
 from kbserver.operations import Operation, operations
 from kbserver.operations import Tool as Declared
-from kbserver.schemas.base import instance
+from kbserver.schemas.base import Answer
 from kbserver.schemas.fields import Json
 from kbserver.schemas.json_schema import inline
 
@@ -48,6 +48,14 @@ class Tool:
         return self.needs != READER
 
     @cached_property
+    def answer(self) -> type[Schema]:
+        """The schema of the result."""
+        answer = self.declared.answer or self.operation.answer
+        if answer is None:
+            raise TypeError(f"tool {self.name} needs an answer")
+        return answer
+
+    @cached_property
     def shown(self) -> Json:
         """The tool as `tools/list` shows it."""
         return {
@@ -58,33 +66,27 @@ class Tool:
             "annotations": self._hints(),
         }
 
-    def work(self, kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+    def work(self, kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
         """Read the arguments, call the core and return the result."""
         if self.declared.work is not None:
             return self.declared.work(kb, data, strict, now)
-        body, core = self.operation.body_reader, self.operation.core
-        answer = (
-            self.operation.answer
-            if self.declared.answer is None
-            else instance(self.declared.answer)
-        )
-        if body is None or core is None or answer is None:
+        body, core, answer = self.operation.body_reader, self.operation.core, self.answer
+        if body is None or core is None or not issubclass(answer, Answer):
             raise TypeError(f"tool {self.name} needs work, or an operation with body and answer")
-        result: Json = answer.dump(core(kb, **body.read(data, strict=strict)))
-        return cut({key: value for key, value in result.items() if key not in _FAILURES})
+        return cut(answer.write(core(kb, **body.read(data, strict=strict))))
 
     def _input(self) -> Json:
         body = self.declared.body or self.operation.body
         schema = inline(body) if body is not None else {"properties": {}}
         properties = {key: brief(schema["properties"][key]) for key in self.declared.takes}
-        if self.writes and self.declared.grouped:
+        if self.writes and self.operation.transaction:
             properties[TRANSACTION] = {"type": "string"}
         required = [key for key in self.declared.takes if key in schema.get("required", ())]
         arguments: Json = {"type": "object", "properties": properties}
         return {**arguments, "required": required} if required else arguments
 
     def _output(self) -> Json:
-        properties = inline(_answer_class(self))["properties"]
+        properties = inline(self.answer)["properties"]
         members = [name.removesuffix("?") for name in self.declared.gives]
         return {
             "type": "object",
@@ -100,10 +102,6 @@ class Tool:
             "openWorldHint": self.declared.model,
         }
         return {**hints, "idempotentHint": True} if self.declared.repeats else hints
-
-
-_FAILURES = ("failed", "errors")
-"""Members of answers that only report failures, of which a tool has none."""
 
 
 @lru_cache(maxsize=1)
@@ -151,13 +149,3 @@ def _type_only(schema: Json) -> Json:
     return (
         {"type": kind, "items": _type_only(schema["items"])} if kind == "array" else {"type": kind}
     )
-
-
-def _answer_class(tool: Tool) -> type[Schema]:
-    if tool.declared.answer is not None:
-        return tool.declared.answer
-    for reply in tool.operation.replies:
-        for shape in reply.content.values():
-            if isinstance(shape, type):
-                return shape
-    raise TypeError(f"tool {tool.name} needs an answer")

@@ -11,7 +11,7 @@ import orjson
 
 from kbcore.branching.fork import ForkOutcome
 from kbcore.errors import InvalidInput
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
 from kbserver.notices import shown_unknown
@@ -25,6 +25,7 @@ from kbserver.schemas.fields import (
     Object,
     ReadScope,
     Text,
+    Time,
     Value,
     Whole,
     WriteScope,
@@ -50,9 +51,6 @@ MAX_LISTED = 100
 """Limit on listed rows that were removed or differ."""
 
 DEFAULT_PREDICATES = 200
-
-_ALIASES = ("facts", "rules", "totalAvailable", "windowSize")
-"""Aliases of members of a window; left out so that a model does not read the same rows twice."""
 
 
 class PredicatesToolBody(Body):
@@ -91,6 +89,14 @@ class ToolPredicates(JsonObject):
     truncated = Flag()
 
 
+class ToolStored(Answer):
+    """The number of stored facts."""
+
+    asserted = Count()
+    updated = Count()
+    timestamp = Time()
+
+
 class Taught(Answer):
     """The stored rules."""
 
@@ -99,17 +105,17 @@ class Taught(Answer):
     warnings = Many(Text())
 
 
-def ask(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def ask(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Answer a goal; proofs are graphs, because trees can be nested deeper than JSON parsers allow."""
     return _answered(kb, {**data, "proofFormat": "dag"}, strict, InferBody)
 
 
-def query(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def query(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Match stored facts."""
     return _answered(kb, data, strict, QueryBody)
 
 
-def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def aggregate(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Compute an aggregate over stored facts."""
     aggregation = instance(AggregateBody).read(data, strict=strict)["aggregation"]
     result: Json = aggregation.answer(kb, now)
@@ -118,7 +124,7 @@ def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     )
 
 
-def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def explain(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Explain why answers hold, or how a goal is evaluated."""
     goal = instance(ExplainBody).read(data, strict=strict)["explanation"]
     explanation, unknown = goal.answer(kb), shown_unknown(goal.unknown(kb))
@@ -127,7 +133,7 @@ def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     return {"text": "", **explanation, **unknown}
 
 
-def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """List the predicates."""
     arguments = instance(PredicatesToolBody).read(data, strict=strict)
     schema = kb.predicates(arguments.get("scope"))
@@ -137,19 +143,22 @@ def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     return {**schema, "predicates": rows[:max_rows], "truncated": len(rows) > max_rows}
 
 
-def context(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Select the facts for a prompt."""
-    selected = select(kb, **instance(ContextBody).read(data, strict=strict))
-    return _without_aliases(AnyWindow.write(selected))
+def context(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Select the facts for a prompt; each is sent once, as an entry or in the text."""
+    arguments = instance(ContextBody).read(data, strict=strict)
+    selected = select(kb, **{**arguments, "compat": False})
+    if selected.as_text:
+        return {"windowId": selected.window.id, "formattedText": selected.window.text}
+    return AnyWindow.write_minimal(selected)
 
 
-def ingest(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def ingest(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Store the facts and rules of a text, and return a context window."""
-    answer = IngestedAnswer.write(stored(kb, **instance(IngestBody).read(data, strict=strict)))
-    return {**answer, "context": _without_aliases(answer["context"])}
+    arguments = instance(IngestBody).read(data, strict=strict)
+    return IngestedAnswer.write_minimal(stored(kb, **{**arguments, "compat": False}))
 
 
-def recall(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def recall(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Return the facts that were valid at a point in time."""
     max_rows = _limit(data)
     arguments = instance(RecallBody).read({**data, "limit": max_rows + 1}, strict=strict)
@@ -162,13 +171,13 @@ def forked(outcome: ForkOutcome, arguments: Json) -> Json:
     return {"copied": outcome.copied, **scopes}
 
 
-def fork_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def fork_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Copy a scope."""
     arguments = instance(ScopeForkBody).read(data, strict=strict)
     return forked(kb.fork_scope(**arguments), arguments)
 
 
-def diff_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def diff_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Compare two scopes."""
     difference = kb.diff_scopes(**instance(ScopeDiffBody).read(data, strict=strict))
     pairs = [{"before": pair.before, "after": pair.after} for pair in difference.modified]
@@ -176,14 +185,14 @@ def diff_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     return cut({**rows, **diff_counts(difference)})
 
 
-def list_scopes(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def list_scopes(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """List the scopes."""
     instance(Nothing).read(data, strict=strict)
     names = kb.scopes()
     return {"scopes": names, "count": len(names)}
 
 
-def delete_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
+def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Delete a scope."""
     scope: str = instance(DeleteScopeToolBody).read(data, strict=strict)["scope"]
     return {"deleted": kb.drop_scope(scope), "scope": scope}
@@ -199,9 +208,7 @@ def cut(shape: Json) -> Json:
     return {**shortened, "truncated": True} if is_cut else shortened
 
 
-def _answered(
-    kb: KnowledgeBase, data: Json, strict: bool, body: type[InferBody | QueryBody]
-) -> Json:
+def _answered(kb: TenantKB, data: Json, strict: bool, body: type[InferBody | QueryBody]) -> Json:
     """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
     max_rows = _limit(data)
     notes = Notes()
@@ -232,7 +239,3 @@ def _listed(rows: list[Any], max_rows: int) -> Json:
         "count": min(len(rows), max_rows),
         "truncated": len(rows) > max_rows,
     }
-
-
-def _without_aliases(window: Json) -> Json:
-    return {key: value for key, value in window.items() if key not in _ALIASES}

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kbcore.state.names import NAME_PATTERN, NAME_RULE
 from kbserver.answers import JSON
 from kbserver.errors import STATUS
 from kbserver.http.compress import compressible
-from kbserver.http.request_context import NAME_PATTERN, NAME_RULE
 from kbserver.idempotency import HEADER, REPLAYED
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES
 from kbserver.operations import TEXT, Operation, Reply
@@ -122,6 +122,8 @@ HEADERS: dict[str, dict[str, Any]] = {
 }
 """Headers of many answers."""
 
+_APPLIED = {"Preference-Applied": {**TEXT, "description": "The preferences that were honoured."}}
+
 SECURITY: dict[str, dict[str, str]] = {
     "bearer": {
         "type": "http",
@@ -228,7 +230,10 @@ def responses(declared: Operation, example: Mapping[str, Any]) -> Json:
     more += [IGNORED_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
     more += ["Link"] if declared.paged else []
-    by_status = {str(reply.status): _response(reply, more, example) for reply in declared.replies}
+    applied = _APPLIED if declared.prefer else {}
+    by_status = {
+        str(reply.status): _response(reply, more, applied, example) for reply in declared.replies
+    }
     if declared.tagged:
         by_status["304"] = {
             "description": "Not changed since.",
@@ -251,7 +256,9 @@ def error(status: int, example: Mapping[str, Any] | None) -> Json:
     return {"description": _MEANINGS[status], "headers": headers, "content": {JSON: media}}
 
 
-def _response(reply: Reply, more: list[str], example: Mapping[str, Any]) -> Json:
+def _response(
+    reply: Reply, more: list[str], applied: Mapping[str, Json], example: Mapping[str, Any]
+) -> Json:
     happened = example.get("answers", {}).get(str(reply.status), {})
     content = {
         media: {
@@ -261,7 +268,7 @@ def _response(reply: Reply, more: list[str], example: Mapping[str, Any]) -> Json
         for media, schema in reply.content.items()
     }
     compressed = _COMPRESSED if any(compressible(media, _LARGE) for media in reply.content) else ()
-    own = {name: {"schema": schema} for name, schema in reply.headers.items()}
+    own = {name: {"schema": schema} for name, schema in {**reply.headers, **applied}.items()}
     return {
         "description": reply.description,
         "headers": {**_references(*_ALWAYS, *compressed, *more), **own},

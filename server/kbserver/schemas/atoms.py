@@ -9,8 +9,13 @@ from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import Aggregate, Atom, Literal, Term
 from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
 from kbplanner.syntax.textform import atom_from_text, literal_from_text
-from kbserver.schemas.base import ATOM, Body, present
+from kbserver.schemas.base import Body, present
 from kbserver.schemas.fields import Arguments, Flag, Json, Predicate, Text
+
+ATOM = ("predicate", "args")
+"""The keys of an atom that is not given as text."""
+
+ATOM_OR_TEXT = (*ATOM, "text")
 
 
 class AtomBody(Body):
@@ -26,9 +31,9 @@ class AtomBody(Body):
 
     requires: ClassVar[Json] = {"anyOf": [present("text"), present(*ATOM)]}
 
-    def missing(self, fields: Mapping[str, Any]) -> frozenset[str]:
+    def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the missing keys of the atom; none if the atom is given as text."""
-        return frozenset() if "text" in fields else frozenset(ATOM) - fields.keys()
+        return () if "text" in fields else tuple(key for key in ATOM if key not in fields)
 
 
 def sign(fields: Mapping[str, Any]) -> bool | None:
@@ -95,3 +100,12 @@ def wildcards(args: Any) -> Any:
 def atom_terms(atom: Atom) -> tuple[Term, ...]:
     """Return the arguments of an atom outside rule heads, which has no aggregates."""
     return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
+
+
+def predicate_of(value: Any, path: str) -> str:
+    """Read the predicate of a body without arguments; raises InvalidInput at `path`."""
+    try:
+        return atom_from_json({"predicate": value, "args": []}).predicate
+    except InvalidInput as error:
+        wrong = (error.details or {}).get("fields") or {"": [error.message]}
+        raise InvalidInput.at(path, next(iter(wrong.values()))[0]) from None

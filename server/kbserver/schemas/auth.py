@@ -70,13 +70,6 @@ class ListedKey(KeyShown):
     expired = Flag()
 
 
-class Keys(JsonObject):
-    """The keys of a node, the oldest first."""
-
-    keys = Many(ListedKey)
-    count = Count()
-
-
 class MadeKey(KeyShown):
     """A new key."""
 

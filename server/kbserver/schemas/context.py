@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.removed import REASONS
-from kbcore.context.request import FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
+from kbcore.context.request import FACTS, FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.jsonform import goal_from_json
-from kbserver.schemas.base import Answer, Body, Part
+from kbserver.http.request_context import runtime
+from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
 from kbserver.schemas.fields import (
     ByName,
     Choice,
@@ -41,6 +43,9 @@ from kbserver.schemas.memory import predicates_given
 from kbserver.schemas.requests import Budgeted, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
 
+TEXT = "text"
+"""The format of an answer that is only the text for a prompt."""
+
 MAX_FACTS = 10_000
 """Limit on the facts of a window."""
 
@@ -56,6 +61,22 @@ class Goals(ListOfForms):
             description="Goals, as objects or as text such as `ancestor(ann, ?who)`; the window "
             "holds what their answers depend on.",
         )
+
+
+class Compat(Flag):
+    """The choice between an answer for older clients and one that has each fact once."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "False: the window has each fact and rule once, in `entries` and `relevantRules`. "
+            "Default: the setting CONTEXT_COMPAT."
+        )
+
+
+def compat_of(fields: Json) -> bool:
+    """Remove `compat` from the fields of a body and return it, or the setting if it is absent."""
+    compat: bool | None = fields.pop("compat", None)
+    return runtime().config.context_compat if compat is None else compat
 
 
 class BucketPart(Part):
@@ -83,15 +104,21 @@ class OptimizeBody(Budgeted):
     max_per_predicate = Whole(1, data_key="maxFactsPerPredicate")
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.context`."""
+        """Return the arguments of `select`."""
+        compat = compat_of(fields)
+        as_text = fields.get("format") == TEXT
+        if as_text:
+            fields["format"] = FACTS
         return {
             "request": WindowRequest(**window_fields(fields)),
             "request_limits": request_limits(fields),
+            "compat": compat,
+            "as_text": as_text,
         }
 
 
-class ContextBody(OptimizeBody):
-    """A window to select."""
+class WindowBody(OptimizeBody):
+    """All parameters of a window."""
 
     max_tokens = Whole(1)
     min_salience = Fraction()
@@ -104,13 +131,20 @@ class ContextBody(OptimizeBody):
     explain = Flag()
 
 
-class ContextDiffBody(ContextBody):
+class ContextBody(WindowBody):
+    """A window to select, and the form of the answer."""
+
+    format = Choice(*FORMATS, TEXT)
+    compat = Compat()
+
+
+class ContextDiffBody(WindowBody):
     """A session, and the parameters that differ from those of its last window."""
 
     session = Name("a session", data_key="sessionId", required=True)
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.context_diff`."""
+        """Return the arguments of `TenantKB.context_diff`."""
         changes = window_fields(fields)
         session = changes.pop("session")
         return {"session": session, "changes": changes, "request_limits": request_limits(fields)}
@@ -146,7 +180,7 @@ class Provenance(Answer):
     premises = Many(Text())
 
 
-class Entry(Answer):
+class Entry(LeanAnswer):
     """A fact in a window."""
 
     predicate = Text()
@@ -189,10 +223,16 @@ class BucketShown(Answer):
 
 @dataclass(frozen=True, slots=True)
 class SelectedWindow:
-    """A window and the request it was selected for."""
+    """A window, the request it was selected for, and the form of the answer.
+
+    `compat` repeats members under the names that older clients read; `as_text` asks for the text of
+    the window alone.
+    """
 
     window: Window
     request: WindowRequest
+    compat: bool = True
+    as_text: bool = False
 
     @property
     def optimized(self) -> Window | None:
@@ -215,18 +255,36 @@ class SelectedWindow:
         return None if self.window.cut is None else dict(self.window.cut)
 
 
-class WindowBase(Answer):
+_ALIAS = "Unless `compat` is false, the same as"
+
+
+def _alias(value_of: Callable[[Window], Any]) -> Callable[[SelectedWindow], Any]:
+    """Return a function that gives a value of a window for older clients, else None."""
+    return lambda selected: value_of(selected.window) if selected.compat else None
+
+
+class WindowBase(LeanAnswer):
     """The members that every window has."""
 
     window_id = Text(of="window.id")
     entries = Many(Entry, of="window.entries")
-    facts = Many(Entry, "The same as `entries`.", of=lambda selected: ())
+    facts = Many(Entry, f"{_ALIAS} `entries`.", of=_alias(lambda window: ()), optional=True)
     relevant_rules = Many(Text(), of="window.rules")
-    rules = Many(Text(), "The same as `relevantRules`.", of="window.rules")
+    rules = Many(
+        Text(), f"{_ALIAS} `relevantRules`.", of=_alias(lambda window: window.rules), optional=True
+    )
     total_facts_available = Count(of="window.available")
-    total_available = Count(of="window.available")
+    total_available = Count(
+        f"{_ALIAS} `totalFactsAvailable`.",
+        of=_alias(lambda window: window.available),
+        optional=True,
+    )
     total_facts_included = Count(of=lambda selected: len(selected.window.entries))
-    window_size = Count(of=lambda selected: len(selected.window.entries))
+    window_size = Count(
+        f"{_ALIAS} `totalFactsIncluded`.",
+        of=_alias(lambda window: len(window.entries)),
+        optional=True,
+    )
     predicate_distribution = ByName(Count(), of="distribution")
     total_char_count = Count(of="window.chars")
     token_estimate = Count(
@@ -238,7 +296,8 @@ class WindowBase(Answer):
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the window as JSON; `facts` is `entries` once more."""
         window = super().dump(obj, many=many)
-        window["facts"] = window["entries"]
+        if "facts" in window:
+            window["facts"] = window["entries"]
         return window
 
 
@@ -280,7 +339,7 @@ class AddedEntry(Entry):
     key = Text()
 
 
-class RemovedEntry(Answer):
+class RemovedEntry(LeanAnswer):
     """An entry that the new window does not have."""
 
     key = Text()
@@ -299,7 +358,7 @@ def _text_of_changes(diff: WindowDiff) -> str | None:
     return None if diff.format == STRUCTURED else render_changes(diff, diff.format)
 
 
-class WindowDiffAnswer(Answer):
+class WindowDiffAnswer(LeanAnswer):
     """The changes since the last window of a session."""
 
     previous_window_id = Text(of="previous", allow_none=True)
@@ -346,7 +405,13 @@ def _buckets(values: Any) -> tuple[Bucket, ...]:
 
 
 def select(
-    kb: KnowledgeBase, *, request: WindowRequest, request_limits: RequestLimits | None = None
+    kb: TenantKB,
+    *,
+    request: WindowRequest,
+    request_limits: RequestLimits | None = None,
+    compat: bool = True,
+    as_text: bool = False,
 ) -> SelectedWindow:
     """Return the window that a request selects."""
-    return SelectedWindow(kb.context(request, request_limits=request_limits), request)
+    window = kb.context(request, request_limits=request_limits)
+    return SelectedWindow(window, request, compat, as_text)

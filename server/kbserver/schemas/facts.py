@@ -8,12 +8,20 @@ from typing import Any, ClassVar
 from flask import current_app
 
 from kbcore.errors import InvalidInput, TooLarge
+from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.language.files import bulk_rows
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbserver.http.request_context import runtime
-from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, constants_of
-from kbserver.schemas.base import Answer, Body, JsonObject, within
+from kbserver.schemas.atoms import (
+    AtomBody,
+    atom_given,
+    atom_terms,
+    constants_of,
+    predicate_of,
+    sign,
+)
+from kbserver.schemas.base import Answer, Body, JsonObject, present, within
 from kbserver.schemas.fields import (
     Anything,
     Count,
@@ -33,8 +41,6 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, request_limits
-
-KEEP_BOTH = "KEEP_BOTH"
 
 _ERRORS_SHOWN = 20
 
@@ -83,7 +89,7 @@ class Strategy(Text):
 
     schema: ClassVar[Json] = {
         "type": "string",
-        "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"],
+        "examples": [KEEP_BOTH, "REJECT", "NEWEST_WINS", "CONFIDENCE"],
     }
 
 
@@ -93,7 +99,7 @@ class TellBody(FactBody):
     conflict_strategy = Strategy()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.assert_facts`."""
+        """Return the arguments of `TenantKB.assert_facts`."""
         conflict = fields.get("conflict_strategy", KEEP_BOTH)
         return {"facts": [self.fact(fields)], "conflict": conflict}
 
@@ -101,7 +107,7 @@ class TellBody(FactBody):
 class BulkBody(Body):
     """Many facts."""
 
-    facts = Elements(FactBody, "At most MAX_BULK_FACTS of them.", required=True)
+    facts = Elements(FactBody, description="At most MAX_BULK_FACTS of them.", required=True)
     conflict_strategy = Strategy()
 
     def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
@@ -131,7 +137,7 @@ class RetractBody(AtomBody, Budgeted):
     scope = WriteScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.retract_fact`."""
+        """Return the arguments of `TenantKB.retract_fact`."""
         atom, positive = atom_given(fields)
         problem = "a variable names no single fact; POST /retract/pattern removes all that match"
         return {
@@ -146,10 +152,24 @@ class RetractBody(AtomBody, Budgeted):
 class RetractPatternBody(RetractBody):
     """A pattern of facts to retract: null and variables match anything."""
 
-    args = PatternArguments()
+    args = PatternArguments("Absent: every fact of the predicate, of any number of arguments.")
+
+    requires: ClassVar[Json] = {"anyOf": [present("text"), present("predicate")]}
+
+    def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the missing key of the predicate; none if the atom is given as text."""
+        return () if "text" in fields or "predicate" in fields else ("predicate",)
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.retract_pattern`."""
+        """Return the arguments of `TenantKB.retract_pattern`."""
+        if "text" not in fields and "args" not in fields:
+            return {
+                "predicate": predicate_of(fields["predicate"], "predicate"),
+                "pattern": None,
+                "positive": sign(fields),
+                "scope": fields.get("scope"),
+                "request_limits": request_limits(fields),
+            }
         atom, positive = atom_given(fields, nulls=True)
         return {
             "predicate": atom.predicate,

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 import orjson
 from marshmallow import Schema, ValidationError, fields
 
+from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
-from kbplanner.ir.limits import DEFAULT_LIMITS
-from kbserver.http.request_context import NAME_PATTERN, NAME_RULE, is_name
+from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
 
 Json = dict[str, Any]
 Shape = type[Schema] | Callable[[], Schema] | fields.Field[Any]
 
-MAX_METADATA_BYTES = 32 * 1024
 EVERY_SCOPE = "*"
 
 
@@ -374,17 +373,6 @@ class PatternArguments(Arguments):
     }
 
 
-class Elements(Many):
-    """A list in a body whose elements are checked one by one, later."""
-
-    def read(self, value: Any) -> Any:
-        """Return the list as it is."""
-        return value
-
-    unknown_keys = Value.unknown_keys
-    _deserialize = Value._deserialize
-
-
 class Forms(Value):
     """A value that may have one of several forms, checked later.
 
@@ -419,3 +407,11 @@ class ListOfForms(Forms):
         if type(value) is list:
             for index, element in enumerate(value):
                 yield from super().unknown_keys(element, f"{path}[{index}]")
+
+
+class Elements(ListOfForms):
+    """A list whose elements are read one by one, later, each by its own schema."""
+
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield nothing: the reader of the elements finds the keys."""
+        return iter(())

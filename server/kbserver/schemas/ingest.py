@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +10,19 @@ from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
-from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.natural_language import Ingested
+from kbcore.kb.tenant_kb import TenantKB
+from kbcore.language.reading import first_lines
 from kbcore.reason.budget import RequestLimits
-from kbserver.schemas.base import Answer, JsonObject
+from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (
     MAX_FACTS,
+    Compat,
     Entry,
     Goals,
     SelectedWindow,
     WindowAnswer,
+    compat_of,
     window_fields,
 )
 from kbserver.schemas.fields import (
@@ -50,6 +54,7 @@ LINES_NAMED = 100
 """Limit on the line numbers of unread prose in an answer."""
 
 NOT_READ = "not read, for no language model is configured"
+KEPT = "kept as episodes, for no language model is configured"
 
 
 class TextBody(Budgeted):
@@ -67,15 +72,17 @@ class IngestBody(TextBody):
     text = Text(required=True)
     goals = Goals()
     hint = Text(data_key="contextHint")
+    compat = Compat()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.ingest`."""
-        text, hint = fields.pop("text"), fields.pop("hint", None)
+        """Return the arguments of `stored`."""
+        text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
             "request": request,
             "hint": hint,
+            "compat": compat,
             "request_limits": request_limits(fields),
         }
 
@@ -86,7 +93,7 @@ class TurnsBody(TextBody):
     turns = Value(required=True, schema={"type": "array", "items": {"type": "string"}})
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.ingest`."""
+        """Return the arguments of `stored`."""
         turns = fields.pop("turns")
         if type(turns) is not list:
             raise InvalidInput.at("turns", "must be an array of texts")
@@ -96,6 +103,7 @@ class TurnsBody(TextBody):
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
             "text": "\n".join(turns),
+            "turns": first_lines(turns),
             "request": request,
             "request_limits": request_limits(fields),
         }
@@ -107,22 +115,26 @@ class ContextSummaryBody(Budgeted):
     scope = ReadScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.context_summary`."""
+        """Return the arguments of `TenantKB.context_summary`."""
         return {"scope": fields.get("scope"), "request_limits": request_limits(fields)}
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedText:
-    """The outcome of storing a text, the requested window, and the number of facts in the scope."""
+    """The outcome of storing a text, the requested window, and the number of facts in the scope.
+
+    `compat` is that of the window.
+    """
 
     done: Ingested
     request: WindowRequest
+    compat: bool = True
     total: int = 0
 
     @property
     def selected(self) -> SelectedWindow:
         """The window with its request."""
-        return SelectedWindow(self.done.window, self.request)
+        return SelectedWindow(self.done.window, self.request, self.compat)
 
     @property
     def warning(self) -> str | None:
@@ -132,13 +144,18 @@ class IngestedText:
             reason = read.failures[0].reason
             pieces = f"{len(read.failures)} of {read.chunks} pieces"
             return f"the language model could not read {pieces}: {reason}"
-        return f"{NOT_READ}: {prose} line{'s' * (prose > 1)} of prose" if prose else None
+        if not prose:
+            return None
+        lines = f"{prose} line{'s' * (prose > 1)} of prose"
+        return f"{KEPT}: {lines}" if self.done.episodes else f"{NOT_READ}: {lines}"
 
     @property
     def changes(self) -> str | None:
         """The changes since the last window of the session as text; None if there are none."""
         changes = self.done.changes
-        return None if changes is None else render_changes(changes) or None
+        if changes is None:
+            return None
+        return render_changes(changes, self.request.format) or None
 
 
 def _of_model(name: str, default: Any) -> Any:
@@ -157,7 +174,7 @@ class ExtractedFact(Answer):
     confidence = Fraction(of=lambda fact: 1.0 if fact.confidence is None else fact.confidence)
 
 
-class IngestedAnswer(Answer):
+class IngestedAnswer(LeanAnswer):
     """The stored facts and rules of a text, and the window."""
 
     extracted = Many(ExtractedFact, of="done.facts")
@@ -172,13 +189,19 @@ class IngestedAnswer(Answer):
     failures = Many(Failure, of=_of_model("failures", ()))
     context = One(WindowAnswer, of="selected")
 
+    @classmethod
+    def write_minimal(cls, outcome: Any) -> Json:
+        """Return an outcome as JSON without null members, also in the window."""
+        answer = super().write_minimal(outcome)
+        return {**answer, "context": without_nulls(answer["context"])}
+
 
 def _premises(entry: WindowEntry) -> str | None:
     source = entry.provenance
     return None if source is None else f"{source.rule} from {', '.join(source.premises)}"
 
 
-class TurnFact(Answer):
+class TurnFact(LeanAnswer):
     """A fact in the window of a conversation."""
 
     predicate = Text()
@@ -189,7 +212,7 @@ class TurnFact(Answer):
     contradicted = Flag()
 
 
-class TurnsRead(Answer):
+class TurnsRead(LeanAnswer):
     """The facts that matter after the turns of a conversation."""
 
     facts = Many(TurnFact, of="done.window.entries")
@@ -230,12 +253,15 @@ class SummaryAnswer(Answer):
 
 
 def stored(
-    kb: KnowledgeBase,
+    kb: TenantKB,
     *,
     text: str,
     request: WindowRequest,
     hint: str | None = None,
     request_limits: RequestLimits | None = None,
+    compat: bool = True,
+    turns: Sequence[int] = (),
 ) -> IngestedText:
     """Store the facts and rules of a text and return the outcome with the requested window."""
-    return IngestedText(kb.ingest(text, request, hint=hint, request_limits=request_limits), request)
+    done = kb.ingest(text, request, hint=hint, request_limits=request_limits, turns=turns)
+    return IngestedText(done, request, compat)

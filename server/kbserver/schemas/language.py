@@ -33,7 +33,7 @@ class ExtractBody(Budgeted):
     context = Text()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.extract`."""
+        """Return the arguments of `TenantKB.extract`."""
         return {
             "text": fields["text"],
             "store": fields.get("store", False),
@@ -51,7 +51,7 @@ class SynthesizeBody(Budgeted):
     scope = ReadScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.synthesize`."""
+        """Return the arguments of `TenantKB.synthesize`."""
         scope, question = fields.get("scope"), fields["question"]
         return {"question": question, "scope": scope, "request_limits": request_limits(fields)}
 

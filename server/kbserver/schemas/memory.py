@@ -7,7 +7,14 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Row as StoredRow
 from kbplanner.syntax.jsonform import atom_from_json
-from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, constants_of, wildcards
+from kbserver.schemas.atoms import (
+    AtomBody,
+    atom_given,
+    atom_terms,
+    constants_of,
+    predicate_of,
+    wildcards,
+)
 from kbserver.schemas.base import Answer, Body
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import (
@@ -44,7 +51,7 @@ class ConsolidateBody(Body):
     dry_run = Flag()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.consolidate`."""
+        """Return the arguments of `TenantKB.consolidate`."""
         if "predicates" in fields:
             fields["predicates"] = predicates_given(fields["predicates"], "predicates")
         return fields
@@ -57,7 +64,7 @@ class PriorityBody(AtomBody):
     scope = WriteScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.prioritize`."""
+        """Return the arguments of `TenantKB.prioritize`."""
         atom, positive = atom_given(fields)
         return {
             "predicate": atom.predicate,
@@ -78,7 +85,7 @@ class SalientBody(Body):
     scope = ReadScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.salient`."""
+        """Return the arguments of `TenantKB.salient`."""
         if "args" in fields and "predicate" not in fields:
             raise InvalidInput.at("predicate", "is needed where there are args")
         if "args" in fields:
@@ -86,7 +93,7 @@ class SalientBody(Body):
             atom = atom_from_json(pattern)
             return {**fields, "predicate": atom.predicate, "args": atom_terms(atom)}
         if "predicate" in fields:
-            fields["predicate"] = _predicate(fields["predicate"], "predicate")
+            fields["predicate"] = predicate_of(fields["predicate"], "predicate")
         return fields
 
 
@@ -99,7 +106,7 @@ class RecallBody(AtomBody):
     limit = Whole(1)
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.recall`."""
+        """Return the arguments of `TenantKB.recall`."""
         atom, positive = atom_given(fields, nulls=True)
         return {
             "predicate": atom.predicate,
@@ -143,13 +150,4 @@ def predicates_given(names: Any, path: str) -> tuple[str, ...]:
     """Return the predicates of a list in a body; raises InvalidInput that names the element."""
     if type(names) is not list:
         raise InvalidInput.at(path, "must be an array of predicates")
-    return tuple(_predicate(name, f"{path}[{index}]") for index, name in enumerate(names))
-
-
-def _predicate(value: Any, path: str) -> str:
-    """Read a predicate without arguments."""
-    try:
-        return atom_from_json({"predicate": value, "args": []}).predicate
-    except InvalidInput as error:
-        wrong = (error.details or {}).get("fields") or {"": [error.message]}
-        raise InvalidInput.at(path, next(iter(wrong.values()))[0]) from None
+    return tuple(predicate_of(name, f"{path}[{index}]") for index, name in enumerate(names))

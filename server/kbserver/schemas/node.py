@@ -17,6 +17,14 @@ from kbserver.schemas.fields import (
 )
 
 
+class Home(JsonObject):
+    """The start page."""
+
+    name = Text()
+    version = Text()
+    links = ByName(Text(), "Paths by name.")
+
+
 class PromotionBody(Body):
     """The promotion of a follower, even if its leader responds."""
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.queries import Write
 from kbcore.kb.scripts import blocks_of
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import terms_of
@@ -66,7 +66,7 @@ class Question:
     options: AnswerOptions
     proof: ProofOptions | None = None
 
-    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
+    def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
         """Return the answers as a JSON array in parts; `write` serialises rows that the engine does not write."""
         if self.proof is not None:
             parts = kb.prove_json(self.literal, proofs_written, self.options, self.proof)
@@ -77,7 +77,7 @@ class Question:
         return parts
 
     def paged(
-        self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int
+        self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
         if self.options.limit is not None:
@@ -95,7 +95,7 @@ class Question:
             notes.unknown = self._unknown(kb)
         return [write(rows[:limit], nothing)], len(rows) > limit
 
-    def _unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+    def _unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
         return kb.unknown_predicates([_signature(self.literal.atom)], self.options.scope)
 
 
@@ -110,12 +110,12 @@ class Explanation:
     analyze: bool
     as_json: bool
 
-    def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
         atoms = (item.atom for item in self.body if isinstance(item, Literal))
         return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
 
-    def answer(self, kb: KnowledgeBase) -> str | dict[str, Any]:
+    def answer(self, kb: TenantKB) -> str | dict[str, Any]:
         """Return the explanation as text; a plan may also be an object."""
         if self.as_json:
             plans = kb.plans(self.body, self.options, analyze=self.analyze)
@@ -136,7 +136,7 @@ class Pattern:
     as_of: int | None
     request_limits: RequestLimits
 
-    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
+    def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
         """Return the matching facts with their truth values as a JSON array in parts; see `Question.written`."""
         parts = kb.query_json(
             self.atom,
@@ -152,7 +152,7 @@ class Pattern:
         return parts
 
     def paged(
-        self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int
+        self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of matching facts and True if more follow; see `Question.paged`."""
         if self.limit is not None:
@@ -184,13 +184,13 @@ class Aggregation:
     as_of: int | None
     request_limits: RequestLimits
 
-    def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
         """Return the predicate if it has no fact and no rule."""
         pattern = self.query.pattern
         arity = None if pattern is None else len(pattern)
         return kb.unknown_predicates([(self.query.predicate, arity)], self.scope)
 
-    def answer(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
+    def answer(self, kb: TenantKB, now: int) -> dict[str, Any]:
         """Return the answer of /aggregate."""
         outcome = kb.aggregate(
             self.query, scope=self.scope, as_of=self.as_of, request_limits=self.request_limits
@@ -274,9 +274,9 @@ class ExplainBody(InferBody):
         "anyOf": [present("text"), present("body"), present("predicate", "args")]
     }
 
-    def missing(self, fields: Mapping[str, Any]) -> frozenset[str]:
+    def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """Return no keys: a goal in `body` has neither text nor predicate."""
-        return frozenset()
+        return ()
 
     def arguments(self, fields: Json) -> Json:
         """Return the explanation."""
@@ -488,7 +488,7 @@ class ExecuteBody(Budgeted):
     scope = WriteScope()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.execute`."""
+        """Return the arguments of `TenantKB.execute`."""
         scope = fields.get("scope")
         blocks = blocks_of(fields["command"], scope)
         for block in blocks:
@@ -531,6 +531,7 @@ class ExecutedAnswer(Answer):
     answers = Many(AnswerRow)
     questions = Many(QuestionShown)
     asserted = Count("Facts that were new.")
+    retracted = Count("Stored facts that were retracted.")
     rules = Many(
         Text(),
         "The rules of the text as they are stored.",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import g, has_request_context, request
-from marshmallow import Schema
 
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import RequestLimits
@@ -30,12 +29,6 @@ class Budgeted(Body):
     max_steps = Whole(1)
     max_bytes = Whole(1)
     max_answers = Whole(1)
-
-
-class ScopeQuery(Schema):
-    """The query string of a route that reads a scope."""
-
-    scope = ReadScope()
 
 
 _SCOPE = ReadScope()

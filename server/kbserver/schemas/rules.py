@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
+from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_program
-from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
+from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement, RuleStatement
 from kbserver.schemas.base import Answer, Body, JsonObject, Part, present
 from kbserver.schemas.fields import (
     Arguments,
     Choice,
+    Count,
     Flag,
     Forms,
     Fraction,
@@ -43,7 +45,7 @@ class BodyAtom(Part):
     args = Arguments(required=True)
     negated = Flag("Negation as failure: holds if the atom cannot be derived.")
     naf = Flag("Another spelling of `negated`.")
-    truthVal = Flag("False is another spelling of `negated`.")  # noqa: N815 - key of the body
+    truth_val = Flag("False is another spelling of `negated`.")
     polarity = Choice("positive", "negative", description="Negative: the explicitly negated atom.")
     builtin = Value("False: an ordinary atom of any name.", schema={"enum": [False, None]})
 
@@ -55,7 +57,7 @@ class Builtin(Part):
     args = Arguments(required=True)
     negated = Flag()
     naf = Flag()
-    truthVal = Flag()  # noqa: N815 - key of the body
+    truth_val = Flag()
 
 
 class AsText(Part):
@@ -70,7 +72,7 @@ class HeadAtom(Part):
     predicate = Predicate(required=True)
     args = Arguments(required=True)
     negated = Flag()
-    truthVal = Flag()  # noqa: N815 - key of the body
+    truth_val = Flag()
     polarity = Choice("positive", "negative")
 
 
@@ -105,7 +107,7 @@ class TeachBody(Body):
     }
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.assert_rules`."""
+        """Return the arguments of `TenantKB.assert_rules`."""
         if "text" not in fields:
             return {"rules": [_rule_of(fields)], "facts": []}
         if "head" in fields or "body" in fields:
@@ -126,7 +128,7 @@ class ForgetRuleBody(Body):
     }
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.retract_rule`."""
+        """Return the arguments of `TenantKB.retract_rule`."""
         by_content = "head" in fields or "body" in fields
         if by_content == ("id" in fields):
             raise InvalidInput.at("id", "a rule is named either by id or by head and body")
@@ -169,10 +171,26 @@ class StoredRuleShown(Answer):
     scope = Text(allow_none=True)
 
 
+class StoredPhraseShown(Answer):
+    """A stored phrase, which words the facts of a predicate in text for prompts."""
+
+    id = Text("The predicate as `@name/arity`; `POST /retract/rule` takes it.")
+    text = Text("The declaration in the rule language.")
+    predicate = Text(of="phrase.predicate")
+    arity = Count(of="phrase.arity")
+    phrase = Text("The sentence, with `{0}`, `{1}` ... for the arguments.", of="phrase.text")
+    negative = Text("The sentence for negated facts.", of="phrase.negative", allow_none=True)
+    scope = Text(allow_none=True)
+
+
 class Rules(JsonObject):
-    """The rules of a tenant."""
+    """The rules of a tenant, and the phrases of its predicates."""
 
     rules = Many(StoredRuleShown)
+    phrases = Many(StoredPhraseShown, "Left out where none is declared.", optional=True)
+
+
+D = TypeVar("D", bound=Definition)
 
 
 def _rule_of(fields: dict[str, Any]) -> Rule:
@@ -194,9 +212,9 @@ def _clauses_of(source: str, scope: str | None) -> Json:
         statements
     )  # the core checks rules too; this check adds line numbers to errors
     rules = [
-        _scoped(statement.rule, scope)
+        _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)
         for statement in statements
-        if isinstance(statement, RuleStatement)
+        if isinstance(statement, RuleStatement | PhraseStatement)
     ]
     facts = [
         _fact_of(statement, scope)
@@ -204,11 +222,11 @@ def _clauses_of(source: str, scope: str | None) -> Json:
         if isinstance(statement, FactStatement)
     ]
     if not rules and not facts:
-        raise InvalidInput.at("text", "holds no rule")
+        raise InvalidInput.at("text", "holds no fact, rule or phrase")
     return {"rules": rules, "facts": facts}
 
 
-def _scoped(rule: Rule, scope: str | None) -> Rule:
+def _scoped(rule: D, scope: str | None) -> D:
     return replace(
         rule, scope=scope if rule.scope is None else _read("scope", WriteScope(), rule.scope)
     )
@@ -229,6 +247,7 @@ def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
         if notes.valid_until is None
         else _read("validUntil", Instant(), notes.valid_until),
         confidence=notes.confidence,
+        metadata=notes.metadata or {},
     )
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from kbcore.branching.compare import ScopeDiff
 from kbcore.errors import InvalidInput
+from kbcore.kb.scopes import SOURCE_WINS
+from kbserver.http.request_context import DEFAULT
 from kbserver.schemas.base import Answer, Body, JsonObject, present
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import Count, Flag, Json, Many, Name, One, Text, Time, WriteScope
-
-SOURCE_WINS = "SOURCE_WINS"
 
 _SOURCE = ("sourceScope", "source", "scopeA")
 _TARGET = ("targetScope", "target", "scopeB")
@@ -19,7 +19,10 @@ _TENANT = ("tenantId", "id", "name")
 
 
 class ScopeDiffBody(Body):
-    """A source and a target, of which at least one is named; null is the base."""
+    """A source and a target, of which at least one is named.
+
+    Null is the base, and so is the name `default`: published clients send it.
+    """
 
     source_scope = WriteScope()
     source = WriteScope()
@@ -31,7 +34,7 @@ class ScopeDiffBody(Body):
     requires: ClassVar[Json] = {"anyOf": [present(key) for key in _SOURCE + _TARGET]}
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.diff_scopes`."""
+        """Return the arguments of `TenantKB.diff_scopes`."""
         source, target = self.value_of(fields, _SOURCE), self.value_of(fields, _TARGET)
         if source is None and target is None:
             raise InvalidInput.at(
@@ -49,7 +52,8 @@ class ScopeDiffBody(Body):
         if len(set(values.values())) > 1:
             first, other, *_ = values
             raise InvalidInput.at(other, f"says something else than {first}")
-        return next(iter(values.values()), None)
+        name = next(iter(values.values()), None)
+        return None if name == DEFAULT else name
 
 
 class ScopeForkBody(ScopeDiffBody):
@@ -60,7 +64,7 @@ class ScopeForkBody(ScopeDiffBody):
     requires: ClassVar[Json] = {"anyOf": [present(key) for key in _TARGET]}
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.fork_scope`."""
+        """Return the arguments of `TenantKB.fork_scope`."""
         source, target = self.value_of(fields, _SOURCE), self.value_of(fields, _TARGET)
         if target is None:
             raise InvalidInput.at("targetScope", "is required")
@@ -73,7 +77,7 @@ class ScopeMergeBody(ScopeDiffBody):
     strategy = Text()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the arguments of `KnowledgeBase.merge_scope`."""
+        """Return the arguments of `TenantKB.merge_scope`."""
         return {**super().arguments(fields), "strategy": fields.get("strategy", SOURCE_WINS)}
 
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import RateLimited
-from kbserver.http.request_context import DEFAULT, is_name
+from kbcore.state.names import is_name
+from kbserver.http.request_context import DEFAULT
 from kbserver.rate_headers import Rate, rate_headers
 from kbserver.security.token_bucket import Buckets
 

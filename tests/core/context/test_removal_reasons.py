@@ -15,7 +15,7 @@ from kbplanner.syntax.parser import parse_program, parse_rule
 
 def reasons(kb, **changes):
     found = kb.context_diff("s", changes)
-    return {one.entry.text: one.reason for one in found.removed}, render_changes(found)
+    return {one.entry.text: one.reason for one in found.removed}, render_changes(found, "natural")
 
 
 def rule(kb, text):
@@ -30,7 +30,7 @@ def test_a_fact_that_was_retracted(kb):
     kb.retract_fact("likes", ("ann", "milk"), positive=False)
     assert reasons(kb) == (
         {"likes(ann, tea)": "retracted", "not likes(ann, milk)": "retracted"},
-        "No longer true: ann likes tea; it is false that ann likes milk.",
+        "No longer true: ann likes tea; does not like milk.",
     )
 
 
@@ -43,7 +43,7 @@ def test_a_fact_that_expired(kb, clock, swept):
         kb.decay(0.0)
     found, text = reasons(kb)
     assert found == {"away(ann)": "expired"}
-    assert text.startswith("No longer true: ann is away (until ")
+    assert text.startswith("No longer true: away(ann).  % until ")
 
 
 def test_a_fact_asserted_again_with_past_validity(kb, clock):
@@ -87,7 +87,7 @@ def test_summarised_facts_are_still_true(kb):
     assert set(found.values()) == {"superseded"}
     assert len(found) == 6
     assert "No longer true" not in text
-    assert "Now in a summary: saw(ann, 0); saw(ann, 1)" in text
+    assert "Now in a summary: saw(ann, 0).\nNow in a summary: saw(ann, 1)." in text
 
 
 def test_removed_facts_of_a_summary_are_no_longer_true(kb):
@@ -134,7 +134,7 @@ def test_a_fact_that_wins_or_is_undecided_is_not_contradicted(kb, clock):
     window(kb, session="s", auto_resolve=False, predicates=("likes",))
     left, text = reasons(kb, predicates=("other",))
     assert left == {"likes(ann, tea)": "not_selected", "not likes(ann, tea)": "not_selected"}
-    assert text == "New: a is other."
+    assert text == "New: other(a)."
 
 
 def test_a_contradicted_fact_that_is_retracted_was_retracted(kb):

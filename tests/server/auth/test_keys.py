@@ -108,8 +108,7 @@ def test_keys_are_created_listed_rotated_and_revoked(node):
     assert node.send("POST", "/tell", bob["key"], TOLD).status_code == 200
     listed = node.send("GET", "/auth/keys", root)
     assert bob["key"] not in listed.text
-    assert listed.get_json()["count"] == 2
-    row = listed.get_json()["keys"][1]
+    _, row = listed.get_json()  # a bare array, the oldest first
     assert row == {key: value for key, value in {**bob, "expired": False}.items() if key != "key"}
     new = node.send(
         "POST", f"/auth/keys/{bob['id']}/rotate", root, {"overlapSeconds": 10}

@@ -179,6 +179,20 @@ def test_arguments_are_validated_as_over_http(
     assert agent.call("predicates")["structuredContent"]["totalFacts"] == 0
 
 
+def test_tools_by_their_old_names(agent: Agent) -> None:
+    for old, arguments, key in (
+        ("assert_fact", {"predicate": "p", "args": ["a"]}, "asserted"),
+        ("infer", {"predicate": "p", "args": ["?x"]}, "count"),
+        ("context_window", {"query": "p"}, "windowId"),
+        ("retract", {"predicate": "p", "args": ["a"]}, "retracted"),
+    ):
+        result = agent.call(old, **arguments)
+        assert result["isError"] is False, (old, result)
+        assert result["structuredContent"][key], old
+        listed = agent.modern("tools/list").get_json()["result"]["tools"]
+        assert old not in {tool["name"] for tool in listed}
+
+
 def test_unknown_tools(agent: Agent) -> None:
     for params in (
         {"name": "nothing"},
@@ -257,6 +271,20 @@ def test_tools_of_a_language_model() -> None:
             for tool in agent.legacy("tools/list")["result"]["tools"]
         }
         assert hints["synthesize"] == {"readOnlyHint": True, "openWorldHint": True}
+
+
+def test_a_window_for_a_model_has_each_fact_once(agent: Agent) -> None:
+    agent.call("tell", predicate="likes", args=["ann", "tea"])
+    window = agent.call("context")["structuredContent"]
+    assert not {"facts", "rules", "totalAvailable", "windowSize"} & window.keys()
+    (entry,) = window["entries"]
+    assert not {"scope", "provenance", "validUntil"} & entry.keys()  # null, so left out
+    ingested = agent.call("ingest", text="likes(bob, tea)")["structuredContent"]
+    assert "facts" not in ingested["context"]
+    assert "scope" not in ingested["context"]["entries"][0]
+    text = agent.call("context", format="text")["structuredContent"]
+    assert text.pop("windowId").startswith("ctx-")
+    assert text == {"formattedText": "likes(ann, tea).\nlikes(bob, tea)."}
 
 
 def test_a_result_names_the_arguments_that_were_ignored(agent: Agent) -> None:

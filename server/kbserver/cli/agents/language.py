@@ -8,8 +8,8 @@ from typing import Any, TextIO
 import click
 
 from kbplanner.syntax.printer import print_row
-from kbserver.cli.shared.target import Server, Target, folder, target_options
-from kbserver.schemas.language import Extracted, Synthesized
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.target import Target, target_options
 
 _CONTRADICTED = {
     "stored": "a stored fact",
@@ -19,7 +19,7 @@ _CONTRADICTED = {
 """What an extracted fact contradicts, by `known` in the answer."""
 
 
-@click.command("extract")
+@command("extract", "kbcore extract --assert notes.txt")
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
 @click.option("--assert", "store", is_flag=True, help="Store the extracted facts and rules")
 @click.option("--rules", is_flag=True, help="Extract rules too")
@@ -34,14 +34,13 @@ def extract(
     Reads FILE or standard input. Prints facts and rules in the rule language. Prints
     contradictions, rejected facts and passages that could not be read on standard error. Exits with
     status 1 if a passage could not be read.
-
-    Example: kbcore extract --assert notes.txt
     """
     try:
         text = file.read()
     except UnicodeDecodeError as error:
         raise click.ClickException(f"not UTF-8 at byte {error.start}") from error
-    answer = _extract(target, text, store, rules, scope, context)
+    body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
+    answer = target.send("POST", "/extract", body).json()
     for line in _statements(answer):
         click.echo(line)
     for line in _problems(answer):
@@ -54,7 +53,7 @@ def extract(
         raise SystemExit(1)
 
 
-@click.command("synthesize")
+@command("synthesize", "kbcore synthesize 'Where does Ann work?'")
 @click.argument("question")
 @click.option("--scope", help="Scope to query; '*' for all")
 @target_options
@@ -63,10 +62,8 @@ def synthesize(target: Target, question: str, scope: str | None) -> None:
 
     Prints the answer, the facts and rules it depends on, and the queries that were run. Exits with
     status 1 if the knowledge base has no answer.
-
-    Example: kbcore synthesize 'Where does Ann work?'
     """
-    answer = _synthesize(target, question, scope)
+    answer = target.send("POST", "/synthesize", {"question": question, "scope": scope}).json()
     click.echo(answer["answer"])
     for step in answer["derivation"]:
         source = step["type"].replace("_", " ") + (f" by {step['rule']}" if step["rule"] else "")
@@ -77,30 +74,6 @@ def synthesize(target: Target, question: str, scope: str | None) -> None:
         click.echo(f"kbcore: query failed: {failed['query']}: {failed['reason']}", err=True)
     if all(step["type"] == "llm_reported" for step in answer["derivation"]):
         raise SystemExit(1)
-
-
-def _extract(
-    target: Target, text: str, store: bool, rules: bool, scope: str | None, context: str | None
-) -> dict[str, Any]:
-    """Return the answer of POST /extract for a text."""
-    if isinstance(target, Server):
-        body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
-        sent: dict[str, Any] = target.send("POST", "/extract", body).json()
-        return sent
-    kb = folder(target).kb
-    read = kb.extract(text, store=store, rules=rules, scope=scope, context=context)
-    answer: dict[str, Any] = Extracted.write(read)
-    return answer
-
-
-def _synthesize(target: Target, question: str, scope: str | None) -> dict[str, Any]:
-    """Return the answer of POST /synthesize to a question."""
-    if isinstance(target, Server):
-        body = {"question": question, "scope": scope}
-        sent: dict[str, Any] = target.send("POST", "/synthesize", body).json()
-        return sent
-    answer: dict[str, Any] = Synthesized.write(folder(target).kb.synthesize(question, scope=scope))
-    return answer
 
 
 def _statements(answer: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,15 @@ from contextlib import contextmanager, nullcontext
 
 import click
 
+from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.stdio_bridge import Bridge, open_http
+from kbserver.cli.shared.target import (
+    TargetOption,
+    api_key_option,
+    database_option,
+    tenant_option,
+    url_option,
+)
 
 PATH = "/mcp"
 
@@ -18,24 +26,17 @@ STOP_SECONDS = 20
 """Time limit for a server started by this command to stop."""
 
 
-@click.command("mcp")
+@command("mcp")
+@url_option
 @click.option(
-    "--url",
-    default="http://127.0.0.1:9300",
-    show_default=True,
-    envvar="KBCORE_URL",
-    help="Address of the server",
+    "--storage-dir",
+    metavar="FOLDER",
+    cls=TargetOption,
+    help="Start a server on this folder; stop it at the end",
 )
-@click.option(
-    "--storage-dir", metavar="FOLDER", help="Start a server on this folder; stop it at the end"
-)
-@click.option("--database", default="default", show_default=True, help="Database on the server")
-@click.option("--tenant", default="default", show_default=True, help="Tenant")
-@click.option(
-    "--api-key",
-    envvar="KBCORE_API_KEY",
-    help="API key; prefer the environment variable KBCORE_API_KEY",
-)
+@database_option
+@tenant_option
+@api_key_option
 def mcp(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None) -> None:
     """Serve MCP on standard input and output.
 

@@ -2,32 +2,107 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from kbserver.cli.shared.target import QueryOptions, Target, query_options, target_options
+from kbplanner.syntax.printer import print_constant, print_row
+from kbserver.cli.shared.exits import Failed, errors_in
+from kbserver.cli.shared.goal_text import EVERY_SCOPE, Goal, read_goal
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import Listing, Output, output_options, print_json
+from kbserver.cli.shared.target import (
+    QueryOptions,
+    Target,
+    ask_target,
+    query_options,
+    target_options,
+)
 
 PLAN, ANALYZE = "plan", "analyze"
 
+SOURCE = "goal"
+"""Name of the text that errors about a goal are in."""
 
-@click.command("ask")
+_QUERY_MARK = "?- "
+
+
+@command(
+    "ask",
+    "kbcore ask 'ancestor(ann, ?who)'",
+    "kbcore ask --csv 'parent(?x, ?y), age(?y, ?age), ?age < 18'",
+)
 @click.argument("goal")
 @query_options()
+@output_options
 @target_options
-def ask(target: Target, goal: str, options: QueryOptions) -> None:
+def ask(target: Target, goal: str, options: QueryOptions, output: Output) -> None:
     """Answer a goal from facts and rules.
 
-    Prints one answer per line. Exits with status 1 if there are none.
-
-    Example: kbcore ask 'ancestor(ann, ?who)'
+    GOAL is one literal, or several separated by commas. Prints one answer per line, or a table with
+    a column for each variable. Exits with status 1 if there are no answers. A goal of several
+    literals runs through POST /execute, which needs a key with the role writer.
     """
-    answers = target.ask(goal, options)
-    for line in answers:
-        click.echo(line)
-    if not answers:
+    question = read_goal(goal)
+    with errors_in(SOURCE, before=question.before):
+        listing = answers_of(target, question, options, output.limit)
+    output.show(listing)
+    if not listing.records:
         raise SystemExit(1)
 
 
-@click.command("explain")
+def answers_of(
+    target: Target, goal: Goal, options: QueryOptions, limit: int | None = None
+) -> Listing:
+    """Return the answers of a goal; raises Failed and KBError."""
+    if goal.positions is None:
+        if options.scope == EVERY_SCOPE:
+            raise Failed("--scope '*' takes a goal of one literal; name one scope")
+        return _ask_several(target, goal, options)
+    return _ask_one(target, goal, options, limit)
+
+
+def _ask_one(target: Target, goal: Goal, options: QueryOptions, limit: int | None) -> Listing:
+    """Return the answers of a goal of one literal."""
+    body = {"text": goal.text, "limit": limit, **options.body()}
+    rows = ask_target(target, "/ask", body).json()
+    columns = dict(zip(goal.variables, goal.positions or (), strict=True))
+    records = [
+        {"bindings": {f"?{name}": row["args"][at] for name, at in columns.items()}, **row}
+        for row in rows
+    ]
+    return _listing(goal, records)
+
+
+def _ask_several(target: Target, goal: Goal, options: QueryOptions) -> Listing:
+    """Return the answers of a goal of several literals."""
+    command = _QUERY_MARK + goal.text
+    with errors_in(SOURCE, added=_QUERY_MARK):
+        answer = ask_target(target, "/execute", {"command": f"{command}.", **options.body()})
+    return _listing(goal, [{"bindings": row["bindings"]} for row in answer.json()["answers"]])
+
+
+def _listing(goal: Goal, records: list[dict[str, Any]]) -> Listing:
+    if goal.variables:
+        names = [f"?{name}" for name in goal.variables]
+        return Listing(
+            records,
+            goal.variables,
+            lambda record: [record["bindings"][name] for name in names],
+            _line,
+        )
+    return Listing(records, ("answer",), lambda record: [_line(record)], _line)
+
+
+def _line(record: dict[str, Any]) -> str:
+    """Return an answer as text: the atom of a goal of one literal, or the values of variables."""
+    if "predicate" in record:
+        return print_row(record["predicate"], record["args"], record["negated"])
+    bindings = record["bindings"].items()
+    return ", ".join(f"{name} = {print_constant(value)}" for name, value in bindings) or "yes"
+
+
+@command("explain", "kbcore explain 'ancestor(ann, ?who)'")
 @click.argument("goal")
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of answers to explain")
 @click.option(
@@ -60,10 +135,17 @@ def explain(
 
     GOAL may have several literals. Each answer is followed by the facts and rules it is derived
     from. With --plan or --analyze, show how GOAL is evaluated.
-
-    Example: kbcore explain 'ancestor(ann, ?who)'
     """
-    if mode is not None or as_json:
-        click.echo(target.plan(goal, options, mode == ANALYZE, as_json))
+    question = read_goal(goal)
+    body: dict[str, Any] = {"text": question.text, **options.body()}
+    if mode is None and not as_json:
+        body |= {"limit": limit, "proofNodes": nodes}
     else:
-        click.echo(target.explain(goal, options, limit, nodes))
+        format = "json" if as_json else "text"
+        body |= {"plan": True, "analyze": mode == ANALYZE, "format": format}
+    with errors_in(SOURCE, before=question.before):
+        answer = ask_target(target, "/explain", body)
+    if as_json:
+        print_json(answer.json())
+    else:
+        click.echo(answer.text.rstrip("\n"))

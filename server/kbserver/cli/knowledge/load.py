@@ -6,18 +6,23 @@ import io
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.language.csv_rows import HEADER_MODES, Header, HeaderMode
 from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_item
-from kbserver.cli.shared.exits import Failed
+from kbserver.cli.knowledge.goals import answers_of
+from kbserver.cli.knowledge.review import review_of, stored_rules
+from kbserver.cli.knowledge.storing import store_facts, store_rows, store_rules
+from kbserver.cli.shared.exits import Failed, errors_in
+from kbserver.cli.shared.goal_text import read_goal
+from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
     QueryOptions,
     Target,
@@ -26,6 +31,8 @@ from kbserver.cli.shared.target import (
     strict_option,
     target_options,
 )
+
+_STORED_NOTHING = " (nothing was stored)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Options:
     quiet: bool
 
 
-@click.command("load")
+@command("load")
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -78,29 +85,29 @@ def load(
     options = Options(scope, predicate, header, quiet)
     if strict:
         _refuse_warnings(target, files, options)
-    reviews = {path: RuleReview(target.known_predicates) for path in files}
+    reviews = {path: review_of(target) for path in files}
     for path, review in reviews.items():
         _load(target, path, options, review)
     if not strict:
         for path, warnings in _whole_warnings(target, reviews):
-            report_warnings(str(path), warnings, strict=False)
+            report_warnings(str(path), warnings)
 
 
 def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) -> None:
     """Read all files and raise Failed if there are warnings about their rules; nothing is stored."""
-    reviews = {path: RuleReview(target.known_predicates) for path in files}
+    reviews = {path: review_of(target) for path in files}
     for path, review in reviews.items():
         if not path.is_file():
             raise Failed(f"{path}: not a regular file; --strict reads each file twice")
         try:
-            for batch in _batches(path, options):
-                review.add(batch)
-        except (KBError, UnicodeDecodeError) as error:
-            problem = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise Failed(f"{path}: {problem} (nothing was stored)") from error
+            with errors_in(str(path)), _decoding():
+                for batch in _batches(path, options):
+                    review.add(batch)
+        except Failed as error:
+            raise error.in_file(str(path), _STORED_NOTHING) from error
     count = 0
     for path, warnings in _whole_warnings(target, reviews, with_batches=True):
-        report_warnings(str(path), warnings, strict=False)
+        report_warnings(str(path), warnings)
         count += len(warnings)
     if count:
         raise strict_failure(count)
@@ -112,7 +119,7 @@ def _whole_warnings(
     """Yield the warnings that depend on all files; `with_batches` adds those about single rules."""
     if not any(review.has_rules for review in reviews.values()):
         return
-    stored = target.rules()
+    stored = stored_rules(target)
     for path, review in reviews.items():
         others = [
             defined
@@ -123,46 +130,70 @@ def _whole_warnings(
         yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
 
 
+@dataclass(slots=True)
+class Progress:
+    """Numbers of the new facts, rules and known facts of a file."""
+
+    facts: int = 0
+    rules: int = 0
+    known: int = 0
+
+    def add(self, counts: tuple[int, int]) -> None:
+        """Add the numbers of new and of known facts of a batch."""
+        self.facts += counts[0]
+        self.known += counts[1]
+
+
 def _load(target: Target, path: Path, options: Options, review: RuleReview) -> None:
     start = time.monotonic()
-    stored = known = rules = 0
+    done = Progress()
     goals: list[str] = []
     try:
-        for batch in _batches(path, options):
-            report_warnings(str(path), batch.warnings, strict=False)
-            review.add(batch)
-            if batch.rules:
-                rules += len(target.assert_rules(batch.rules))
-            if batch.facts:
-                new, old = target.assert_facts(batch.facts)
-                stored, known = stored + new, known + old
-            if batch.rows:
-                new, old = target.assert_rows(batch.rows)
-                stored, known = stored + new, known + old
-            if (
-                batch.header is not None
-                and batch.header.detected
-                and (batch.header.skipped or not options.quiet)
-            ):
-                _report_header(path, batch.header)  # only after the rows are stored
-            goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
-    except ReadOnlyFollower:  # nothing of any file can be stored
-        raise
-    except (KBError, Failed, UnicodeDecodeError) as error:
-        problem = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise Failed(
-            f"{path}: {problem} ({stored} facts and {rules} rules were stored before)"
-        ) from error
+        with errors_in(str(path)), _decoding():
+            for batch in _batches(path, options):
+                report_warnings(str(path), batch.warnings)
+                review.add(batch)
+                _store(target, batch, done)
+                header = batch.header
+                if header is not None and header.detected and (header.skipped or not options.quiet):
+                    _report_header(path, header)  # only after the rows are stored
+                goals += (", ".join(map(print_item, goal.body)) for goal in batch.goals)
+    except Failed as error:
+        before = f" ({done.facts} facts and {done.rules} rules were stored before)"
+        raise error.in_file(str(path), before) from error
     seconds = time.monotonic() - start
-    parts = [f"{stored} facts", f"{rules} rules"] + (
-        [f"{known} facts already known"] if known else []
+    parts = [f"{done.facts} facts", f"{done.rules} rules"] + (
+        [f"{done.known} facts already known"] if done.known else []
     )
     click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
     if not options.quiet:
-        for goal in goals:
-            click.echo(f"?- {goal}")
-            for line in target.ask(goal, QueryOptions(options.scope)) or ["no"]:
-                click.echo(f"   {line}")
+        for text in goals:
+            click.echo(f"?- {text}")
+            answers = answers_of(target, read_goal(text), QueryOptions(options.scope))
+            for record in answers.records:
+                click.echo(f"   {answers.line(record)}")
+            if not answers.records:
+                click.echo("   no")
+
+
+def _store(target: Target, batch: Batch, done: Progress) -> None:
+    """Store a batch, and add its numbers to those of the file."""
+    if batch.rules:
+        store_rules(target, batch.rules)
+        done.rules += len(batch.rules)
+    if batch.facts:
+        done.add(store_facts(target, batch.facts))
+    if batch.rows:
+        done.add(store_rows(target, batch.rows))
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Report bytes that are not UTF-8 as a failure."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise Failed("not UTF-8") from error
 
 
 def _report_header(path: Path, header: Header) -> None:

@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TextIO
+from importlib import import_module
+from typing import Any, TextIO
 
 import click
 
-from kbcore.errors import InvalidInput
-from kbcore.language.files import read_statements
-from kbcore.language.rule_review import RuleReview
+from kbserver.cli.shared.exits import Failed, errors_in
+from kbserver.cli.shared.goal_text import has_goal, join_statements
+from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
     QueryOptions,
     Target,
+    ask_target,
     query_options,
     report_warnings,
+    strict_failure,
     strict_option,
     target_options,
 )
 
+_FACT_LINE = "Fact Asserted: "
 
-@click.command("tell")
-@click.argument("facts", nargs=-1, required=True)
-@click.option("--scope", help="Scope to store the facts in")
+_STORED_NOTHING = "; nothing was stored"
+
+
+@command("tell", "kbcore tell 'parent(ann, bob)' 'age(ann, 41) [confidence=0.9]'")
+@click.argument("statements", nargs=-1, required=True)
+@click.option("--scope", help="Scope of statements that name none")
+@strict_option
 @target_options
-def tell(target: Target, facts: tuple[str, ...], scope: str | None) -> None:
-    """Store facts.
+def tell(target: Target, statements: tuple[str, ...], scope: str | None, strict: bool) -> None:
+    """Store facts and rules, and print the counts.
 
-    Example: kbcore tell 'parent(ann, bob)' 'age(ann, 41) [confidence=0.9]'
+    Stores all of STATEMENTS or nothing. Each may leave out its final dot.
     """
-    for batch in read_statements([_joined(facts)], scope):
-        if batch.rules or batch.goals:
-            raise InvalidInput("tell takes facts; use teach for rules and ask for goals")
-        new, known = target.assert_facts(batch.facts)
-        click.echo(f"{new} stored" + (f", {known} already known" if known else ""))
+    _store(target, "statements", statements, scope, strict)
 
 
-@click.command("teach")
-@click.argument("rules", nargs=-1, required=True)
+@command("teach", "kbcore teach 'ancestor(?x, ?y) :- parent(?x, ?y)'")
+@click.argument("statements", nargs=-1, required=True)
 @click.option("--scope", help="Scope the rules apply to; default: all scopes")
 @strict_option
 @target_options
-def teach(target: Target, rules: tuple[str, ...], scope: str | None, strict: bool) -> None:
-    """Store rules.
+def teach(target: Target, statements: tuple[str, ...], scope: str | None, strict: bool) -> None:
+    """Store rules and facts, and print the rules.
 
-    Example: kbcore teach 'ancestor(?x, ?y) :- parent(?x, ?y)'
+    Stores all of STATEMENTS or nothing. Each may leave out its final dot.
     """
-    review = RuleReview(target.known_predicates)
-    batches = list(read_statements([_joined(rules)], scope))
-    for batch in batches:
-        if batch.facts or batch.goals:
-            raise InvalidInput("teach takes rules; use tell for facts and ask for goals")
-        review.add(batch)
-    report_warnings("rules", review.all(target.rules()), strict)
-    for batch in batches:
-        for stored in target.assert_rules(batch.rules):
-            click.echo(stored)
+    _store(target, "rules", statements, scope, strict)
 
 
-@click.command("run")
+@command("run")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @query_options("Scope of statements that name none")
 @strict_option
@@ -70,17 +64,49 @@ def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> No
     Stores all of the file or nothing. A query (`?- goal.`) sees the statements before it. Use
     `kbcore load` for large files.
     """
-    text = file.read()
-    review = RuleReview(target.known_predicates)
-    for batch in read_statements([text], options.scope):
-        review.add(batch)
-    if review.has_rules:
-        report_warnings(file.name, review.all(target.rules()), strict)
-    output = target.execute(text, options)
-    if output:
-        click.echo(output)
+    try:
+        text = file.read()
+    except UnicodeDecodeError as error:
+        raise Failed(f"{file.name}: not UTF-8 at byte {error.start}") from error
+    answer = _execute(target, text, file.name, options, strict)
+    if answer["result"]:
+        click.echo(answer["result"])
 
 
-def _joined(statements: Iterable[str]) -> str:
-    """Return statements as one text; the final full stop of a statement may be left out."""
-    return "\n".join(text if text.rstrip().endswith(".") else text + "." for text in statements)
+def _store(
+    target: Target, source: str, statements: tuple[str, ...], scope: str | None, strict: bool
+) -> None:
+    """Store statements; print the number of facts, if there are any, and the rules."""
+    text = join_statements(statements)
+    if has_goal(text):
+        raise Failed("a query cannot be stored; use `kbcore ask`, or `kbcore run` for a file")
+    answer = _execute(target, text, source, QueryOptions(scope), strict)
+    facts = sum(line.startswith(_FACT_LINE) for line in answer["result"].splitlines())
+    if facts:
+        known = facts - answer["asserted"]
+        click.echo(f"{answer['asserted']} stored" + (f", {known} already known" if known else ""))
+    for rule in answer["rules"]:
+        click.echo(rule)
+
+
+def _execute(
+    target: Target, text: str, source: str, options: QueryOptions, strict: bool
+) -> dict[str, Any]:
+    """Run a text and return the answer of POST /execute; print warnings with their places."""
+    if strict:
+        with errors_in(source, suffix=_STORED_NOTHING):
+            warnings = _review(target, text, options.scope)
+        report_warnings(source, warnings)
+        if warnings:
+            raise strict_failure(len(warnings))
+    with errors_in(source, suffix=_STORED_NOTHING):
+        body = {"command": text, **options.body()}
+        answer: dict[str, Any] = ask_target(target, "/execute", body).json()
+    if answer["warnings"] and not strict:
+        report_warnings(source, _review(target, text, options.scope))
+    return answer
+
+
+def _review(target: Target, text: str, scope: str | None) -> Any:
+    """Return the warnings about the rules of a text. Only this needs a parser in this process."""
+    return import_module("kbserver.cli.knowledge.review").warnings_of(target, text, scope)

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from urllib.parse import quote
 
 import click
 
-from kbserver.cli.shared.target import Server, Target, folder, target_options
+from kbserver.cli.shared.confirm import confirmed
+from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
+from kbserver.cli.shared.target import Target, target_options
 
-_confirm = click.confirmation_option(
-    prompt="This deletes all data. Continue?", help="Do not ask for confirmation"
-)
+_confirm = confirmed("This deletes all data. Continue?")
 
 
-@click.group("admin")
+@click.group("admin", cls=Group)
 def admin() -> None:
     """Create, list, empty and delete databases and tenants."""
 
 
 @admin.command("databases")
+@output_options
 @target_options
-def databases(target: Target) -> None:
+def databases(target: Target, output: Output) -> None:
     """List the databases with the number of their tenants and facts."""
-    for name, tenants, facts in _databases(target):
-        click.echo(f"{name}  {tenants} tenants, {facts} facts")
+    output.show(
+        Listing(
+            target.send("GET", "/admin/databases").json(),
+            ("database", "tenants", "facts"),
+            lambda row: (row["name"], row["tenants"], row["facts"]),
+            lambda row: f"{row['name']}  {row['tenants']} tenants, {row['facts']} facts",
+        )
+    )
 
 
 @admin.command("tenants")
 @click.argument("name", default="default")
+@output_options
 @target_options
-def tenants(target: Target, name: str) -> None:
+def tenants(target: Target, name: str, output: Output) -> None:
     """List the tenants of database NAME."""
-    for tenant in _tenants(target, name):
-        click.echo(tenant)
+    output.show(names_listing(target.send("GET", f"{_path(name)}/tenants").json(), "tenant"))
 
 
 @admin.command("create-database")
@@ -41,7 +48,7 @@ def tenants(target: Target, name: str) -> None:
 @target_options
 def create_database(target: Target, name: str) -> None:
     """Create database NAME."""
-    _create(target, name, None)
+    target.send("POST", "/admin/databases", {"name": name})
 
 
 @admin.command("create-tenant")
@@ -50,7 +57,7 @@ def create_database(target: Target, name: str) -> None:
 @target_options
 def create_tenant(target: Target, name: str, id: str) -> None:
     """Create tenant ID in database NAME, unless it exists."""
-    _create(target, name, id)
+    target.send("POST", f"{_path(name)}/tenants", {"tenantId": id})
 
 
 @admin.command("delete-database")
@@ -59,7 +66,7 @@ def create_tenant(target: Target, name: str, id: str) -> None:
 @target_options
 def delete_database(target: Target, name: str) -> None:
     """Delete database NAME with all its tenants."""
-    _delete(target, name, None)
+    target.send("DELETE", _path(name))
 
 
 @admin.command("delete-tenant")
@@ -69,7 +76,7 @@ def delete_database(target: Target, name: str) -> None:
 @target_options
 def delete_tenant(target: Target, name: str, id: str) -> None:
     """Delete tenant ID of database NAME."""
-    _delete(target, name, id)
+    target.send("DELETE", _path(name, id))
 
 
 @admin.command("nuke-database")
@@ -78,7 +85,7 @@ def delete_tenant(target: Target, name: str, id: str) -> None:
 @target_options
 def nuke_database(target: Target, name: str) -> None:
     """Delete all data of database NAME; keep its tenants."""
-    _nuke(target, name, None)
+    target.send("POST", f"{_path(name)}/nuke")
 
 
 @admin.command("nuke-tenant")
@@ -88,64 +95,7 @@ def nuke_database(target: Target, name: str) -> None:
 @target_options
 def nuke_tenant(target: Target, name: str, id: str) -> None:
     """Delete all data of tenant ID of database NAME; keep the tenant."""
-    _nuke(target, name, id)
-
-
-def _databases(target: Target) -> Sequence[tuple[str, int, int]]:
-    """Return the name, number of tenants and number of facts of each database."""
-    if isinstance(target, Server):
-        return [
-            (row["name"], row["tenants"], row["facts"])
-            for row in target.send("GET", "/admin/databases").json()
-        ]
-    return [(row.name, row.tenants, row.facts) for row in folder(target).kb.admin().databases()]
-
-
-def _tenants(target: Target, database: str) -> list[str]:
-    """Return the names of the tenants of a database."""
-    if isinstance(target, Server):
-        names: list[str] = target.send("GET", f"{_path(database)}/tenants").json()
-        return names
-    return folder(target).kb.admin().tenants(database)
-
-
-def _create(target: Target, database: str, tenant: str | None) -> None:
-    """Create a database or tenant."""
-    if isinstance(target, Server):
-        if tenant is None:
-            target.send("POST", "/admin/databases", {"name": database})
-        else:
-            target.send("POST", f"{_path(database)}/tenants", {"tenantId": tenant})
-        return
-    admin = folder(target).kb.admin()
-    if tenant is None:
-        admin.create_database(database)
-    else:
-        admin.create_tenant(database, tenant)
-
-
-def _delete(target: Target, database: str, tenant: str | None) -> None:
-    """Delete a database or tenant."""
-    if isinstance(target, Server):
-        target.send("DELETE", _path(database, tenant))
-        return
-    admin = folder(target).kb.admin()
-    if tenant is None:
-        admin.drop_database(database)
-    else:
-        admin.drop_tenant(database, tenant)
-
-
-def _nuke(target: Target, database: str, tenant: str | None) -> None:
-    """Delete all data of a database or tenant."""
-    if isinstance(target, Server):
-        target.send("POST", f"{_path(database, tenant)}/nuke")
-        return
-    admin = folder(target).kb.admin()
-    if tenant is None:
-        admin.nuke_database(database)
-    else:
-        admin.nuke_tenant(database, tenant)
+    target.send("POST", f"{_path(name, id)}/nuke")
 
 
 def _path(database: str, tenant: str | None = None) -> str:

@@ -14,11 +14,12 @@ from kbcore.node.settings_check import DEFAULT, Effective, effective, plugin_pro
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
 from kbserver.cli.shared.exits import EXIT_CODES
+from kbserver.cli.shared.groups import Group
 
 INVALID = EXIT_CODES[ConfigError]
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def config() -> None:
     """Check the settings before a start."""
 
@@ -73,7 +74,8 @@ def _show(settings: Effective, every: bool) -> None:
         source = settings.sources.get(setting.name, DEFAULT)
         if every or source != DEFAULT:
             value = setting.parser.format(getattr(settings.config, setting.field))
-            by_source.setdefault(source, []).append(f"{setting.name}={value}")
+            variable = settings.variables.get(setting.name, setting.name)
+            by_source.setdefault(source, []).append(f"{variable}={value}")
     for source in sorted(by_source, key=lambda source: source == DEFAULT):
         click.echo(f"# {source}")
         for line in by_source[source]:

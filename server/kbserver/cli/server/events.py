@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed
-from kbserver.cli.shared.target import Server, Target, target_options
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.target import Target, target_options
 
 
-@click.command("events")
+@command("events")
 @click.option(
     "--predicate", help="Only events of this predicate; 'order*' matches all that start with order"
 )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime, timezone
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from kbcore.node.api_keys import OVERLAP_S, KeyWanted
-from kbcore.state.keys import ROLES
-from kbserver.cli.shared.target import Server, Target, folder, target_options
+from kbcore.state.keys import ROLES, StoredKey
+from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.output import Listing, Output, output_options
+from kbserver.cli.shared.target import Target, folder, target_options
 
 
-@click.group("keys")
+@click.group("keys", cls=Group)
 def keys() -> None:
     """Create, list, revoke and rotate API keys.
 
@@ -49,51 +50,86 @@ def keys() -> None:
 @target_options
 def create(target: Target, name: str, **options: Any) -> None:
     """Create a key called NAME and print it. The key cannot be shown again."""
-    key_request = KeyWanted(
-        name,
-        options["role"],
-        _names(options["databases"]),
-        _names(options["tenants"]),
-        options["expires_in_days"],
-        options["description"],
-    )
-    if not isinstance(target, Server):
-        click.echo(folder(target).kb.keys().create(key_request).secret)
+    databases, tenants = _names(options["databases"]), _names(options["tenants"])
+    if target.local:
+        request = import_module("kbcore.node.api_keys").KeyWanted(
+            name,
+            options["role"],
+            databases,
+            tenants,
+            options["expires_in_days"],
+            options["description"],
+        )
+        click.echo(folder(target).keys().create(request).secret)
         return
     body = {
         "name": name,
-        "role": key_request.role,
-        "databases": key_request.databases,
-        "tenants": key_request.tenants,
-        "expiresInDays": key_request.expires_in_days,
-        "description": key_request.description,
+        "role": options["role"],
+        "databases": databases,
+        "tenants": tenants,
+        "expiresInDays": options["expires_in_days"],
+        "description": options["description"],
     }
     click.echo(target.send("POST", "/auth/keys", body).json()["key"])
 
 
 @keys.command("list")
+@output_options
 @target_options
-def list_(target: Target) -> None:
+def list_(target: Target, output: Output) -> None:
     """List the keys: id, role, name, databases, tenants and expiry.
 
     Expired keys are listed until they are revoked.
     """
-    if isinstance(target, Server):
-        rows = target.send("GET", "/auth/keys").json()["keys"]
-    else:
-        rows = [
-            {**asdict(key), "expiresAt": key.expires_at} for key in folder(target).kb.keys().all()
-        ]
-    for row in rows:
-        expiry = "never expires"
-        if row["expiresAt"] is not None:
-            expires_at = datetime.fromtimestamp(row["expiresAt"] / 1000, timezone.utc)
-            expiry = f"expires {expires_at.isoformat()}"
-        databases, tenants = (",".join(row[name]) or "*" for name in ("databases", "tenants"))
-        click.echo(
-            f"{row['id']}  {row['role']}  {row['name']}  "
-            f"databases {databases}, tenants {tenants}, {expiry}"
+    rows = (
+        [_row(key) for key in folder(target).keys().all()]
+        if target.local
+        else target.send("GET", "/auth/keys").json()
+    )
+    output.show(
+        Listing(
+            rows,
+            ("id", "role", "name", "databases", "tenants", "expires"),
+            lambda row: (row["id"], row["role"], row["name"], *_limits(row), _expiry(row)),
+            _line,
         )
+    )
+
+
+def _row(key: StoredKey) -> dict[str, Any]:
+    """Return a key as the HTTP interface lists it."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "role": key.role,
+        "databases": list(key.databases),
+        "tenants": list(key.tenants),
+        "description": key.description,
+        "createdAt": key.created_at,
+        "expiresAt": key.expires_at,
+    }
+
+
+def _limits(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the databases and the tenants that a key may access; `*` means all."""
+    return ",".join(row["databases"]) or "*", ",".join(row["tenants"]) or "*"
+
+
+def _expiry(row: dict[str, Any]) -> str | None:
+    """Return when a key expires; None if it never does."""
+    if row["expiresAt"] is None:
+        return None
+    return datetime.fromtimestamp(row["expiresAt"] / 1000, timezone.utc).isoformat()
+
+
+def _line(row: dict[str, Any]) -> str:
+    databases, tenants = _limits(row)
+    expiry = "never expires" if row["expiresAt"] is None else f"expires {_expiry(row)}"
+    return (
+        f"{row['id']}  {row['role']}  {row['name']}  "
+        f"databases {databases}, tenants {tenants}, {expiry}"
+    )
 
 
 @keys.command("revoke")
@@ -101,10 +137,10 @@ def list_(target: Target) -> None:
 @target_options
 def revoke(target: Target, id: str) -> None:
     """Revoke the key ID immediately."""
-    if isinstance(target, Server):
-        click.echo(target.send("DELETE", f"/auth/keys/{quote(id, safe='')}").json()["message"])
+    if target.local:
+        click.echo(f"Key '{folder(target).keys().revoke(id).name}' revoked")
     else:
-        click.echo(f"Key '{folder(target).kb.keys().revoke(id).name}' revoked")
+        click.echo(target.send("DELETE", f"/auth/keys/{quote(id, safe='')}").json()["message"])
 
 
 @keys.command("rotate")
@@ -112,22 +148,22 @@ def revoke(target: Target, id: str) -> None:
 @click.option(
     "--overlap",
     type=float,
-    default=OVERLAP_S,
-    show_default=True,
     metavar="SECONDS",
-    help="Time the old key stays valid",
+    help="Time the old key stays valid; default: 3600",
 )
 @target_options
-def rotate(target: Target, id: str, overlap: float) -> None:
+def rotate(target: Target, id: str, overlap: float | None) -> None:
     """Replace the key ID: create a key with the same permissions and print it.
 
     The old key expires after the overlap.
     """
-    if isinstance(target, Server):
-        path = f"/auth/keys/{quote(id, safe='')}/rotate"
-        click.echo(target.send("POST", path, {"overlapSeconds": overlap}).json()["key"])
-    else:
-        click.echo(folder(target).kb.keys().rotate(id, overlap).secret)
+    if target.local:
+        keys = folder(target).keys()
+        new = keys.rotate(id) if overlap is None else keys.rotate(id, overlap)
+        click.echo(new.secret)
+        return
+    path = f"/auth/keys/{quote(id, safe='')}/rotate"
+    click.echo(target.send("POST", path, {"overlapSeconds": overlap}).json()["key"])
 
 
 def _names(text: str) -> tuple[str, ...]:

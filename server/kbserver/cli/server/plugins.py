@@ -11,9 +11,10 @@ from kbcore.config.settings import Config
 from kbcore.plug.manager import CHOSEN_BY, Plugins
 from kbserver import hookspecs
 from kbserver.cli.shared.exits import reports_errors
+from kbserver.cli.shared.groups import command
 
 
-@click.command("plugins")
+@command("plugins")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object")
 @reports_errors
 def plugins(as_json: bool) -> None:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
-from kbcore.config.settings import Config
-from kbcore.replication.role import raise_term
+from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import reports_errors
-from kbserver.cli.shared.target import SERVER_URL, Server
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.target import api_key_option, url_option
 
 _NEXT_STEP = "Set REPLICATION_MODE=LEADER before the next start."
 
 
-@click.command("promote")
-@click.option(
-    "--url",
-    default=SERVER_URL,
-    show_default=True,
-    envvar="KBCORE_URL",
-    help="Address of the follower",
-)
-@click.option(
-    "--api-key",
-    envvar="KBCORE_API_KEY",
-    help="API key; prefer the environment variable KBCORE_API_KEY",
-)
+@command("promote")
+@url_option
+@api_key_option
 @click.option(
     "--force",
     is_flag=True,
@@ -58,5 +50,8 @@ def promote(
 
 
 def _raise_term(setting: str, value: str) -> tuple[int, int]:
-    term = raise_term(Config.from_env().updated({setting: value}))
+    """Begin a new term in the storage of a stopped follower; return the term and its first record."""
+    settings = import_module("kbcore.config.settings")
+    role = import_module("kbcore.replication.role")
+    term = role.raise_term(settings.Config.from_env().updated({setting: value}))
     return term.epoch, term.seq

@@ -11,6 +11,7 @@ import click
 from kbcore.config.settings import SETTINGS, Config
 from kbcore.errors import KBError
 from kbserver.cli.shared.exits import describe_os_error, exit_status, fail
+from kbserver.cli.shared.groups import command
 
 CANNOT_LISTEN = 71
 """Exit status if the server cannot listen: a system error in the terms of sysexits."""
@@ -44,7 +45,7 @@ def options(command: Command) -> Command:
     return command
 
 
-@click.command("serve")
+@command("serve")
 @options
 def serve(**flags: str | None) -> None:
     """Run the server until it receives SIGTERM or SIGINT.
@@ -52,14 +53,22 @@ def serve(**flags: str | None) -> None:
     Options override the environment variables of the same name (--storage-dir: STORAGE_DIR). See
     `kbcore config check --all` for all settings.
     """
-    from kbserver import start  # imports gevent, which no other command needs
-
     try:
         config = Config.from_env().updated(
             {name: text for name, text in flags.items() if text is not None}
         )
-        sys.exit(start.serve(config))
+        sys.exit(_serve(config))
     except KBError as error:
         fail(error.message, exit_status(error))
     except OSError as error:
         fail(f"cannot start: {describe_os_error(error)}", CANNOT_LISTEN)
+
+
+def _serve(config: Config) -> int:
+    """Let gevent replace the blocking calls of the standard library before anything else runs."""
+    from gevent import monkey  # no other command needs it
+
+    monkey.patch_all()
+    from kbserver.serve import run  # must see the patched library
+
+    return run(config)

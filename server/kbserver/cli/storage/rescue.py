@@ -18,14 +18,15 @@ from kbcore.offline.rescue import (
     restore_file,
     salvage_folder,
 )
+from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed, reports_errors
-from kbserver.cli.shared.target import Server
+from kbserver.cli.shared.groups import command
 
 DAMAGED = 65
 """Exit status of `fsck` for a damaged folder."""
 
 
-@click.command("backup")
+@command("backup")
 @click.option("--url", envvar="KBCORE_URL", help="Address of a running server")
 @click.option("--dir", "folder", metavar="DIR", help="Storage folder that no server has open")
 @click.option(
@@ -54,8 +55,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
         key = key_file.read_text(encoding="utf-8").strip() if key_file else None
         server = Server(url, "default", "default", key)
         try:
-            with server.stream("/admin/backup") as parts:
-                info = keep(parts, to)
+            info = keep(server.stream("/admin/backup"), to)
         finally:
             server.close()
     else:
@@ -63,7 +63,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
     click.echo(f"{to}: backup of record {info.seq}, {to.stat().st_size} bytes")
 
 
-@click.command("restore")
+@command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--to", required=True, metavar="DIR", help="Storage folder to create; must be empty")
 @reports_errors
@@ -80,7 +80,7 @@ def restore(file: Path, to: str) -> None:
     )
 
 
-@click.command("fsck")
+@command("fsck")
 @click.argument("folder", metavar="DIR")
 @reports_errors
 def fsck(folder: str) -> None:
@@ -95,7 +95,7 @@ def fsck(folder: str) -> None:
         sys.exit(DAMAGED)
 
 
-@click.command("salvage")
+@command("salvage")
 @click.argument("folder", metavar="DIR")
 @click.option("--to", required=True, metavar="NEW", help="Storage folder to create; must be empty")
 @click.option("--skip-damaged", is_flag=True, help="Also copy undamaged records after the damage")

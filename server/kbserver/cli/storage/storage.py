@@ -8,9 +8,10 @@ from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.offline.migrate import Contents, check_storage, copy_storage
 from kbserver.cli.shared.exits import reports_errors
+from kbserver.cli.shared.groups import Group
 
 
-@click.group("storage")
+@click.group("storage", cls=Group)
 def storage() -> None:
     """Copy a knowledge base to another storage, or check one.
 

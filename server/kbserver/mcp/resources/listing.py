@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, Literal, Variable
@@ -70,7 +70,7 @@ TEMPLATES = tuple(
 )
 
 
-def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
+def read(kb: TenantKB, uri: str, address: Address) -> Json | None:
     """Return the contents of a resource, or None if it does not exist; raises KBError."""
     if address.kind == uris.PROOF:
         literal = Literal(Atom(address.name or "", address.args))
@@ -87,7 +87,7 @@ def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
     )
 
 
-def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
+def _contents(kb: TenantKB, address: Address) -> Json | None:
     if address.kind == uris.FACTS:
         return _facts(kb, address)
     if address.kind == uris.RULES:
@@ -112,7 +112,7 @@ def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
     }
 
 
-def _facts(kb: KnowledgeBase, address: Address) -> Json:
+def _facts(kb: TenantKB, address: Address) -> Json:
     """Return a page of facts; predicates before the page are skipped by their counts."""
     known = kb.predicates(address.scope)["predicates"]
     chosen = [row for row in known if address.name in (None, row["predicate"]) and row["factCount"]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from kbcore.state.changes import Change, WriteSet
-from kbserver.http.request_context import is_name
+from kbcore.state.names import is_name
 
 SCHEME = "kb"
 

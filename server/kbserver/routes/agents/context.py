@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Response, request
 
 from kbcore.context.diff import WindowDiff
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER
-from kbserver.answers import as_json, text
+from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.errors import Gone
-from kbserver.http.request_context import reader, runtime
+from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
-from kbserver.operations import APPLIED, Tool, as_object, as_text, operation
+from kbserver.operations import TEXT, Reply, Tool, as_object, as_text, operation
+from kbserver.schemas.base import LeanAnswer
 from kbserver.schemas.context import (
     AnyWindow,
     ContextBody,
@@ -40,10 +43,10 @@ _DEPRECATION = {
 @operation(
     "POST /memory/context",
     role=READER,
-    replies=(as_object("The window.", AnyWindow, headers=APPLIED),),
+    replies=(Reply("The window, or its text.", {JSON: AnyWindow, PLAIN: TEXT}),),
     body=ContextBody,
     core=select,
-    prefer=("wait",),
+    prefer=("wait", "return=minimal"),
     asks=True,
     tool=Tool(
         name="context",
@@ -55,22 +58,21 @@ _DEPRECATION = {
             *("maxFactsPerPredicate", "relevanceBuckets"),
         ),
         gives=("windowId", "entries?", "formattedText?"),
-        grouped=False,
         usual=True,
         work=work.context,
     ),
 )
 def context(outcome: SelectedWindow, arguments: Json) -> Response:
     """Return the most salient facts, or the facts that the answers of goals depend on."""
-    return as_json(AnyWindow.write(outcome))
+    return as_window(AnyWindow, outcome, outcome.window.text, outcome.as_text)
 
 
 @operation(
     "POST /context/optimize",
     role=READER,
-    replies=(as_object("The window.", WindowAnswer, headers=APPLIED),),
+    replies=(as_object("The window.", WindowAnswer),),
     body=OptimizeBody,
-    prefer=("wait",),
+    prefer=("wait", "return=minimal"),
     asks=True,
     errors=(410,),
     listed=False,
@@ -86,7 +88,7 @@ def optimize() -> Response:
             f"this route was removed after 2026-07-01; use POST {SUCCESSOR}",
             {"removedAfter": "2026-07-01", "successor": SUCCESSOR},
         )
-    return as_json(WindowAnswer.write(select(kb, **load(OptimizeBody))))
+    return as_lean_json(WindowAnswer, select(kb, **load(OptimizeBody)))
 
 
 def mark_deprecated(response: Response) -> Response:
@@ -99,23 +101,22 @@ def mark_deprecated(response: Response) -> Response:
 @operation(
     "POST /context/diff",
     role=READER,
-    replies=(as_object("What has changed.", WindowDiffAnswer, headers=APPLIED),),
+    replies=(as_object("What has changed.", WindowDiffAnswer),),
     body=ContextDiffBody,
-    core=KnowledgeBase.context_diff,
-    prefer=("wait",),
+    core=TenantKB.context_diff,
+    prefer=("wait", "return=minimal"),
     asks=True,
     tool=Tool(
         name="context_diff",
         description="Changes since a session's last window.",
         takes=("sessionId", "goals", "maxFacts", "scope", "format"),
         gives=("added", "removed?", "formattedText?"),
-        grouped=False,
         usual=True,
     ),
 )
 def diff(outcome: WindowDiff, arguments: Json) -> Response:
     """Return the changes since the last context window of a session."""
-    return as_json(WindowDiffAnswer.write(outcome))
+    return as_lean_json(WindowDiffAnswer, outcome)
 
 
 @operation(
@@ -123,8 +124,28 @@ def diff(outcome: WindowDiff, arguments: Json) -> Response:
     role=READER,
     replies=(as_text("The session is deleted."),),
     body=ContextClearBody,
-    core=KnowledgeBase.clear_session,
+    core=TenantKB.clear_session,
 )
 def clear(outcome: None, arguments: Json) -> Response:
     """Delete the last context window of a session."""
     return text(f"Session '{arguments['session']}' cleared")
+
+
+def as_window(
+    answer: type[LeanAnswer], outcome: Any, prompt: str, as_text: bool = False
+) -> Response:
+    """Answer with a context window: as JSON, or only the text for a prompt.
+
+    The client gets the text if `as_text` is true or if it prefers plain text (header Accept).
+    """
+    if as_text or request.accept_mimetypes.best_match((JSON, PLAIN)) == PLAIN:
+        return text(prompt)
+    return as_lean_json(answer, outcome)
+
+
+def as_lean_json(answer: type[LeanAnswer], outcome: Any) -> Response:
+    """Answer with JSON, with `Prefer: return=minimal` without null members."""
+    if not current().minimal:
+        return as_json(answer.write(outcome))
+    applied("return=minimal")
+    return as_json(answer.write_minimal(outcome))

@@ -8,11 +8,12 @@ from typing import Any
 from flask import Response
 
 from kbcore.context.summary import Summary
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import as_json
+from kbserver.answers import JSON, PLAIN, as_json
 from kbserver.mcp import work
-from kbserver.operations import APPLIED, OF_MODELS, Tool, as_object, operation
+from kbserver.operations import OF_MODELS, TEXT, Reply, Tool, as_object, operation
+from kbserver.routes.agents.context import as_window
 from kbserver.schemas.fields import Json
 from kbserver.schemas.ingest import (
     ContextSummaryBody,
@@ -30,11 +31,14 @@ from kbserver.schemas.ingest import (
     "POST /context/ingest",
     role=WRITER,
     replies=(
-        as_object("What was stored from the text, and a window.", IngestedAnswer, headers=APPLIED),
+        Reply(
+            "What was stored from the text, and a window, or the text of the window.",
+            {JSON: IngestedAnswer, PLAIN: TEXT},
+        ),
     ),
     body=IngestBody,
     core=stored,
-    prefer=("wait",),
+    prefer=("wait", "return=minimal"),
     writes=True,
     asks=True,
     errors=OF_MODELS,
@@ -44,17 +48,16 @@ from kbserver.schemas.ingest import (
         "a context window.",
         takes=("text", "goals", "maxFacts", "scope", "sessionId"),
         gives=("extracted", "rules?", "context?"),
-        grouped=False,
         usual=True,
         work=work.ingest,
     ),
 )
 def ingest(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts and rules of a text, and return a context window."""
-    return as_json(IngestedAnswer.write(outcome))
+    return as_window(IngestedAnswer, outcome, outcome.done.window.text)
 
 
-def _stored_turns(kb: KnowledgeBase, **arguments: Any) -> IngestedText:
+def _stored_turns(kb: TenantKB, **arguments: Any) -> IngestedText:
     text = stored(kb, **arguments)
     return replace(text, total=kb.predicates(text.request.scope)["totalFacts"])
 
@@ -62,25 +65,25 @@ def _stored_turns(kb: KnowledgeBase, **arguments: Any) -> IngestedText:
 @operation(
     "POST /context",
     role=WRITER,
-    replies=(as_object("The facts that matter.", TurnsRead, headers=APPLIED),),
+    replies=(Reply("The facts that matter, or their text.", {JSON: TurnsRead, PLAIN: TEXT}),),
     body=TurnsBody,
     core=_stored_turns,
-    prefer=("wait",),
+    prefer=("wait", "return=minimal"),
     writes=True,
     asks=True,
     errors=OF_MODELS,
 )
 def turns(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts stated in the turns of a conversation, and return the most salient facts."""
-    return as_json(TurnsRead.write(outcome))
+    return as_window(TurnsRead, outcome, outcome.done.window.text)
 
 
 @operation(
     "POST /context/summary",
     role=READER,
-    replies=(as_object("The knowledge base at a glance.", SummaryAnswer, headers=APPLIED),),
+    replies=(as_object("The knowledge base at a glance.", SummaryAnswer),),
     body=ContextSummaryBody,
-    core=KnowledgeBase.context_summary,
+    core=TenantKB.context_summary,
     prefer=("wait",),
     asks=True,
     tool=Tool(
@@ -88,7 +91,6 @@ def turns(outcome: IngestedText, arguments: Json) -> Response:
         description="A knowledge base at a glance.",
         takes=("scope",),
         gives=("totalFacts", "predicateCount?", "topSalientFacts?"),
-        grouped=False,
     ),
 )
 def summary(outcome: Summary, arguments: Json) -> Response:

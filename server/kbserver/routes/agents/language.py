@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.extract import Extracted as ReadByModel
 from kbcore.language.synthesize import Synthesis
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json
-from kbserver.operations import APPLIED, OF_MODELS, Tool, as_object, operation
+from kbserver.operations import OF_MODELS, Tool, as_object, operation
 from kbserver.schemas.fields import Json
 from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Synthesized
 
@@ -17,9 +17,9 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
 @operation(
     "POST /extract",
     role=WRITER,
-    replies=(as_object("What the text states.", Extracted, headers=APPLIED),),
+    replies=(as_object("What the text states.", Extracted),),
     body=ExtractBody,
-    core=KnowledgeBase.extract,
+    core=TenantKB.extract,
     prefer=("wait",),
     writes=True,
     checked_inside=True,
@@ -32,9 +32,7 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
         takes=("text", "assert", "rules", "scope", "context"),
         gives=("facts", "rules?", "asserted?"),
         repeats=False,
-        grouped=False,
         model=True,
-        checked_inside=True,
     ),
 )
 def extract(outcome: ReadByModel, arguments: Json) -> Response:
@@ -45,13 +43,9 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
 @operation(
     "POST /synthesize",
     role=READER,
-    replies=(
-        as_object(
-            "The answer, with the facts and rules it depends on.", Synthesized, headers=APPLIED
-        ),
-    ),
+    replies=(as_object("The answer, with the facts and rules it depends on.", Synthesized),),
     body=SynthesizeBody,
-    core=KnowledgeBase.synthesize,
+    core=TenantKB.synthesize,
     prefer=("wait",),
     asks=True,
     errors=OF_MODELS,
@@ -61,7 +55,6 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
         "the facts and rules the answer depends on.",
         takes=("question", "scope"),
         gives=("answer", "derivation?", "confidence?"),
-        grouped=False,
         model=True,
     ),
 )

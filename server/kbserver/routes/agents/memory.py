@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
 from kbcore.upkeep.consolidate import ConsolidateOutcome
@@ -15,7 +15,7 @@ from kbserver.answers import members, parts_as_json, rows_written, text
 from kbserver.http.request_context import runtime
 from kbserver.mcp import work
 from kbserver.operations import Tool, as_object, as_text, operation
-from kbserver.routes.knowledge.facts import ATOM
+from kbserver.schemas.atoms import ATOM_OR_TEXT
 from kbserver.schemas.facts import SalientRow, StoredRow, spoken
 from kbserver.schemas.fields import Json
 from kbserver.schemas.memory import (
@@ -36,7 +36,7 @@ from kbserver.schemas.memory import (
     role=WRITER,
     replies=(as_object("What was evicted, or would be.", Decayed),),
     body=DecayBody,
-    core=KnowledgeBase.decay,
+    core=TenantKB.decay,
     writes=True,
     asks=True,
     tool=Tool(
@@ -47,7 +47,6 @@ from kbserver.schemas.memory import (
         gives=("expiredCount", "evictedCount?", "removedAtoms?"),
         destroys=True,
         repeats=False,
-        grouped=False,
     ),
 )
 def decay(outcome: DecayOutcome, arguments: Json) -> Response:
@@ -61,7 +60,7 @@ def decay(outcome: DecayOutcome, arguments: Json) -> Response:
     role=WRITER,
     replies=(as_object("What was replaced by summaries, or would be.", Consolidated),),
     body=ConsolidateBody,
-    core=KnowledgeBase.consolidate,
+    core=TenantKB.consolidate,
     writes=True,
     asks=True,
     tool=Tool(
@@ -70,7 +69,6 @@ def decay(outcome: DecayOutcome, arguments: Json) -> Response:
         "them.",
         takes=("minGroupSize", "predicates", "scope", "dryRun"),
         gives=("factsConsolidated", "newFacts?"),
-        grouped=False,
     ),
 )
 def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
@@ -84,7 +82,7 @@ def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     role=WRITER,
     replies=(as_text("The new priority."),),
     body=PriorityBody,
-    core=KnowledgeBase.prioritize,
+    core=TenantKB.prioritize,
     writes=True,
 )
 def prioritize(outcome: None, arguments: Json) -> Response:
@@ -98,7 +96,7 @@ def prioritize(outcome: None, arguments: Json) -> Response:
     role=READER,
     replies=(as_object("The facts, best first.", {"type": "array", "items": SalientRow}),),
     body=SalientBody,
-    core=KnowledgeBase.salient,
+    core=TenantKB.salient,
     asks=True,
     transaction=True,
 )
@@ -113,13 +111,13 @@ def salient(outcome: list[Row], arguments: Json) -> Response:
     role=READER,
     replies=(as_object("The facts that were valid then.", {"type": "array", "items": StoredRow}),),
     body=RecallBody,
-    core=KnowledgeBase.recall,
+    core=TenantKB.recall,
     asks=True,
     transaction=True,
     tool=Tool(
         name="recall",
         description="Facts that were valid at a point in time: epoch milliseconds or ISO 8601.",
-        takes=(*ATOM, "timestamp", "scope", "limit"),
+        takes=(*ATOM_OR_TEXT, "timestamp", "scope", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
         work=work.recall,

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from flask import Response
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.conflicts import KEEP_BOTH
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
 from kbcore.state.keys import WRITER
-from kbserver.answers import JSON, as_json, text
+from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.request_context import applied, current
+from kbserver.mcp import work
 from kbserver.operations import (
-    APPLIED,
     COUNT,
-    PLAIN,
     TEXT,
     Reply,
     Tool,
@@ -22,8 +22,8 @@ from kbserver.operations import (
     as_text,
     operation,
 )
+from kbserver.schemas.atoms import ATOM_OR_TEXT
 from kbserver.schemas.facts import (
-    KEEP_BOTH,
     BulkBody,
     Matched,
     RetractBody,
@@ -39,9 +39,7 @@ _COUNTS = {
     "X-Retracted-Count": {**COUNT, "description": "Stored facts that were retracted."},
     "X-Cascaded-Count": {**COUNT, "description": "Conclusions that no longer hold."},
     "X-Still-Derivable": {**TEXT, "enum": ["true"], "description": "Rules still derive it."},
-    **APPLIED,
 }
-ATOM = ("predicate", "args", "text")
 
 
 @operation(
@@ -50,7 +48,7 @@ ATOM = ("predicate", "args", "text")
     role=WRITER,
     replies=(as_text("The stored fact."),),
     body=TellBody,
-    core=KnowledgeBase.assert_facts,
+    core=TenantKB.assert_facts,
     writes=True,
     transaction=True,
     tool=Tool(
@@ -58,10 +56,10 @@ ATOM = ("predicate", "args", "text")
         description="Store one fact: predicate parent, args [ann, bob]; or text parent(ann, bob). "
         "Times: epoch ms or ISO 8601; ttl: ms.",
         takes=(
-            *(*ATOM, "negated", "scope", "ttl", "validFrom", "validUntil"),
+            *(*ATOM_OR_TEXT, "negated", "scope", "ttl", "validFrom", "validUntil"),
             *("confidence", "metadata"),
         ),
-        answer=Stored,
+        answer=work.ToolStored,
         gives=("asserted", "updated?"),
         usual=True,
     ),
@@ -73,7 +71,7 @@ def assert_fact(outcome: AssertOutcome, arguments: Json) -> Response:
 
 
 def _assert_many(
-    kb: KnowledgeBase,
+    kb: TenantKB,
     *,
     rows: Sequence[FactRows] = (),
     facts: Sequence[Fact] = (),
@@ -94,6 +92,7 @@ def _assert_many(
         name="bulk_assert",
         description="Store many facts at once, all or none. Each is an object as tell takes it.",
         takes=("facts",),
+        answer=work.ToolStored,
         gives=("asserted", "updated?"),
         usual=True,
     ),
@@ -111,14 +110,14 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
         Reply("The facts that were retracted.", {PLAIN: TEXT, JSON: Retracted}, headers=_COUNTS),
     ),
     body=RetractBody,
-    core=KnowledgeBase.retract_fact,
+    core=TenantKB.retract_fact,
     prefer=("return=representation", "wait"),
     writes=True,
     transaction=True,
     tool=Tool(
         name="forget",
         description="Retract one fact. Conclusions that no longer hold are counted.",
-        takes=(*ATOM, "scope"),
+        takes=(*ATOM_OR_TEXT, "scope"),
         gives=("retracted", "cascaded?", "stillDerivable?"),
         destroys=True,
         usual=True,
@@ -133,7 +132,10 @@ def retract(outcome: RetractOutcome, arguments: Json) -> Response:
     if outcome.still_derivable:
         headers["X-Still-Derivable"] = "true"
     if not current().representation:
-        return text(f"Retracted: {spoken(arguments['predicate'], arguments['args'])}", headers)
+        atom = spoken(arguments["predicate"], arguments["args"])
+        return text(
+            f"{'Retracted' if outcome.retracted else 'Nothing to retract'}: {atom}", headers
+        )
     applied("return=representation")
     return as_json(Retracted.write(outcome), headers)
 
@@ -141,21 +143,21 @@ def retract(outcome: RetractOutcome, arguments: Json) -> Response:
 @operation(
     "POST /retract/pattern",
     role=WRITER,
-    replies=(as_object("The facts that were retracted.", Matched, headers=APPLIED),),
+    replies=(as_object("The facts that were retracted.", Matched),),
     body=RetractPatternBody,
-    core=KnowledgeBase.retract_pattern,
+    core=TenantKB.retract_pattern,
     prefer=("wait",),
     writes=True,
     transaction=True,
     tool=Tool(
         name="retract_pattern",
         description="Retract every fact that matches: variables match anything, a repeated one "
-        "equal values.",
-        takes=(*ATOM, "negated", "scope"),
+        "equal values. Without args: every fact of the predicate.",
+        takes=(*ATOM_OR_TEXT, "negated", "scope"),
         gives=("retracted", "atoms?", "cascaded?"),
         destroys=True,
     ),
 )
 def retract_pattern(outcome: RetractOutcome, arguments: Json) -> Response:
-    """Retract every fact that matches a pattern."""
+    """Retract every fact that matches a pattern, or without arguments every fact of a predicate."""
     return as_json(Matched.write(outcome))

@@ -6,20 +6,18 @@ from typing import Any
 
 from flask import Response, request
 
-from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.scripts import Executed
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import JSON, as_json, noted, parts_as_json, rows_written, text
+from kbserver.answers import JSON, PLAIN, as_json, noted, parts_as_json, rows_written, text
 from kbserver.http.etags import tagged
-from kbserver.http.paging import page, part
+from kbserver.http.paging import answer_list, page
 from kbserver.http.request_context import reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import unknown_headers
 from kbserver.operations import (
-    APPLIED,
     COUNTED,
-    PLAIN,
     TEXT,
     UNKNOWN,
     WARNINGS,
@@ -28,7 +26,7 @@ from kbserver.operations import (
     as_object,
     operation,
 )
-from kbserver.routes.knowledge.facts import ATOM
+from kbserver.schemas.atoms import ATOM_OR_TEXT
 from kbserver.schemas.facts import StoredRow
 from kbserver.schemas.fields import Json, ReadScope
 from kbserver.schemas.reason import (
@@ -59,9 +57,7 @@ _PROOF = {
     "POST /ask",
     role=READER,
     replies=(
-        as_object(
-            "The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}
-        ),
+        as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN}),
     ),
     body=InferBody,
     query={"proof": _PROOF},
@@ -73,7 +69,7 @@ _PROOF = {
         name="ask",
         description="Answer a goal from facts and rules: predicate and args, or text such as "
         "parent(?x, bob). ?x is a variable.",
-        takes=(*ATOM, "negated", "scope", "withProof", "limit", "offset"),
+        takes=(*ATOM_OR_TEXT, "negated", "scope", "withProof", "limit", "offset"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
         usual=True,
@@ -92,7 +88,7 @@ def infer() -> Response:
         Reply(
             "Why the answers hold, or the plan.",
             {PLAIN: TEXT, JSON: Plans},
-            headers={**UNKNOWN, **APPLIED},
+            headers=UNKNOWN,
         ),
     ),
     body=ExplainBody,
@@ -104,7 +100,7 @@ def infer() -> Response:
         name="explain",
         description="Explain why the answers of a goal hold, or with plan how it is evaluated. "
         "The goal: predicate and args, or text.",
-        takes=(*ATOM, "scope", "limit", "plan"),
+        takes=(*ATOM_OR_TEXT, "scope", "limit", "plan"),
         answer=work.ToolText,
         gives=("text",),
         usual=True,
@@ -127,7 +123,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
         as_object(
             "The facts that match.",
             {"type": "array", "items": StoredRow},
-            headers={**UNKNOWN, **APPLIED},
+            headers=UNKNOWN,
         ),
     ),
     body=QueryBody,
@@ -139,7 +135,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
         name="query",
         description="Match stored facts only, without rules. Args that start with ? match "
         "anything. Or text: parent(?x, bob).",
-        takes=(*ATOM, "scope", "limit"),
+        takes=(*ATOM_OR_TEXT, "scope", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
         usual=True,
@@ -154,7 +150,7 @@ def query() -> Response:
 @operation(
     "POST /aggregate",
     role=READER,
-    replies=(as_object("The value.", Aggregated, headers={**UNKNOWN, **APPLIED}),),
+    replies=(as_object("The value.", Aggregated, headers=UNKNOWN),),
     body=AggregateBody,
     prefer=("wait",),
     asks=True,
@@ -181,11 +177,9 @@ def aggregate() -> Response:
 @operation(
     "POST /execute",
     role=WRITER,
-    replies=(
-        as_object("What was stored and answered.", ExecutedAnswer, headers={**UNKNOWN, **APPLIED}),
-    ),
+    replies=(as_object("What was stored and answered.", ExecutedAnswer, headers=UNKNOWN),),
     body=ExecuteBody,
-    core=KnowledgeBase.execute,
+    core=TenantKB.execute,
     prefer=("wait",),
     writes=True,
     checked_inside=True,
@@ -195,8 +189,9 @@ def aggregate() -> Response:
 def execute(outcome: Executed, arguments: Json) -> Response:
     """Run a text in the rule language: store its facts and rules and answer its queries.
 
-    Statements run in order, so a query sees the facts and rules before it. If one fails, nothing is
-    stored.
+    The command words `ASSERT`, `INFER`, `QUERY` and `RETRACT` may start a statement, and rules may
+    be written `FORALL ?x { head <- body }`. Statements run in order, so a query sees the facts and
+    rules before it. If one fails, nothing is stored.
     """
     return as_json(ExecutedAnswer.write(outcome), unknown_headers(outcome.unknown))
 
@@ -224,17 +219,13 @@ def execute(outcome: Executed, arguments: Json) -> Response:
 def predicates() -> Response:
     """Return the known predicates."""
     scope = scope_asked(request.args, None)
-    schema, requested = reader().predicates(scope), page(scope)
-    if requested is None:
-        return as_json(schema)
-    listed = part(schema["predicates"], requested)
-    total = schema["totalPredicates"]
-    return requested.linked(
-        as_json({**schema, "predicates": listed}), requested.offset + len(listed) < total, total
+    schema = reader().predicates(scope)
+    return answer_list(
+        schema["predicates"], scope, lambda rows: as_json({**schema, "predicates": rows})
     )
 
 
-def _rows(kb: KnowledgeBase, goal: Question | Pattern) -> Response:
+def _rows(kb: TenantKB, goal: Question | Pattern) -> Response:
     notes, requested = Notes(), page(goal)
     if requested is None:
         return parts_as_json(goal.written(kb, rows_written, notes), noted(notes))

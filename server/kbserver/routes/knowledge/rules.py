@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from flask import Response, request
 
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
-from kbcore.state.rulebook import RulesOutcome, StoredRule
+from kbcore.state.rulebook import RulesOutcome, StoredDefinition, StoredRule
 from kbserver.answers import as_json, text
 from kbserver.http.etags import tagged
-from kbserver.http.paging import page, part
+from kbserver.http.paging import answer_list
 from kbserver.http.request_context import reader
 from kbserver.mcp import work
 from kbserver.notices import encoded
@@ -19,7 +19,13 @@ from kbserver.operations import COUNTED, TEXT, Tool, as_object, as_text, operati
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
 from kbserver.schemas.requests import scope_asked
-from kbserver.schemas.rules import ForgetRuleBody, Rules, StoredRuleShown, TeachBody
+from kbserver.schemas.rules import (
+    ForgetRuleBody,
+    Rules,
+    StoredPhraseShown,
+    StoredRuleShown,
+    TeachBody,
+)
 
 _MAX_WARNINGS = 4000
 _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."}
@@ -35,7 +41,7 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
         ),
     ),
     body=TeachBody,
-    core=KnowledgeBase.assert_rules,
+    core=TenantKB.assert_rules,
     writes=True,
     transaction=True,
     tool=Tool(
@@ -49,8 +55,8 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
     ),
 )
 def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
-    """Store rules, and the facts in the same text."""
-    lines = [f"Rule Asserted: {rule.text}" for rule in outcome.rules]
+    """Store rules and phrases, and the facts in the same text."""
+    lines = [stored.report for stored in outcome.rules]
     lines.extend(
         f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in arguments["facts"]
     )
@@ -69,14 +75,16 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
 )
 @tagged
 def rules() -> Response:
-    """List the rules."""
+    """List the rules, and the phrases of predicates."""
     scope = scope_asked(request.args, EVERY_SCOPE)
-    stored, requested = reader().rules(scope), page(scope)
-    listed = part(stored, requested)
-    answer = as_json({"rules": StoredRuleShown.write_all(listed)})
-    if requested is None:
-        return answer
-    return requested.linked(answer, requested.offset + len(listed) < len(stored), len(stored))
+    kb = reader()
+    rows = StoredPhraseShown.write_all(kb.phrases(scope))
+    phrases = {"phrases": rows} if rows else {}
+    return answer_list(
+        kb.rules(scope),
+        scope,
+        lambda stored: as_json({"rules": StoredRuleShown.write_all(stored), **phrases}),
+    )
 
 
 @operation(
@@ -84,14 +92,15 @@ def rules() -> Response:
     role=WRITER,
     replies=(as_text("The retracted rule."),),
     body=ForgetRuleBody,
-    core=KnowledgeBase.retract_rule,
+    core=TenantKB.retract_rule,
     writes=True,
     transaction=True,
     errors=(404,),
 )
-def retract_rule(outcome: StoredRule, arguments: Json) -> Response:
-    """Retract one rule."""
-    return text(f"Rule Retracted: {outcome.text}")
+def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
+    """Retract one rule or phrase."""
+    kind = "Rule" if isinstance(outcome, StoredRule) else "Phrase"
+    return text(f"{kind} Retracted: {outcome.text}")
 
 
 def in_a_header(warnings: Sequence[str]) -> str:

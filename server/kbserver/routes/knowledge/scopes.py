@@ -9,12 +9,12 @@ from flask import Response
 from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
-from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, parts_as_json, rows_written
 from kbserver.http.etags import tagged
-from kbserver.http.paging import page, part
+from kbserver.http.paging import answer_list
 from kbserver.http.request_context import named, reader, runtime, writer
 from kbserver.mcp import work
 from kbserver.operations import COUNTED, Tool, as_object, operation
@@ -38,7 +38,7 @@ from kbserver.schemas.scopes import (
     role=WRITER,
     replies=(as_object("What was copied.", Forked),),
     body=ScopeForkBody,
-    core=KnowledgeBase.fork_scope,
+    core=TenantKB.fork_scope,
     writes=True,
     tool=Tool(
         name="fork_scope",
@@ -48,7 +48,6 @@ from kbserver.schemas.scopes import (
         gives=("copied", "targetScope?"),
         destroys=True,
         repeats=False,
-        grouped=False,
         work=work.fork_scope,
     ),
 )
@@ -62,14 +61,13 @@ def fork(outcome: ForkOutcome, arguments: Json) -> Response:
     role=READER,
     replies=(as_object("The differences.", Compared),),
     body=ScopeDiffBody,
-    core=KnowledgeBase.diff_scopes,
+    core=TenantKB.diff_scopes,
     asks=True,
     tool=Tool(
         name="diff_scope",
         description="Compare two scopes: facts added, removed and modified.",
         takes=("sourceScope", "targetScope"),
         gives=("added", "removed?", "modified?", "unchanged?"),
-        grouped=False,
         work=work.diff_scope,
     ),
 )
@@ -94,7 +92,7 @@ def diff(outcome: ScopeDiff, arguments: Json) -> Response:
     role=WRITER,
     replies=(as_object("What was merged.", Merged),),
     body=ScopeMergeBody,
-    core=KnowledgeBase.merge_scope,
+    core=TenantKB.merge_scope,
     writes=True,
     errors=(422,),
     tool=Tool(
@@ -104,7 +102,6 @@ def diff(outcome: ScopeDiff, arguments: Json) -> Response:
         takes=("sourceScope", "targetScope", "strategy"),
         gives=("merged", "conflicts?", "strategy?"),
         destroys=True,
-        grouped=False,
     ),
 )
 def merge(outcome: MergeOutcome, arguments: Json) -> Response:
@@ -125,7 +122,6 @@ def merge(outcome: MergeOutcome, arguments: Json) -> Response:
         gives=("deleted", "scope?"),
         destroys=True,
         repeats=False,
-        grouped=False,
         work=work.delete_scope,
     ),
 )
@@ -145,19 +141,16 @@ def drop(name: str) -> Response:
         description="List the scopes there are.",
         body=Nothing,
         gives=("scopes", "count?"),
-        grouped=False,
         work=work.list_scopes,
     ),
 )
 @tagged
 def scopes() -> Response:
     """List the scopes of the tenant."""
-    names, requested = reader().scopes(), page("scopes")
-    listed = part(names, requested)
-    answer = as_json({"scopes": listed, "count": len(names)})
-    if requested is None:
-        return answer
-    return requested.linked(answer, requested.offset + len(listed) < len(names), len(names))
+    names = reader().scopes()
+    return answer_list(
+        names, "scopes", lambda listed: as_json({"scopes": listed, "count": len(names)})
+    )
 
 
 def _written(rows: list[Row]) -> bytes:

@@ -20,8 +20,8 @@ from kbserver.schemas.auth import (
     AuthStatus,
     BootstrapBody,
     KeyRotationBody,
-    Keys,
     KeyShown,
+    ListedKey,
     MadeKey,
     NewKeyBody,
     RevokedKey,
@@ -126,7 +126,12 @@ def first_key() -> Response:
 
 @operation(
     "GET /auth/keys",
-    replies=(as_object("Every key, the oldest first, without its secret.", Keys),),
+    replies=(
+        as_object(
+            "Every key, the oldest first, without its secret.",
+            {"type": "array", "items": ListedKey},
+        ),
+    ),
     errors=(409,),
     **_ADMIN,
 )
@@ -134,7 +139,7 @@ def listed() -> Response:
     """List the keys; expired ones stay until they are revoked."""
     now = runtime().clock.now_ms()
     keys = [{**KeyShown.write(key), "expired": not key.holds(now)} for key in _managed().all()]
-    return as_json({"keys": keys, "count": len(keys)})
+    return as_json(keys)
 
 
 @operation(

@@ -6,13 +6,16 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from flask import Response, current_app
+from flask import Response, current_app, request
+from markupsafe import escape
 
+from kbcore import __version__
 from kbcore.errors import NotFound
-from kbserver.answers import JSON
+from kbserver.answers import JSON, as_json
 from kbserver.http.etags import digested
 from kbserver.openapi.document import document
 from kbserver.operations import TEXT, Reply, as_object, operation
+from kbserver.schemas.node import Home
 from kbserver.security.permissions import ANY, PUBLIC, About
 
 _DOCUMENT: dict[str, Any] = {
@@ -21,8 +24,62 @@ _DOCUMENT: dict[str, Any] = {
     "tenant": False,
     "headers_checked": False,
 }
-_PAGE = {"docs.html": "text/html", "docs.css": "text/css", "docs.js": "text/javascript"}
+_HTML = "text/html"
+_PAGE = {"docs.html": _HTML, "docs.css": "text/css", "docs.js": "text/javascript"}
+_HOME = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>kbcore</title>
+<link rel="stylesheet" href="{base}/docs/docs.css">
+</head>
+<body>
+<header>
+<h1>kbcore <span>{version}</span></h1>
+<p>A knowledge base of facts and rules for language-model agents and rule authors.</p>
+<ul>{items}</ul>
+</header>
+</body>
+</html>
+"""
 _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+_LINKS = {
+    "docs": ("docs", "The HTTP interface, where each operation can be tried"),
+    "openapi": ("openapi.json", "The same as an OpenAPI document, for programs"),
+    "health": ("health", "Whether the process responds"),
+    "ready": ("health/ready", "Whether the node accepts requests, and why not"),
+    "mcp": ("mcp", "Address for MCP clients"),
+}
+"""What the start page links to: path and description."""
+
+
+@operation(
+    "GET /",
+    role=PUBLIC,
+    replies=(Reply("Name, version and links.", {JSON: Home, "text/html": TEXT}),),
+    about=About.NOTHING,
+    tenant=False,
+    headers_checked=False,
+)
+def home() -> Response:
+    """Return links to the documentation and the state of the server; a page for browsers."""
+    base = request.script_root
+    if request.accept_mimetypes.best_match([JSON, _HTML]) == _HTML:
+        items = "".join(
+            f'<li><a href="{escape(f"{base}/{path}")}">{name}</a>: {escape(text)}</li>'
+            for name, (path, text) in _LINKS.items()
+        )
+        page = _HOME.format(base=escape(base), version=__version__, items=items)
+        response = _page(page.encode(), _HTML)
+    else:
+        links = {name: f"{base}/{path}" for name, (path, _) in _LINKS.items()}
+        response = as_json({"name": "kbcore", "version": __version__, "links": links})
+    response.vary.add("Accept")
+    return response
 
 
 @operation(
@@ -82,9 +139,15 @@ def _file(name: str) -> Response:
 
 
 def _tagged(body: bytes, kind: str) -> Response:
-    """Return a page or document, cacheable for a minute, with a strict content security policy."""
-    response = Response(body, content_type=kind)
+    """Return a page or document that may be cached for a minute, with its ETag."""
+    response = _page(body, kind)
     response.headers["Cache-Control"] = "public, max-age=60"
+    return digested(response)
+
+
+def _page(body: bytes, kind: str) -> Response:
+    """Return a page or document with a strict content security policy."""
+    response = Response(body, content_type=kind)
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return digested(response)
+    return response

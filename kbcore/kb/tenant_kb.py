@@ -1,4 +1,4 @@
-"""Knowledge base: the handle on one tenant that HTTP routes and embedding programs share."""
+"""Handle on one tenant: the operations that routes and the Python API call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kbcore.kb.natural_language import NaturalLanguage
 from kbcore.kb.proofs import Proofs
 from kbcore.kb.queries import Queries
 from kbcore.kb.scopes import Scopes
-from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, run
+from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, is_mixed, run
 from kbcore.language.rule_review import Known, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.predicates import predicates
@@ -31,21 +31,31 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     Change,
+    DeclarePhrases,
     RetractFact,
     RetractPattern,
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
-from kbcore.state.rulebook import RulesOutcome, StoredRule, recursion_warning, stored_rule
+from kbcore.state.rulebook import (
+    RulesOutcome,
+    StoredDefinition,
+    StoredPhrase,
+    StoredRule,
+    recursion_warning,
+    stored_phrase,
+    stored_rule,
+)
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.ir.terms import Atom, Rule, Term
+from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
+from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.lint import lint
 
 
-class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage):
+class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a
@@ -63,8 +73,8 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         the fact with the higher confidence (a missing confidence counts as 1; the new fact wins a
         tie). Plugins can add strategies.
         """
-        for fact in facts:
-            self._check_writable(fact.scope)
+        for scope in {fact.scope for fact in facts}:
+            self._check_writable(scope)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),))
         else:
@@ -77,48 +87,58 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
         """Store many facts without metadata, all or none; opposites of stored facts are kept."""
-        for group in rows:
-            self._check_writable(group.scope)
+        for scope in {group.scope for group in rows}:
+            self._check_writable(scope)
         delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(
         self,
-        rules: Sequence[Rule],
+        rules: Sequence[Definition],
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
     ) -> RulesOutcome:
-        """Store rules, and facts with them, all or none.
+        """Store rules and phrases, and facts with them, all or none.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
         refused.
         """
-        warnings = [warning for rule in rules for warning in check_rule(rule)]
-        statements = [rule_statement(rule) for rule in rules]
+        phrases = [each for each in rules if isinstance(each, Phrase)]
+        for phrase in phrases:
+            if problem := phrase_problem(phrase):
+                raise InvalidInput(f"the phrase of {phrase.signature}: {problem}")
+        own = [each for each in rules if isinstance(each, Rule)]
+        warnings = [warning for rule in own for warning in check_rule(rule)]
+        statements = [rule_statement(rule) for rule in own]
         known = self.known_predicates()
         for name, arity in (*((fact.predicate, len(fact.args)) for fact in facts), *defined):
             known.setdefault(name, set()).add(arity)
         later = [*lint(statements), *arity_warnings(statements, known)]
-        stored = tuple(stored_rule(rule) for rule in rules)
-        for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
+        stored = tuple(stored_rule(rule) for rule in own)
+        for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)
-        changes: tuple[Change, ...] = (AssertRules(tuple(rules)),)
-        if facts:
-            changes = (*changes, AssertFacts(tuple(facts)))
+        changes: list[Change] = [AssertRules(tuple(own))] if own else []
+        if phrases:
+            changes.append(DeclarePhrases(tuple(phrases)))
+        if facts or not changes:
+            changes.append(AssertFacts(tuple(facts)))
 
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
             cycles[:] = self._read_tenant().rules.check(stored)
 
-        delta = self._commit(changes, check=check)
+        delta = self._commit(tuple(changes), check=check)
         warnings += self._read_tenant().rules.endless(stored)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
         ]
         texts = [f"{w.message} ({w.hint})" if w.hint else w.message for w in (*warnings, *later)]
-        return RulesOutcome(stored, tuple(texts), delta.asserted)
+        definitions = tuple(
+            stored_phrase(each) if isinstance(each, Phrase) else stored_rule(each) for each in rules
+        )
+        return RulesOutcome(definitions, tuple(texts), delta.asserted, delta.updated, delta.at)
 
     def execute(
         self,
@@ -129,7 +149,8 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
     ) -> Executed:
         """Run a text in the rule language: store its clauses and answer its queries, in order.
 
-        A query (`?- goal.`) sees the clauses before it. The text is applied as a whole or not at
+        A query (`?- goal.`) sees the clauses before it. Statements may be commands such as
+        `ASSERT p(a);`. The text is applied as a whole or not at
         all: an error, or a query over its budget, changes nothing. `scope` is for queries and for
         clauses that name no scope. `request_limits` is the budget of all queries together. The text
         may be the result of `blocks_of`.
@@ -138,9 +159,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         queries read.
         """
         blocks = blocks_of(text, scope) if isinstance(text, str) else text
-        mixed = (len(blocks) > 1 and any(block.clauses for block in blocks)) or any(
-            block.clauses and block.goal for block in blocks
-        )
+        mixed = is_mixed(blocks)
         with self._budget(request_limits) as budget:
             for attempts_left in range(MAX_ATTEMPTS, 0, -1):
                 try:
@@ -160,7 +179,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
     """True if a group of operations that met a conflict can be retried from the beginning."""
 
     @contextmanager
-    def _transaction(self) -> Iterator[KnowledgeBase]:
+    def _transaction(self) -> Iterator[TenantKB]:
         """Yield a knowledge base that stages operations and commits them together at the end.
 
         Each operation sees the ones before it.
@@ -187,38 +206,38 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         is `truncated`.
         """
         self._check_writable(scope)
-        return self._retract(
-            RetractFact(predicate, tuple(args), positive, scope),
-            predicate,
-            tuple(args),
-            request_limits,
-        )
+        return self._retract([RetractFact(predicate, tuple(args), positive, scope)], request_limits)
 
     def retract_pattern(
         self,
         predicate: str,
-        pattern: Sequence[Term],
+        pattern: Sequence[Term] | None,
         *,
         positive: bool | None = None,
         scope: str | None = None,
         request_limits: RequestLimits | None = None,
     ) -> RetractOutcome:
-        """Remove the facts that match a pattern.
+        """Remove the facts that match a pattern; None matches any number of arguments.
 
         Variables are wildcards; a repeated variable requires equal arguments.
         """
         self._check_writable(scope)
-        return self._retract(
-            RetractPattern(predicate, tuple(pattern), positive, scope),
-            predicate,
-            tuple(pattern),
-            request_limits,
-        )
+        if pattern is None:
+            # Without any fact, one change that matches nothing: a follower must still refuse it.
+            arities = sorted(self._arities(predicate, scope)) or [0]
+            patterns: list[tuple[Term, ...]] = [(ANONYMOUS,) * arity for arity in arities]
+        else:
+            patterns = [tuple(pattern)]
+        changes = [RetractPattern(predicate, each, positive, scope) for each in patterns]
+        return self._retract(changes, request_limits)
 
     def retract_rule(
         self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
-    ) -> StoredRule:
-        """Remove a rule, given by its id or as an equal rule; raises NotFound."""
+    ) -> StoredDefinition:
+        """Remove a rule, given by its id or as an equal rule, or a phrase by its id.
+
+        The id of a phrase is `@name/arity`. Raises NotFound.
+        """
         if (id is None) == (rule is None):
             raise InvalidInput(
                 "name a rule either by id or by head and body",
@@ -228,11 +247,15 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
             id, scope = stored_rule(rule).id, rule.scope
         change = RetractRule(id or "", scope)
 
+        target = change.scope, change.id
+
         def check() -> None:
-            if self._read_tenant().rules.get(change.scope, change.id) is None:
+            rules = self._read_tenant().rules
+            if (rules.phrase(*target) or rules.get(*target)) is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
 
-        return self._commit((change,), check=check).rules_removed[0]
+        delta = self._commit((change,), check=check)
+        return delta.phrases_removed[0] if delta.phrases_removed else delta.rules_removed[0]
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -248,6 +271,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
 
     def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
         """Return rules in the order in which they were stored, of all partitions or of one."""
+        self._check_scope(scope)
         tenant = self._read_tenant()
         with tenant.lock.read():
             return [
@@ -256,13 +280,32 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
                 if scope == ALL_SCOPES or rule.scope in (None, scope)
             ]
 
+    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+        """Return the declared phrases in their order, of all partitions or those used in one."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [
+                phrase
+                for phrase in tenant.rules.phrases()
+                if scope == ALL_SCOPES or phrase.scope in (None, scope)
+            ]
+
     # -- inside ------------------------------------------------------------------------------------
+
+    def _arities(self, predicate: str, scope: str | None) -> set[int]:
+        """Return the arities of the stored relations of a predicate."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return {
+                stored.schema.arity
+                for partition in self._partitions(tenant, scope)
+                for stored in partition.relations()
+                if stored.schema.predicate == predicate
+            }
 
     def _retract(
         self,
-        change: RetractFact | RetractPattern,
-        predicate: str,
-        args: tuple[Term, ...],
+        changes: Sequence[RetractFact | RetractPattern],
         request_limits: RequestLimits | None,
     ) -> RetractOutcome:
         """Retract, then count the conclusions that no longer hold.
@@ -270,13 +313,15 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         The retraction is committed before the count, so running out of budget only truncates the
         count.
         """
-        delta = self._commit((change,))
+        delta = self._commit(tuple(changes))
         rows = [row for removed in delta.removed for row in removed.rows]
         consequences, still_derivable = Consequences(), False
         try:
             with self._reads(request_limits) as (tenant, budget):
                 self._services.cascades(tenant).count(delta.removed, budget, consequences)
-                still_derivable = self._still_derivable(tenant, change, predicate, args, budget)
+                still_derivable = any(
+                    self._still_derivable(tenant, change, budget) for change in changes
+                )
         except (BudgetExceeded, RateLimited, NotReady):
             consequences.truncated = True
         return RetractOutcome(
@@ -293,8 +338,6 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         self,
         tenant: Tenant,
         change: RetractFact | RetractPattern,
-        predicate: str,
-        args: tuple[Term, ...],
         budget: Budget,
     ) -> bool:
         if isinstance(change, RetractPattern):
@@ -302,7 +345,7 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         reasoner = self._services.reasoner(tenant)
         signs = (True, False) if change.positive is None else (change.positive,)
         return any(
-            reasoner.solve(partition, Atom(predicate, args, positive), budget)[1]
+            reasoner.solve(partition, Atom(change.predicate, change.args, positive), budget)[1]
             for partition in self._partitions(tenant, change.scope)
             for positive in signs
         )

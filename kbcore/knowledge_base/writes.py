@@ -1,0 +1,289 @@
+"""Writes of a knowledge base: facts, rules, files, scripts and retractions."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kbcore import python_values
+from kbcore.errors import InvalidInput
+from kbcore.kb.conflicts import KEEP_BOTH
+from kbcore.kb.scripts import Executed
+from kbcore.knowledge_base.arguments import request_limits
+from kbcore.knowledge_base.handle import Handle
+from kbcore.language.csv_rows import Header, header_mode
+from kbcore.language.files import (
+    FORMATS,
+    Batch,
+    fact_of,
+    phrase_of,
+    plain_rows,
+    read_file,
+    read_statements,
+    rule_of,
+)
+from kbcore.language.rule_review import RuleReview
+from kbcore.python_values import Arg, Instant, fraction, instant, positive
+from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
+from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
+from kbplanner.ir.phrases import Definition
+from kbplanner.passes.check import check_statements
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
+
+_FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
+"""A string that is a file name rather than a text, whose last statement ends with a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOutcome:
+    """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
+
+    `rules` includes rules that were stored before; `warnings` are texts about them. `timestamp` is
+    the logged time in epoch milliseconds.
+    """
+
+    asserted: int
+    updated: int
+    timestamp: int
+    rules: tuple[StoredDefinition, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """Result of a load: the numbers of new facts, known facts and rules.
+
+    `goals` are the goals in the text; a load does not ask them. `header` is the decision on the
+    first row of a CSV file: `header.skipped` if the row is a header, `header.cells` its names.
+    `warnings` are about the rules of the text; `warning.display(name)` returns a line of text.
+    """
+
+    asserted: int
+    updated: int
+    rules: int
+    goals: tuple[GoalStatement, ...]
+    header: Header | None = None
+    warnings: tuple[RuleWarning, ...] = ()
+
+
+class Writes(Handle):
+    """Writes of a knowledge base."""
+
+    def tell(  # noqa: PLR0913  one parameter for each attribute of a fact
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        negated: bool = False,
+        scope: str | None = None,
+        ttl: int | None = None,
+        valid_from: Instant | None = None,
+        valid_until: Instant | None = None,
+        confidence: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        conflict: str = KEEP_BOTH,
+    ) -> StoreOutcome:
+        """Store a fact, `tell("parent", ["ann", "bob"])`, or the facts and rules of a text.
+
+        A text is `tell("parent(ann, bob)")`, or several statements of the rule language, which are
+        stored all or none. The other arguments apply to each fact, unless its annotations say
+        otherwise; only `scope` also applies to rules.
+
+        `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
+        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `conflict` names a strategy
+        for facts whose opposite is stored: KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a
+        plugin. Raises InvalidInput, RuleSyntaxError, Conflict.
+        """
+        details = Fact(
+            "",
+            (),
+            not negated,
+            scope,
+            positive("ttl", ttl),
+            instant("valid_from", valid_from),
+            instant("valid_until", valid_until),
+            fraction("confidence", confidence),
+            python_values.metadata("metadata", metadata),
+        )
+        if args is None:
+            return self._store(predicate, details, conflict)
+        name, constants, _ = python_values.fact(predicate, args)
+        fact = replace(details, predicate=name, args=constants)
+        return _facts_outcome(self.kb.assert_facts([fact], conflict=conflict))
+
+    def tell_many(
+        self,
+        predicate: str,
+        rows: Iterable[Sequence[Arg]],
+        *,
+        scope: str | None = None,
+        conflict: str = KEEP_BOTH,
+    ) -> StoreOutcome:
+        """Store many facts of one predicate, all or none; `conflict` is that of `tell`."""
+        python_values.refuse_atom("predicate", predicate)
+        row_list = list(rows)
+        plain = plain_rows(predicate, row_list, scope) if conflict == KEEP_BOTH else None
+        if plain:
+            return _facts_outcome(self.kb.assert_rows([plain]))
+        facts = [
+            Fact(predicate, python_values.constants(predicate, row), scope=scope)
+            for row in row_list
+        ]
+        return _facts_outcome(self.kb.assert_facts(facts, conflict=conflict))
+
+    def teach(self, text: str, *, scope: str | None = None) -> StoreOutcome:
+        """Store the rules and facts of a text in the rule language, all or none.
+
+        `scope` is for statements that name none; a rule without a scope holds in every scope.
+        `warnings` of the result are about rules that are valid but probably not intended. Raises
+        RuleSyntaxError with every error of the text, and InvalidInput if the text has goals.
+        """
+        return self._store(text, Fact("", (), scope=scope), KEEP_BOTH)
+
+    def load(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        scope: str | None = None,
+        predicate: str | None = None,
+        header: str = "auto",
+    ) -> LoadOutcome:
+        """Load a file or a text in the rule language.
+
+        A path object, or a string that ends in .kb, .jsonl or .csv, names a file; any other string
+        is a text. A file is stored batch by batch: after an error, the batches before the faulty
+        one stay. For CSV files, `predicate` is the predicate of every row (None: the first cell of
+        the row), and `header` ("auto", "yes" or "no") says whether the first row is a header;
+        "auto" skips the row only if the rows below leave no doubt. Raises InvalidInput, OSError.
+        """
+        mode = header_mode(header)
+        if isinstance(source, str) and not source.endswith(FORMATS):
+            _refuse_file_name(source)
+            batches: Iterator[Batch] = read_statements([source], scope)
+        else:
+            batches = read_file(Path(source), scope=scope, predicate=predicate, header=mode)
+        asserted = updated = rules = 0
+        goals: list[GoalStatement] = []
+        first_row: Header | None = None
+        review = RuleReview(self.kb.known_predicates)
+        for batch in batches:
+            first_row = first_row or batch.header
+            review.add(batch)
+            if batch.rules:
+                rules += len(self.kb.assert_rules(batch.rules).rules)
+            if batch.facts or batch.rows:
+                outcome = (
+                    self.kb.assert_facts(batch.facts)
+                    if batch.facts
+                    else self.kb.assert_rows(batch.rows)
+                )
+                asserted, updated = asserted + outcome.asserted, updated + outcome.updated
+            goals.extend(batch.goals)
+        warnings = review.all(stored.rule for stored in self.kb.rules()) if review.has_rules else ()
+        return LoadOutcome(asserted, updated, rules, tuple(goals), first_row, tuple(warnings))
+
+    def execute(
+        self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
+    ) -> Executed:
+        """Run a text in the rule language: store its clauses and answer its queries, in order.
+
+        The text is applied as a whole or not at all. A query (`?- goal.`) sees the clauses before
+        it. `timeout_ms` limits all queries together. Raises RuleSyntaxError with every error of the
+        text, BudgetExceeded, Conflict.
+        """
+        return self.kb.execute(text, scope=scope, request_limits=request_limits(timeout_ms))
+
+    def retract(
+        self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
+    ) -> RetractOutcome:
+        """Remove a fact of both signs; with variables, every fact that matches.
+
+        The fact or pattern may be a text, as for `query`; the text `~p(a)` removes only the
+        negative fact.
+        """
+        predicate, terms, positive = python_values.atom(predicate, args)
+        constants = [term for term in terms if isinstance(term, str)]
+        if len(constants) == len(terms):
+            return self.kb.retract_fact(predicate, constants, positive=positive, scope=scope)
+        return self.kb.retract_pattern(predicate, terms, positive=positive, scope=scope)
+
+    def retract_rule(
+        self, rule: str | StoredDefinition, *, scope: str | None = None
+    ) -> StoredDefinition:
+        """Remove a rule, given by its id, as text, or as an element of `rules()`, and return it.
+
+        A phrase is given by its id or as an element of `phrases()`.
+
+        The id is the name of the rule, or `id` of an element of `rules()` or `phrases()`.
+        Conclusions of only this rule are absent from later answers. Raises NotFound.
+        """
+        if isinstance(rule, StoredRule | StoredPhrase):
+            return self.kb.retract_rule(id=rule.id, scope=rule.scope)
+        if ":-" not in python_values.text("rule", rule):
+            return self.kb.retract_rule(id=rule, scope=scope)
+        parsed = parse_rule(rule)
+        return self.kb.retract_rule(rule=replace(parsed, scope=parsed.scope or scope))
+
+    def _store(self, text: str, details: Fact, conflict: str) -> StoreOutcome:
+        """Store the facts and rules of a text; `details` apply to facts without annotations."""
+        statements = parse_program(python_values.text("text", text), final_dot=False)
+        if not statements:
+            raise InvalidInput.at("text", "has no fact and no rule")
+        check_statements(statements)
+        facts: list[Fact] = []
+        rules: list[Definition] = []
+        for statement in statements:
+            if isinstance(statement, FactStatement):
+                facts.append(_with_details(fact_of(statement), details))
+            elif isinstance(statement, GoalStatement):
+                raise InvalidInput.at(
+                    "text",
+                    f"line {statement.span.line}: a goal is asked, not stored; use ask or execute",
+                )
+            elif isinstance(statement, PhraseStatement):
+                rules.append(phrase_of(statement, details.scope))
+            else:
+                rules.append(rule_of(statement, details.scope))
+        if not rules:
+            return _facts_outcome(self.kb.assert_facts(facts, conflict=conflict))
+        if conflict != KEEP_BOTH or details != Fact("", (), scope=details.scope):
+            raise InvalidInput.at("text", "has a rule; only `scope` applies to rules")
+        outcome = self.kb.assert_rules(rules, facts)
+        return StoreOutcome(
+            outcome.asserted, outcome.updated, outcome.timestamp, outcome.rules, outcome.warnings
+        )
+
+
+def _facts_outcome(outcome: AssertOutcome) -> StoreOutcome:
+    return StoreOutcome(outcome.asserted, outcome.updated, outcome.timestamp)
+
+
+def _with_details(fact: Fact, details: Fact) -> Fact:
+    """Return a fact with the given details where it has none of its own."""
+    return Fact(
+        fact.predicate,
+        fact.args,
+        fact.positive and details.positive,
+        fact.scope or details.scope,
+        details.ttl if fact.ttl is None else fact.ttl,
+        details.valid_from if fact.valid_from is None else fact.valid_from,
+        details.valid_until if fact.valid_until is None else fact.valid_until,
+        details.confidence if fact.confidence is None else fact.confidence,
+        fact.metadata or details.metadata,
+    )
+
+
+def _refuse_file_name(source: str) -> None:
+    """Raise InvalidInput if a string names a file of another type rather than being a text."""
+    if _FILE_NAME.fullmatch(source.strip()):
+        raise InvalidInput.at(
+            "source",
+            f"{source!r} looks like a file; the name must end in {', '.join(FORMATS)}"
+            " (a text of facts and rules ends with a dot)",
+        )

@@ -1,0 +1,134 @@
+"""Dumps: the facts and rules of a knowledge base as text that `load` reads back.
+
+The functions take facts as rows with the keys of the HTTP interface, so that a dump can be made
+from a server as well as from an open knowledge base. Rows and lines are iterators: a dump of any
+size takes constant memory.
+
+A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names,
+confidence and scopes of rules. It does not keep creation times, accesses and priorities, nor
+scopes without facts and rules. A fact that is valid from its creation is written without
+`validFrom`, and is valid from the load on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from kbcore.errors import InvalidInput
+from kbcore.state.facts import Row
+from kbcore.state.rulebook import stored_rule
+from kbplanner.ir.phrases import Definition, Phrase
+from kbplanner.ir.terms import Atom, Rule
+from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
+from kbplanner.syntax.jsonwriter import rule_to_json
+from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.printer import print_fact, print_phrase, print_rule
+from kbplanner.syntax.statements import Annotations
+
+KB, JSON_LINES = "kb", "jsonl"
+
+DUMP_FORMATS = (KB, JSON_LINES)
+"""The forms of a dump: a text in the rule language, or a JSON object on each line."""
+
+
+def dump_lines(
+    facts: Iterable[Row], rules: Iterable[Definition], dump_format: str = KB
+) -> Iterator[str]:
+    """Yield the lines of a dump, without line breaks: facts in the order of the rows, then rules.
+
+    `dump_format` is one of DUMP_FORMATS; raises InvalidInput for another one.
+    """
+    if dump_format not in DUMP_FORMATS:
+        raise InvalidInput.at("format", f"must be one of {', '.join(DUMP_FORMATS)}")
+    if dump_format == KB:
+        yield from map(fact_text, facts)
+        yield from map(definition_text, rules)
+        return
+    for entry in chain(map(fact_entry, facts), map(rule_entry, rules)):
+        yield orjson.dumps(entry).decode()
+
+
+def fact_text(row: Row) -> str:
+    """Return a fact as a statement in the rule language, with its annotations."""
+    annotations = Annotations(
+        row["confidence"],
+        row["ttl"],
+        row["scope"],
+        _own_start(row),
+        row["validUntil"],
+        row["metadata"] or None,
+    )
+    return print_fact(_atom(row), annotations)
+
+
+def fact_entry(row: Row) -> dict[str, Any]:
+    """Return a fact as the JSON object of a line.
+
+    A fact that JSON cannot express, because an argument starts with `?`, is an object with `text`.
+    """
+    entry: dict[str, Any] = {"predicate": row["predicate"], "args": list(row["args"])}
+    if row["negated"]:
+        entry["negated"] = True
+    try:
+        is_expressible = atom_from_json(entry) == _atom(row)
+    except InvalidInput:
+        is_expressible = False
+    if not is_expressible:
+        return {"text": fact_text(row)}
+    for key, value in (
+        ("scope", row["scope"]),
+        ("ttl", row["ttl"]),
+        ("validFrom", _own_start(row)),
+        ("validUntil", row["validUntil"]),
+        ("confidence", row["confidence"]),
+        ("metadata", row["metadata"] or None),
+    ):
+        if value is not None:
+            entry[key] = value
+    return entry
+
+
+def definition_text(definition: Definition) -> str:
+    """Return a rule or phrase as a statement in the rule language."""
+    return print_phrase(definition) if isinstance(definition, Phrase) else print_rule(definition)
+
+
+def rule_entry(rule: Definition) -> dict[str, Any]:
+    """Return a rule as the JSON object of a line.
+
+    A rule that JSON cannot express is an object with `text`, and so is a phrase.
+    """
+    if isinstance(rule, Phrase):
+        return {"text": print_phrase(rule)}
+    entry = rule_to_json(rule)
+    try:
+        is_expressible = rule_from_json(entry) == rule
+    except InvalidInput:
+        is_expressible = False
+    return entry if is_expressible else {"text": print_rule(rule)}
+
+
+def listed_rule(id: str, text: str, scope: str | None) -> Rule:
+    """Return a stored rule from its id, text and scope, as `GET /rules` lists them.
+
+    The id becomes the name of the rule, unless it was computed from the rule.
+    """
+    rule = parse_rule(text)
+    unnamed = Rule(rule.head, rule.body, None, rule.confidence, scope)
+    if stored_rule(unnamed).id == id:
+        return unnamed
+    return Rule(rule.head, rule.body, id, rule.confidence, scope)
+
+
+def _atom(row: Row) -> Atom:
+    return Atom(row["predicate"], tuple(row["args"]), not row["negated"])
+
+
+def _own_start(row: Row) -> int | None:
+    """Return the start of validity, None if it is the creation of the fact."""
+    start: int | None = row["validFrom"]
+    return None if start == row["createdAt"] else start

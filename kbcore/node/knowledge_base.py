@@ -1,0 +1,132 @@
+"""Knowledge base for Python programs: all operations on one tenant of an open runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from kbcore.errors import Conflict, NotReady
+from kbcore.events.events import Wanted, listen, mark_of
+from kbcore.kb.tenant_kb import TenantKB
+from kbcore.kb.transaction import Operations
+from kbcore.knowledge_base.context import Context
+from kbcore.knowledge_base.language import Language
+from kbcore.knowledge_base.memory import Memory
+from kbcore.knowledge_base.reads import Reads
+from kbcore.knowledge_base.scopes import Scopes
+from kbcore.knowledge_base.writes import Writes
+from kbcore.node.admin import Admin
+from kbcore.node.api_keys import Keys
+from kbcore.state.catalog import DEFAULT
+from kbcore.state.names import check_name
+from kbcore.state.tenant import ALL_SCOPES
+
+if TYPE_CHECKING:
+    from kbcore.node.runtime import Runtime
+
+
+class _Closed:
+    """Stands for the handle of a closed knowledge base."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotReady("the knowledge base is closed")
+
+
+class KnowledgeBase(Writes, Reads, Memory, Context, Scopes, Language):
+    """Facts, rules and answers of one tenant, for Python programs.
+
+    `kbcore.open_kb` opens one with a storage of its own, which `close` or `with` closes;
+    `runtime.open` returns one on a tenant of a running node. It can be used from several threads.
+
+    Facts, patterns and goals are texts in the rule language, or a predicate with arguments.
+    Arguments are strings, numbers or booleans; numbers and booleans get the text that the HTTP
+    interface gives them. In queries and retractions a string that starts with `?` is a variable.
+    `scope` names a partition (None: the base partition); reads also take "*" for all partitions.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        tenant: str = DEFAULT,
+        database: str = DEFAULT,
+        *,
+        owns_runtime: bool = True,
+    ) -> None:
+        self._runtime = runtime
+        self._owns_runtime = owns_runtime
+        self.database = database
+        self.tenant = tenant
+        self.kb: TenantKB = runtime.knowledge_base(database, tenant)
+
+    def subscribe(
+        self,
+        listener: Callable[[dict[str, Any]], None],
+        *,
+        predicate: str | None = None,
+        events: Iterable[str] | None = None,
+        scope: str | None = None,
+    ) -> Callable[[], None]:
+        """Call `listener` with every event committed from now on; return a function that ends this.
+
+        An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events`
+        are the event types to report (None: all). The listener is called by the writing thread
+        after the write, so it must be quick; an exception in it is logged.
+        """
+        if scope not in (None, ALL_SCOPES):
+            check_name("scope", scope)
+        runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
+        mark = mark_of(runtime.log_id)
+        return listen(runtime.feed, mark, self.database, self.tenant, selection, listener)
+
+    def keys(self) -> Keys:
+        """Return a handle on the API keys that a server on this storage accepts."""
+        return self._runtime.keys()
+
+    def admin(self) -> Admin:
+        """Return a handle on whole databases and tenants."""
+        return self._runtime.admin()
+
+    @contextmanager
+    def transaction(self) -> Iterator[KnowledgeBase]:
+        """Yield a knowledge base whose writes are committed together at the end, or not at all.
+
+        Inside the block only its own reads see its writes. An error that leaves the block, and a
+        write that fails, discard the writes. Raises Conflict at the end if another writer has
+        changed something that the block read or wrote; the block can then be retried.
+        """
+        operations = Operations(self._runtime, self.database, self.tenant)
+        inside = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
+        inside.kb = cast(TenantKB, operations)
+        try:
+            yield inside
+        except BaseException:
+            with suppress(Conflict):  # a write that failed has ended it already
+                operations.roll_back()
+            raise
+        operations.commit()
+
+    def close(self) -> None:
+        """Write a snapshot if anything has changed, and release the storage.
+
+        Later calls raise NotReady; answers that were asked before can still be read. A knowledge
+        base of a runtime that was opened elsewhere leaves the runtime open and stays usable.
+        """
+        if self._owns_runtime:
+            self._runtime.close()
+            self.kb = cast(TenantKB, _Closed())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.database}/{self.tenant}>"
+
+    def __enter__(self) -> KnowledgeBase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

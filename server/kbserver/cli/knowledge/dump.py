@@ -1,0 +1,128 @@
+"""`kbcore dump`: all facts and rules as a file that `kbcore load` reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+import click
+
+from kbcore.language.dump import DUMP_FORMATS, JSON_LINES, KB, dump_lines, listed_rule
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Atom, Variable
+from kbplanner.syntax.parser import parse_phrase
+from kbplanner.syntax.printer import print_atom
+from kbserver.cli.shared.client import Answer
+from kbserver.cli.shared.exits import Failed, describe_os_error
+from kbserver.cli.shared.goal_text import EVERY_SCOPE
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.target import Target, folder, note, target_options
+
+PAGE_ROWS = 50_000
+"""Facts in one answer of the server."""
+
+_CONFLICT = "CONFLICT"
+
+
+@command("dump", "kbcore dump family.kb", "kbcore dump --format jsonl | gzip > family.jsonl.gz")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--format",
+    "dump_format",
+    type=click.Choice(DUMP_FORMATS),
+    help="Rule language or JSON lines; default: by the name of FILE, otherwise kb",
+)
+@click.option("--scope", default=EVERY_SCOPE, help="Only this scope; default: all scopes")
+@target_options
+def dump(target: Target, file: Path | None, dump_format: str | None, scope: str) -> None:
+    """Write all facts and rules to a file.
+
+    Writes FILE, or standard output. `kbcore load FILE` stores them in an equal knowledge base, with
+    signs, scopes, confidence, validity and metadata; creation times, accesses and priorities are
+    not kept. From a server the dump has the facts that are valid now, and fails if facts change
+    while a predicate is read; from a storage folder also those that are valid later. For an exact
+    copy of everything use `kbcore backup`.
+    """
+    if dump_format is None:
+        dump_format = JSON_LINES if file is not None and file.suffix == ".jsonl" else KB
+    if target.local:
+        contents = folder(target).kb.contents(scope)
+        phrases = [known.phrase for known in contents.phrases]
+        rules: list[Definition] = [*(known.rule for known in contents.rules), *phrases]
+        lines = dump_lines(contents.facts, rules, dump_format)
+    else:
+        lines = dump_lines(_facts(target, scope), _rules(target, scope), dump_format)
+    if file is None:
+        for line in lines:
+            click.echo(line)
+        return
+    count = 0
+    with _replacing(file) as output:
+        for line in lines:
+            output.write(line + "\n")
+            count += 1
+    note(f"{file}: {count} facts and rules")
+
+
+def _facts(target: Target, scope: str) -> Iterator[dict[str, Any]]:
+    """Yield the facts of a server as rows, predicate by predicate."""
+    schema = target.send("GET", f"/predicates?scope={scope}").json()["predicates"]
+    signatures = dict.fromkeys((row["predicate"], row["arity"]) for row in schema)
+    for predicate, arity in sorted(signatures):
+        # As text, which can name every predicate.
+        pattern = print_atom(Atom(predicate, (Variable("_"),) * arity))
+        yield from _pages(target, {"text": pattern, "scope": scope})
+
+
+def _pages(target: Target, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    path: str | None = f"/query?limit={PAGE_ROWS}"
+    while path is not None:
+        try:
+            answer = target.send("POST", path, body)
+        except Failed as error:
+            if error.code != _CONFLICT:
+                raise
+            problem = "the facts changed during the dump; try again, or use `kbcore backup`"
+            raise Failed(problem) from error
+        yield from answer.json()
+        path = _next_page(answer)
+
+
+def _next_page(answer: Answer) -> str | None:
+    """Return the address of the next page; None after the last one."""
+    address = answer.headers.get("link", "").partition("<")[2].partition(">")[0]
+    if not address:
+        return None
+    parts = urlsplit(address)
+    return f"{parts.path}?{parts.query}"
+
+
+def _rules(target: Target, scope: str) -> Iterator[Definition]:
+    """Yield the rules and phrases of a server."""
+    listed = target.send("GET", f"/rules?scope={scope}").json()
+    for row in listed["rules"]:
+        if scope in (EVERY_SCOPE, row["scope"]):
+            yield listed_rule(row["id"], row["text"], row["scope"])
+    for row in listed.get("phrases", ()):
+        if scope in (EVERY_SCOPE, row["scope"]):
+            yield replace(parse_phrase(row["text"]), scope=row["scope"])
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[TextIO]:
+    """Write a file under a temporary name; it gets its own name only when it is complete."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as output:
+            yield output
+        part.replace(file)
+    except OSError as error:
+        raise Failed(
+            f"{file}: {describe_os_error(OSError(error.errno, error.strerror))}"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,181 @@
+"""`kbcore query`, `predicates`, `rules` and `forget`: what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+
+from kbplanner.syntax.printer import print_row
+from kbserver.cli.shared.exits import Failed, errors_in
+from kbserver.cli.shared.goal_text import read_goal
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import Listing, Output, output_options
+from kbserver.cli.shared.target import (
+    QueryOptions,
+    Target,
+    ask_target,
+    query_options,
+    target_options,
+)
+
+_FACT = "fact"
+
+
+@command("query", "kbcore query 'parent(?x, ?y)'")
+@click.argument("pattern")
+@query_options()
+@output_options
+@target_options
+def query(target: Target, pattern: str, options: QueryOptions, output: Output) -> None:
+    """List stored facts, without applying rules.
+
+    PATTERN is an atom such as 'parent(ann, ?x)', where variables match anything; '~parent(ann, ?x)'
+    lists explicit negatives. Prints one fact per line, or a table with a column for each argument.
+    Exits with status 1 if no fact matches.
+    """
+    atom = read_goal(pattern)
+    body = {"text": atom.text, "limit": output.limit, **options.body()}
+    with errors_in("pattern", before=atom.before):
+        rows = ask_target(target, "/query", body).json()
+    columns = dict(zip(atom.positions or (), atom.variables, strict=False))
+    output.show(fact_listing(rows, columns, atom.arity))
+    if not rows:
+        raise SystemExit(1)
+
+
+def fact_listing(
+    rows: list[dict[str, Any]], names: Mapping[int, str] = MappingProxyType({}), arity: int = 0
+) -> Listing:
+    """Return rows as a listing: arguments, and attributes that any row has.
+
+    `names` are headings of arguments by position, from 0; the others are called `arg1` and so on.
+    There are at least `arity` columns of arguments.
+    """
+    arity = max((len(row["args"]) for row in rows), default=arity)
+    extra = [name for name in _ATTRIBUTES if any(_is_set(row, name) for row in rows)]
+
+    def cells(row: dict[str, Any]) -> list[object]:
+        args = [*row["args"], *[None] * (arity - len(row["args"]))]
+        return [*args, *(_attribute(row, name) for name in extra)]
+
+    columns = [names.get(index, f"arg{index + 1}") for index in range(arity)] + extra
+    return Listing(rows, columns, cells, fact_line)
+
+
+_TIMES = ("validFrom", "validUntil")
+_ATTRIBUTES = ("negated", "scope", "confidence", *_TIMES, "metadata")
+
+
+def _is_set(row: dict[str, Any], name: str) -> bool:
+    if name == "validFrom" and row.get(name) == row.get("createdAt"):
+        return False
+    return bool(row.get(name)) or (name == "confidence" and row.get(name) is not None)
+
+
+def _attribute(row: dict[str, Any], name: str) -> object:
+    if not _is_set(row, name):
+        return None
+    value: object = row[name]
+    return time_text(value) if isinstance(value, int) and name in _TIMES else value
+
+
+def time_text(epoch_ms: int) -> str:
+    """Return a point in time as ISO 8601 text, or the milliseconds if a calendar cannot show it."""
+    try:
+        time = datetime.fromtimestamp(epoch_ms / 1000, timezone.utc)
+        return time.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    except (ValueError, OverflowError, OSError):
+        return str(epoch_ms)
+
+
+def fact_line(row: dict[str, Any]) -> str:
+    """Return a row as text: `p(a, b)` or `not p(a, b)`."""
+    return print_row(row["predicate"], row["args"], row["negated"])
+
+
+@command("predicates")
+@click.option("--scope", help="Scope to list; '*' for all; default: the base")
+@output_options
+@target_options
+def predicates(target: Target, scope: str | None, output: Output) -> None:
+    """List the predicates.
+
+    Shows the number of arguments, of stored facts, and of rules that derive the predicate.
+    """
+    rows = target.send("GET", f"/predicates{_query(scope)}").json()["predicates"]
+    output.show(
+        Listing(
+            rows,
+            ("predicate", "arity", "facts", "rules"),
+            lambda row: (row["predicate"], row["arity"], row["factCount"], row["ruleCount"]),
+            lambda row: (
+                f"{row['predicate']}/{row['arity']}  "
+                f"{row['factCount']} facts, {row['ruleCount']} rules"
+            ),
+        )
+    )
+
+
+@command("rules")
+@click.option("--scope", help="Scope whose rules to list; default: the rules of all scopes")
+@output_options
+@target_options
+def rules(target: Target, scope: str | None, output: Output) -> None:
+    """List the rules.
+
+    Prints the text of each rule, or a table with ids; `kbcore forget --rule ID` removes one.
+    """
+    rows = target.send("GET", f"/rules{_query('*' if scope is None else scope)}").json()["rules"]
+    output.show(
+        Listing(
+            rows,
+            ("id", "scope", "rule"),
+            lambda row: (row["id"], row["scope"], row["text"]),
+            lambda row: row["text"],
+        )
+    )
+
+
+def _query(scope: str | None) -> str:
+    return "" if scope is None else "?" + urlencode({"scope": scope})
+
+
+@command("forget", "kbcore forget 'parent(ann, bob)' 'age(ann, ?_)'", "kbcore forget --rule r1")
+@click.argument("facts", nargs=-1)
+@click.option(
+    "--rule", "rule_ids", multiple=True, metavar="ID", help="Retract this rule; repeatable"
+)
+@click.option("--scope", help="Scope of the facts and rules; default: the base")
+@target_options
+def forget(
+    target: Target, facts: tuple[str, ...], rule_ids: tuple[str, ...], scope: str | None
+) -> None:
+    """Retract facts or rules.
+
+    Each of FACTS is retracted with both signs, or only the explicit negative if it is '~p(a)'. In a
+    pattern such as 'parent(ann, ?x)' a variable matches anything. Prints the number of retracted
+    facts, and of conclusions that no longer hold. Ids of rules are in `kbcore rules --table`.
+    """
+    if not facts and not rule_ids:
+        raise click.UsageError("missing argument FACTS or option --rule")
+    atoms = [read_goal(fact) for fact in facts]
+    if any(atom.positions is None or ":-" in atom.text for atom in atoms):
+        raise Failed("each argument is one fact or pattern; remove a rule with --rule ID")
+    retracted = cascaded = 0
+    for atom in atoms:
+        body = {"text": atom.text, "scope": scope}
+        with errors_in(_FACT, before=atom.before):
+            answer = ask_target(target, "/retract/pattern", body).json()
+        retracted += answer["retracted"]
+        cascaded += answer["cascaded"]
+    if facts:
+        suffix = f", {cascaded} conclusions no longer hold" if cascaded else ""
+        click.echo(f"{retracted} retracted{suffix}")
+    for id in rule_ids:
+        body = {"id": id, "scope": scope}
+        click.echo(target.send("POST", "/retract/rule", body).text)

@@ -1,0 +1,56 @@
+"""Batches of facts and rules stored in a target: directly in a folder, over HTTP in a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kbcore.language.dump import definition_text
+from kbcore.state.facts import Fact, FactRows
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.printer import print_atom
+from kbserver.cli.shared.target import Target, folder
+
+
+def store_facts(target: Target, facts: Sequence[Fact]) -> tuple[int, int]:
+    """Store facts, all or none; return the numbers of new and of known facts."""
+    if target.local:
+        outcome = folder(target).kb.assert_facts(facts)
+        return outcome.asserted, outcome.updated
+    body = {"facts": [_fact_body(fact) for fact in facts]}
+    counts = target.send("POST", "/assert/facts", body).json()
+    return counts["asserted"], counts["updated"]
+
+
+def store_rows(target: Target, rows: Sequence[FactRows]) -> tuple[int, int]:
+    """Store facts of a bulk load, all or none; return the numbers of new and of known facts."""
+    if target.local:
+        outcome = folder(target).kb.assert_rows(rows)
+        return outcome.asserted, outcome.updated
+    return store_facts(target, [fact for group in rows for fact in group.facts()])
+
+
+def store_rules(target: Target, rules: Sequence[Definition]) -> None:
+    """Store rules and phrases, all or none."""
+    text = "\n".join(map(definition_text, rules))
+    target.send("POST", "/assert/rule", {"text": text})
+
+
+def _fact_body(fact: Fact) -> dict[str, Any]:
+    body: dict[str, Any] = {"predicate": fact.predicate, "args": fact.args}
+    if any(arg.startswith("?") for arg in fact.args):  # JSON would read a variable
+        body = {"text": print_atom(Atom(fact.predicate, fact.args, fact.positive))}
+    elif not fact.positive:
+        body["negated"] = True
+    for key, value in (
+        ("scope", fact.scope),
+        ("ttl", fact.ttl),
+        ("validFrom", fact.valid_from),
+        ("validUntil", fact.valid_until),
+        ("confidence", fact.confidence),
+        ("metadata", fact.metadata or None),
+    ):
+        if value is not None:
+            body[key] = value
+    return body

@@ -1,0 +1,104 @@
+"""The HTTP client of the commands, against servers that answer wrongly or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from support.commands import kbcore
+
+from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.exits import Failed
+
+
+@contextmanager
+def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[object]]]:
+    """Run a server with one answer to everything; yield its address and the clients so far.
+
+    It closes the connection after each answer without saying so.
+    """
+    clients: list[object] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            clients.append(self.client_address)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Write no log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", clients
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "exit_status", "message"),
+    [
+        (
+            404,
+            b"<html>",
+            {},
+            1,
+            "404 Not Found, which is no answer of a kbcore server; check --url",
+        ),
+        (200, b"<html>", {}, 1, "not JSON, as of a kbcore server; check --url"),
+        (200, b"[", {"Content-Length": "9"}, 69, "the connection was closed"),
+        (302, b"", {"Location": "https://kb.test/"}, 1, "redirects to https://kb.test/; use that"),
+        (
+            *(401, b'{"code": "UNAUTHORIZED", "message": "no key", "details": null}', {}, 77),
+            "kbcore: no key\n",
+        ),
+        (503, b'{"code": "NOT_READY", "message": "wait", "details": null}', {}, 69, "wait"),
+        (
+            *(400, b'{"code": "X", "message": "m", "details": {"errors": ["odd"]}}', {}, 1),
+            "kbcore: m\n",
+        ),
+    ],
+)
+def test_wrong_answers_are_one_clear_line(status, body, headers, exit_status, message):
+    with answering(status, body, **headers) as (url, _):
+        failed = kbcore("ask", "--url", url, "p(?x)", expect=exit_status)
+    assert message in failed.stderr
+    assert (failed.stdout, failed.stderr.count("\n")) == ("", 1)
+
+
+def test_a_backup_that_ends_too_early_leaves_no_file(tmp_path):
+    with answering(200, b"half", **{"Content-Length": "9"}) as (url, _):
+        failed = kbcore("backup", "--url", url, "--to", str(tmp_path / "b"), expect=69)
+    assert "the connection was closed" in failed.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_connection_that_the_server_closed_is_opened_again():
+    with answering(200, b"[]") as (url, clients):
+        server = Server(url, "default", "default", None)
+        for count in (1, 2, 3):
+            assert server.send("POST", "/ask", {"text": "p"}).json() == []
+            assert len(clients) == count
+        server.close()
+
+
+@pytest.mark.parametrize("url", ["localhost:9300", "ftp://host", "http://", "http://h:port", "x"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(Failed, match="not the address of a server") as refused:
+        Server(url, "default", "default", None)
+    assert refused.value.status == 2
