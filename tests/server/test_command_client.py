@@ -6,12 +6,26 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from select import select
 
 import pytest
 from support.commands import kbcore
 
 from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server; yield its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextmanager
@@ -40,14 +54,8 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, l
         def log_message(self, format: str, *args: object) -> None:
             """Write no log."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", clients
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as url:
+        yield url, clients
 
 
 @pytest.mark.parametrize(
@@ -94,7 +102,38 @@ def test_a_connection_that_the_server_closed_is_opened_again():
         for count in (1, 2, 3):
             assert server.send("POST", "/ask", {"text": "p"}).json() == []
             assert len(clients) == count
+            assert select([server._connection.sock], [], [], 10)[0]  # the server closed it
         server.close()
+
+
+def test_a_request_without_an_answer_is_not_sent_twice():
+    """A write may have been carried out although the connection broke before the answer."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:  # noqa: N802
+            requests.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if len(requests) == 1:
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"[]")
+            else:
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Write no log."""
+
+    with serving(Handler) as url:
+        client = Server(url, "default", "default", None)
+        client.send("POST", "/tell", {"text": "p(a)"})
+        with pytest.raises(Failed, match="the connection was closed"):
+            client.send("POST", "/tell", {"text": "p(b)"})
+        client.close()
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("url", ["localhost:9300", "ftp://host", "http://", "http://h:port", "x"])

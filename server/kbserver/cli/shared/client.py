@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from select import select
+from socket import socket
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -126,19 +128,13 @@ class Server:
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
     ) -> HTTPResponse:
-        """Send a request and return the response to it.
+        """Send a request, once, and return the response to it.
 
-        A server may close an idle connection at any time. If it does so just when the next request
-        is sent, there is no byte of an answer, and the request is sent once more on a new connection.
+        A server may close an idle connection; the request then goes over a new one. A request
+        without an answer is never repeated: it may have been carried out.
         """
-        is_reused = self._connection.sock is not None
-        try:
-            self._connection.request(method, path, data, headers)
-            return self._connection.getresponse()
-        except (ConnectionResetError, BrokenPipeError):
+        if self._connection.sock is not None and _is_closed(self._connection.sock):
             self._connection.close()
-            if not is_reused:
-                raise
         self._connection.request(method, path, data, headers)
         return self._connection.getresponse()
 
@@ -175,6 +171,11 @@ def _connection(url: str) -> tuple[HTTPConnection, str]:
         raise Failed(f"not the address of a server: {url}; it looks like http://127.0.0.1:9300", 2)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(host, port, timeout=TIMEOUT_SECONDS), parts.path.rstrip("/")
+
+
+def _is_closed(idle: socket) -> bool:
+    """Return True if the server closed a connection on which no answer is awaited."""
+    return bool(select([idle], [], [], 0)[0])
 
 
 def _headers(response: HTTPResponse) -> dict[str, str]:
