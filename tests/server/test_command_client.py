@@ -113,7 +113,7 @@ def test_a_request_without_an_answer_is_not_sent_twice():
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             requests.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
             if len(requests) == 1:
