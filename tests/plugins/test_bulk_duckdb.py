@@ -27,7 +27,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
-from kbplanner.syntax.parser import parse_atom, parse_program
+from kbplanner.syntax.parser import parse_atom, parse_program, parse_rule
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 from kbplugins.bulk_duckdb import DuckDBDatabase
 
@@ -79,6 +79,16 @@ numbers = st.one_of(
         ["1.0", "0.1", "0.2", "1e5", "1e16", "1e-7", "1e999", "-0.0", "1_0", "a", "", "01"]
     ),
 )
+
+
+@pytest.mark.parametrize(
+    ("goal", "answers"), [("p(a, a)", set()), ("p(a, b)", {("a", "b")}), ("p(b, b)", set())]
+)
+def test_a_goal_restricts_the_run_by_fewer_constants_than_it_has(goal, answers):
+    """The first argument of every p is a, so that the compiler binds only the second one."""
+    texts = ("p(?x, ?z) :- p(?x, ?y), p(?y, ?z).", "p(a, ?x) :- e(?x, ?x).")
+    rules = RuleSet([parse_rule(text) for text in texts])
+    assert bulk.answers(rules, [parse_atom("e(b, b)")], parse_atom(goal)) == answers
 
 
 @examples(100)

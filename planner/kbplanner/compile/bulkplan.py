@@ -102,6 +102,7 @@ class BulkPlan:
     """A goal and the rules it depends on, compiled for a bulk run.
 
     `arities` has all relations. `stored` maps those of asserted facts to predicate, arity and sign.
+    `seed_row` is the row of `seed`: those constants of the goal that restrict the evaluation.
     `answer_columns` says for each argument of the goal which column of `answer` holds it, or None
     where the goal's own constant does.
     """
@@ -113,6 +114,7 @@ class BulkPlan:
     constants: tuple[str, ...]
     strata: tuple[BulkStratum, ...]
     seed: str | None
+    seed_row: tuple[str, ...]
     answer: str
     answer_columns: tuple[int | None, ...]
     may_not_end: bool
@@ -121,13 +123,6 @@ class BulkPlan:
     def constant(self, text: str) -> int:
         """Return the number of a constant of the plan."""
         return self.constants.index(text) + 1
-
-    @property
-    def seed_row(self) -> tuple[str, ...]:
-        """The row of `seed`: the constants of the goal; empty where the goal is computed in full."""
-        if self.seed is None or self.arities[self.seed] == 0:
-            return ()
-        return tuple(arg for arg in self.goal.args if isinstance(arg, str))
 
     def versions(self) -> Iterator[ClauseVersion]:
         """Yield all clause versions in the order of evaluation."""
@@ -204,10 +199,16 @@ class _Naming:
             constants=tuple(self._constants),
             strata=stages,
             seed=None if seed is None else names[seed],
+            seed_row=() if seed is None else self._seed_row(seed),
             answer=names[self._answer],
             answer_columns=self._program.answer_columns,
             may_not_end=may_not_end,
         )
+
+    def _seed_row(self, seed: RelationSchema) -> tuple[str, ...]:
+        """Return the constants of the goal where the seed is bound; passes may bind fewer."""
+        marked = zip(self._goal.args, seed.adornment, strict=True)
+        return tuple(arg for arg, mark in marked if mark == "b" and isinstance(arg, str))
 
     def _name(self, schema: RelationSchema) -> str:
         if schema not in self._names:
