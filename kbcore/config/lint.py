@@ -16,7 +16,7 @@ _SIMILARITY = 0.85
 _LOOPBACK = ("127.", "::1", "localhost")
 
 CLIENT_VARIABLES = frozenset(("KBCORE_URL", "KBCORE_TENANT", "KBCORE_DATABASE", "KBCORE_API_KEY"))
-"""What commands that talk to a server read from the environment; the server ignores it."""
+"""Settings of the commands that talk to a server; the server ignores them."""
 
 
 def known_names() -> set[str]:

@@ -28,7 +28,7 @@ class DiffOptions(TypedDict, total=False):
     """Keyword arguments of `context_diff`, and of `context` and `ingest`; all are optional."""
 
     goals: str | Sequence[str | tuple[str, Sequence[Arg]]]
-    """What the agent wants to find out: atoms as text, such as `"grandparent(ann, ?who)"`, or as
+    """Questions of the agent: atoms as text, such as `"grandparent(ann, ?who)"`, or as
     pairs of a predicate and its arguments. The window holds their answers and the facts these
     depend on."""
 

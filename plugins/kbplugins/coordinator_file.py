@@ -173,7 +173,7 @@ class FileCoordinator:
         self._watches.discard(watch)
 
     def close(self) -> None:
-        """End watches and leases; the lock goes last, and with it whatever could not be released."""
+        """End watches and leases; the lock goes last, and with it the leases that could not be released."""
         if self._closed.is_set():
             return
         for watch in list(self._watches):
@@ -200,9 +200,7 @@ class FileCoordinator:
             (new_folder / "0").write_bytes(_Record(name).encode())
             _sync(new_folder)
             try:
-                new_folder.rename(
-                    folder
-                )  # fails if another process was first: the folder is not empty
+                new_folder.rename(folder)  # fails if another process made it before: it has files
             except OSError:
                 _remove_folder(new_folder)
                 if not folder.exists():

@@ -38,7 +38,7 @@ EXTENSION = "kbcore"
 """Key in `app.extensions` of the extension."""
 
 OPTIONS: Mapping[str, str | None] = {"URL_PREFIX": None, "TENANT": DEFAULT, "DATABASE": DEFAULT}
-"""What `app.config` may have beside the settings, after the prefix, with defaults."""
+"""Names of the extension in `app.config`, after the prefix, with defaults."""
 
 WSGI = Callable[..., Iterable[bytes]]
 

@@ -17,7 +17,7 @@ from kbcore import AnswerSet, KnowledgeBase, open_kb
 
 BATCH = 50_000
 TIME_FLOOR, MEMORY_FLOOR = 3, 5
-"""How many times as long, and how many times as much memory, reading takes at least."""
+"""Smallest factors by which reading takes longer and needs more memory."""
 
 
 def answers(effort: Effort, peers: object = None) -> Iterator[Row]:

@@ -516,8 +516,8 @@ def test_prose_is_kept_as_episodes_where_the_setting_says_so():
     with open_kb(config=Config(extraction_fallback="episode")) as kb:
         done = kb.ingest(["ann: hello\nthere", "nice\nday", "likes(ann, tea)"])
         assert (done.episodes, done.unread) == (2, (1, 2, 3, 4))
-        said = [(speaker, text) for speaker, text, _ in kb.ask("said(?x, ?y, ?z)")]
-        assert said == [("ann", "hello\nthere"), ("user", "nice\nday")]
+        statements = [(speaker, text) for speaker, text, _ in kb.ask("said(?x, ?y, ?z)")]
+        assert statements == [("ann", "hello\nthere"), ("user", "nice\nday")]
         (when,) = {when for _, _, when in kb.ask("said(?x, ?y, ?z)")}
         assert len(when) == len("2026-01-31T12:00:00.000Z")
 

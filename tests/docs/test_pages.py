@@ -42,8 +42,8 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, kind: str) -> list[str]:
-    found = FENCE.findall(page.read_text(encoding="utf-8"))
-    return [textwrap.dedent(body) for _, language, body in found if language == kind]
+    fences = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [textwrap.dedent(body) for _, language, body in fences if language == kind]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)

@@ -113,8 +113,11 @@ def files(tops: Iterable[Path]) -> Iterator[Path]:
     seen = set()
     for top in tops:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            ignored = {"__pycache__", "corpus", "golden", "static"} & set(path.parts)
-            if path.is_file() and path.suffix in SUFFIXES and not ignored and path not in seen:
+            folders = path.relative_to(ROOT).parts[:-1]
+            ignored = {"__pycache__", "corpus", "golden", "static"} & set(folders)
+            hidden = any(folder.startswith(".") for folder in folders)  # caches of test tools
+            is_text = path.is_file() and path.suffix in SUFFIXES
+            if is_text and not ignored and not hidden and path not in seen:
                 seen.add(path)
                 yield path
 

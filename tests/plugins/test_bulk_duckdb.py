@@ -97,9 +97,9 @@ def test_aggregates_have_the_values_and_the_text_of_the_engine(texts):
     for function in ("count", "min", "max", "sum", "avg"):
         rule = f"v({function}(?x)) :- n(?x)."
         rules = RuleSet([parse_program(rule)[0].rule])
-        found = bulk.answers(rules, [Atom("n", (text,)) for text in texts], parse_atom("v(?x)"))
+        rows = bulk.answers(rules, [Atom("n", (text,)) for text in texts], parse_atom("v(?x)"))
         expected, _ = fold(function, texts)
-        values = [row[0] for row in found]
+        values = [row[0] for row in rows]
         if expected is None or not values:
             assert values == ([] if expected is None else [expected])
         elif values != [expected]:

@@ -50,10 +50,10 @@ def test_a_bulk_run_has_the_answers_of_the_model(rules, facts, goal):
     compiled = rule_set(rules)
     try:
         model = naive.model(rules, facts, most=2000)
-        found = bulk.answers(compiled, facts, goal, max_rows=20_000)
+        answers = bulk.answers(compiled, facts, goal, max_rows=20_000)
     except (naive.TooLarge, BudgetExceeded):
         assume(False)
-    assert found == naive.answers(model, goal)
+    assert answers == naive.answers(model, goal)
 
 
 numeric_texts = st.one_of(

@@ -30,8 +30,8 @@ def run(place, goal, *more, expect=0):
 
 
 def test_the_answers_of_a_goal_are_a_file_with_all_its_arguments(place):
-    said = run(place, "reach(?from, ?to)").stdout
-    assert f"{place / 'out' / 'reach.parquet'}: 190 answers from 19 facts in 19 rounds" in said
+    output = run(place, "reach(?from, ?to)").stdout
+    assert f"{place / 'out' / 'reach.parquet'}: 190 answers from 19 facts in 19 rounds" in output
     expected = {(str(a), str(b)) for a in range(20) for b in range(a + 1, 20)}
     assert set(bulk.read(place / "out" / "reach.parquet")) == expected
     assert [path.name for path in (place / "out").iterdir()] == ["reach.parquet"]
@@ -54,11 +54,11 @@ def test_a_folder_of_files_is_one_predicate_and_answers_can_be_facts(place):
     run(place, "reach('a b', ?x)")
     assert len(bulk.read(place / "out" / "reach.parquet")) == 20
     (place / "rules.kb").write_text("n(count(*)) :- reach(_, ?x).")
-    said = kbcore(
+    completed = kbcore(
         *("bulk", "run", str(place / "rules.kb"), "--goal", "n(?n)"),
         *("--facts", str(place / "out"), "--out", str(place / "more")),
     )
-    assert "1 answer from 20 facts" in said.stdout
+    assert "1 answer from 20 facts" in completed.stdout
     assert bulk.read(place / "more" / "n.parquet") == [("20",)]
 
 
@@ -128,8 +128,8 @@ def test_missing_facts_endless_rules_and_existing_answers_are_reported(place):
         rules.write(
             "n(?y) :- n(?x), ?y = ?x + 1. n(?x) :- start(?x). start(1).\np(?x) :- egde(?x, _)."
         )
-    said = f"no facts for egde/2 in {place / 'facts'}: the relation is empty"
-    assert said in run(place, "p(?x)").stderr
+    warning = f"no facts for egde/2 in {place / 'facts'}: the relation is empty"
+    assert warning in run(place, "p(?x)").stderr
     assert "no facts for reach/1 in " in run(place, "reach(?x)").stderr
     ended = run(place, "n(?x)", "--max-rows", "50", expect=1).stderr
     assert "the run may not end" in ended
@@ -161,5 +161,5 @@ def test_explain_prints_the_sql_of_every_clause(place):
 def test_a_closure_beyond_its_memory_limit_spills_to_disk(place):
     query = "SELECT i AS x, (i + 1) % 600 AS y FROM range(600) AS t(i)"
     bulk.write(place / "facts" / "edge.parquet", query)
-    said = run(place, "reach(?x, ?y)", "--memory-limit", "100MB").stdout
-    assert "360,000 answers from 600 facts" in said
+    output = run(place, "reach(?x, ?y)", "--memory-limit", "100MB").stdout
+    assert "360,000 answers from 600 facts" in output

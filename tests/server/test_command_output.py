@@ -85,8 +85,8 @@ def test_query_lists_stored_facts_only(where):
 def test_predicates_and_rules(where):
     kbcore("tell", *where, "p(a)", "p(b)", "@named: q(?x) :- p(?x)", "r(?x) :- q(?x) [scope=s]")
     assert kbcore("predicates", *where).stdout == "p/1  2 facts, 0 rules\nq/1  0 facts, 1 rules\n"
-    shown = kbcore("predicates", "--csv", *where).stdout
-    assert shown == "predicate,arity,facts,rules\np,1,2,0\nq,1,0,1\n"
+    output = kbcore("predicates", "--csv", *where).stdout
+    assert output == "predicate,arity,facts,rules\np,1,2,0\nq,1,0,1\n"
     assert len(kbcore("rules", *where).stdout.splitlines()) == 2
     rows = json.loads(kbcore("rules", "--json", *where).stdout)
     assert {row["scope"] for row in rows} == {None, "s"}

@@ -97,8 +97,8 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
 
 
 def test_an_unreachable_server_is_reported():
-    said = kbcore("ask", "--url", "http://127.0.0.1:1", "p(?x)", expect=69).stderr
-    assert said.startswith("kbcore: no answer from http://127.0.0.1:1")
+    output = kbcore("ask", "--url", "http://127.0.0.1:1", "p(?x)", expect=69).stderr
+    assert output.startswith("kbcore: no answer from http://127.0.0.1:1")
 
 
 def test_scopes(where):

@@ -303,8 +303,8 @@ def test_a_setting_decides_the_default_of_compat() -> None:
         served.client.tell("p", "a")
         assert not ALIASES & window(served.client).keys()
         assert window(served.client, {"compat": True}).keys() >= ALIASES
-        found = served.client.post("/context/ingest", {"text": "p(b)"}).get_json()["context"]
-        assert not ALIASES & found.keys()
+        answer = served.client.post("/context/ingest", {"text": "p(b)"}).get_json()["context"]
+        assert not ALIASES & answer.keys()
 
 
 def test_a_minimal_answer_has_no_nulls(client: Client) -> None:

@@ -194,13 +194,13 @@ Nothing to retract: parent(ann, bob)
 
 
 def test_commands_are_executed_in_order(client: Client):
-    found = execute(client, COMMANDS).get_json()
-    assert found["result"] == DONE
-    assert (found["asserted"], found["retracted"], len(found["rules"])) == (2, 1, 1)
-    assert [one["goal"] for one in found["questions"]] == [
+    answer = execute(client, COMMANDS).get_json()
+    assert answer["result"] == DONE
+    assert (answer["asserted"], answer["retracted"], len(answer["rules"])) == (2, 1, 1)
+    assert [one["goal"] for one in answer["questions"]] == [
         *("child(?who, ann)", "child(?who, ann)", "parent(ann, ?who)", "child(?who, ann)"),
     ]
-    assert [one["bindings"]["?who"] for one in found["answers"]] == [
+    assert [one["bindings"]["?who"] for one in answer["answers"]] == [
         *("bob", "cid", "bob", "cid", "cid"),
     ]
 
@@ -245,8 +245,8 @@ def test_an_error_in_a_command_has_its_place_in_the_text(
     served: Served, text: str, line: int, column: int, message: str
 ):
     before = len(served.store.records)
-    found = error_of(execute(served.client, text), 400, "VALIDATION_ERROR")
-    (error,) = found["details"]["errors"]
+    answer = error_of(execute(served.client, text), 400, "VALIDATION_ERROR")
+    (error,) = answer["details"]["errors"]
     assert (error["line"], error["column"]) == (line, column)
     assert error["message"].startswith(message)
     assert error["source"] == text.split("\n")[line - 1]

@@ -375,8 +375,8 @@ def test_retract_pattern_without_args_empties_the_predicate(served: Served) -> N
     before = len(served.store.records)
     negative = client.post("/retract/pattern", {"predicate": "p", "negated": True}).get_json()
     assert [row["args"] for row in negative["atoms"]] == [["c"]]
-    found = client.post("/retract/pattern", {"predicate": "p"}).get_json()
-    assert sorted(row["args"] for row in found["atoms"]) == [[], ["a"], ["a", "b"]]
+    answer = client.post("/retract/pattern", {"predicate": "p"}).get_json()
+    assert sorted(row["args"] for row in answer["atoms"]) == [[], ["a"], ["a", "b"]]
     assert len(served.store.records) == before + 2
     assert client.post("/retract/pattern", {"predicate": "p"}).get_json()["retracted"] == 0
     assert client.ask("p", "?x", scope="s") == client.ask("other", "?x") == [["a"]]
@@ -387,8 +387,8 @@ def test_retract_pattern_without_args_in_a_transaction(client: Client) -> None:
     id = client.post("/tx/begin").text
     within = {"X-Tenant-ID": "t", "X-Transaction-ID": id}
     client.post("/tell", {"predicate": "p", "args": ["a", "b"]}, within)
-    found = client.post("/retract/pattern", {"predicate": "p"}, within).get_json()
-    assert sorted(row["args"] for row in found["atoms"]) == [["a"], ["a", "b"]]
+    answer = client.post("/retract/pattern", {"predicate": "p"}, within).get_json()
+    assert sorted(row["args"] for row in answer["atoms"]) == [["a"], ["a", "b"]]
     assert client.ask("p", "?x") == [["a"]]
     assert client.post(f"/tx/commit/{id}").status_code == 200
     assert client.ask("p", "?x") == []

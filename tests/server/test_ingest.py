@@ -230,15 +230,15 @@ def said(client: Client, **more: Any) -> list[list[str]]:
 
 def test_prose_is_kept_as_episodes(remembering: Client) -> None:
     turns = ["ann: I moved to Oslo", "That is\nfar away.", "likes(ann, tea)", "Yes."]
-    found = remembering.post("/context", {"turns": turns, "scope": "s"}).get_json()
+    answer = remembering.post("/context", {"turns": turns, "scope": "s"}).get_json()
     assert said(remembering, scope="s") == [
         ["ann", "I moved to Oslo", WHEN],
         ["user", "That is\nfar away.", WHEN],
         ["user", "Yes.", WHEN],
     ]
     assert remembering.ask("likes", "ann", "?x", scope="s") == [["ann", "tea"]]
-    assert found["newFactsExtracted"] == 4
-    assert found["warning"] == (
+    assert answer["newFactsExtracted"] == 4
+    assert answer["warning"] == (
         "kept as episodes, for no language model is configured: 4 lines of prose"
     )
     asked = {"query": "Oslo", "scope": "s", "format": "text"}
@@ -247,15 +247,15 @@ def test_prose_is_kept_as_episodes(remembering: Client) -> None:
 
 def test_paragraphs_and_speakers_of_a_text_are_episodes(remembering: Client) -> None:
     text = "Ann: hello\n  and welcome\nbob: hi\n\nSee https://x.example: a page\nNo: 5:30"
-    found = remembering.post("/context/ingest", {"text": text}).get_json()
+    answer = remembering.post("/context/ingest", {"text": text}).get_json()
     assert said(remembering) == [
         ["Ann", "hello\nand welcome", WHEN],
         ["No", "5:30", WHEN],
         ["bob", "hi", WHEN],
         ["user", "See https://x.example: a page", WHEN],
     ]
-    assert [one["predicate"] for one in found["extracted"]] == ["said"] * 4
-    assert found["unreadLines"] == [1, 2, 3, 5, 6]
+    assert [one["predicate"] for one in answer["extracted"]] == ["said"] * 4
+    assert answer["unreadLines"] == [1, 2, 3, 5, 6]
     (row, *_) = remembering.post("/query", {"text": "said(bob, ?x, ?y)"}).get_json()
     assert row["metadata"] == {"episode": True}
 
@@ -268,8 +268,8 @@ def test_prose_that_no_argument_can_hold_is_refused(remembering: Client) -> None
 
 
 def test_repeated_prose_of_a_request_is_one_episode(remembering: Client) -> None:
-    found = remembering.post("/context", {"turns": ["Yes.", "Yes."]}).get_json()
-    assert (found["newFactsExtracted"], len(said(remembering))) == (1, 1)
+    answer = remembering.post("/context", {"turns": ["Yes.", "Yes."]}).get_json()
+    assert (answer["newFactsExtracted"], len(said(remembering))) == (1, 1)
 
 
 def test_a_language_model_is_preferred_to_episodes() -> None:

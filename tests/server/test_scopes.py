@@ -138,9 +138,9 @@ def test_merge(base: Client) -> None:
 
 def test_the_scope_default_is_the_base(base: Client) -> None:
     base.tell("p", "c", scope="s")
-    found = base.post(DIFF, {"scopeA": "default", "scopeB": "s"}).get_json()
-    assert [row["args"] for row in found["added"]] == [["c"]]
-    assert len(found["removed"]) == 2
+    answer = base.post(DIFF, {"scopeA": "default", "scopeB": "s"}).get_json()
+    assert [row["args"] for row in answer["added"]] == [["c"]]
+    assert len(answer["removed"]) == 2
     merged = base.post(MERGE, {"sourceScope": "s", "targetScope": "default"})
     assert merged.get_json()["merged"] == 1
     assert base.ask("p", "?x") == [["a"], ["b"], ["c"]]

@@ -38,9 +38,9 @@ def answers(rules: RuleSet, facts: Iterable[Atom], goal: Atom, **options) -> set
     job = plan_job(read_rules, goal, None)
     with tempfile.TemporaryDirectory() as folder:
         result = run_job(job, DuckDBDatabase(), Path(folder) / "out", **options)
-        found = read(result.path)
-    assert len(found) == result.answers
+        read_rows = read(result.path)
+    assert len(read_rows) == result.answers
     if not goal.args:
-        return {() for _ in found}
-    assert len(set(found)) == len(found)
-    return set(found)
+        return {() for _ in read_rows}
+    assert len(set(read_rows)) == len(read_rows)
+    return set(read_rows)

@@ -32,7 +32,7 @@ class Phrase:
 
 
 Definition = Rule | Phrase
-"""What a rule author states about predicates, beside facts."""
+"""A statement of a rule author about predicates, beside facts."""
 
 
 def phrase_problem(phrase: Phrase, limits: Limits = DEFAULT_LIMITS) -> str | None:

@@ -29,7 +29,7 @@ _ONE_PROCESS = (
 )
 _FORKED = (
     "the storage was opened before this process was forked;"
-    " load the application in the worker (gunicorn without --preload)"
+    " load the application in the worker (gunicorn without --preload, uWSGI with --lazy-apps)"
 )
 
 
@@ -78,7 +78,8 @@ class SharedRuntime:
         try:
             self.get()
         except KBError as error:
-            _end_worker(f"{error.message}; {_ONE_PROCESS}" if _is_busy(error) else error.message)
+            is_busy = isinstance(error, StorageBusy)
+            _end_worker(f"{error.message}; {_ONE_PROCESS}" if is_busy else error.message)
         os.register_at_fork(after_in_child=self._end_forked_worker)
 
     def close(self) -> None:
@@ -104,10 +105,6 @@ class SharedRuntime:
     def _end_forked_worker(self) -> None:
         if self._runtime is not None:
             _end_worker(_FORKED)
-
-
-def _is_busy(error: KBError) -> bool:
-    return isinstance(error, StorageBusy)
 
 
 def _has_worker_processes() -> bool:

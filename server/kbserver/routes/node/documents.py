@@ -54,7 +54,7 @@ _LINKS = {
     "ready": ("health/ready", "Whether the node accepts requests, and why not"),
     "mcp": ("mcp", "Address for MCP clients"),
 }
-"""What the start page links to: path and description."""
+"""Links of the start page: path and description."""
 
 
 @operation(
