@@ -1,4 +1,4 @@
-"""The number of examples of property tests: all, or a few in `make test`."""
+"""The examples of property tests: all, or a few in `make test`; the same in each run of CI."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ settings.register_profile(
     max_examples=10 if QUICK else 100,
     deadline=None,
     suppress_health_check=list(HealthCheck),
+    derandomize="KB_TEST_DERANDOMIZE" in os.environ,
 )
 settings.load_profile("kbcore")
 
