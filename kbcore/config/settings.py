@@ -116,6 +116,11 @@ class Config:
         STORAGE_URL,
         "location of the data, instead of STORAGE_DIR: wal:FOLDER, sqlite:FILE or postgresql://USER@HOST/DATABASE",
     )
+    storage_shards: int = _setting(
+        0,
+        integer(0, 1024),
+        "number of shards of a new storage, each a log of its own; 0: as the storage was created, 1 for a new one",
+    )
     storage_timeout_ms: int = _setting(
         30_000,
         integer(1, 3_600_000),

@@ -1,6 +1,6 @@
 """A backup in one file: the state of a node at one point of the log, with checksums.
 
-    head      8 "KBBACKUP" | 2 format 1 | 4 length of the description | 4 its CRC-32
+    head      8 "KBBACKUP" | 2 format | 4 length of the description | 4 its CRC-32
               | description, JSON
     section   4 length | 4 CRC-32 of the data | data           (one per snapshot chunk, in order)
     foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all
@@ -8,7 +8,8 @@
 
 All numbers are little endian; nothing follows the foot. Every part and the whole file have checksums.
 The description has the id, term and sequence number of the log, and the time of the backup in epoch
-milliseconds.
+milliseconds. Format 2 is for a node with several shards: the description lists the logs of all, and
+an empty section follows the sections of each shard.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import IO, Any
 from zlib import crc32
@@ -24,8 +26,9 @@ from zlib import crc32
 import orjson
 
 from kbcore.errors import ConfigError, LogCorrupted
+from kbcore.plug.ports import LogSeed
 
-FORMAT = 1
+FORMAT, FORMAT_OF_SHARDS = 1, 2
 MAX_SECTION = 64 << 20
 _MAGIC = b"KBBACKUP"
 _HEAD = struct.Struct("<8sHII")
@@ -39,20 +42,32 @@ _CRC = struct.Struct("<I")
 class BackupInfo:
     """Origin of a backup.
 
-    Log id, term, sequence number of the last record, and creation time (epoch milliseconds).
+    The log of each shard with its term and the sequence number of its last record, and the creation
+    time (epoch milliseconds).
     """
 
-    log_id: str
-    epoch: int
-    seq: int
+    logs: tuple[LogSeed, ...]
     made_at: int
 
+    @property
+    def seq(self) -> int:
+        """Sequence number of the last record in the log of the first shard."""
+        return self.logs[0].seq
 
-def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
+
+def written(info: BackupInfo, chunks_of_shards: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     """Yield the bytes of a backup file, piece by piece."""
-    description = orjson.dumps(
-        {"logId": info.log_id, "epoch": info.epoch, "seq": info.seq, "madeAt": info.made_at}
-    )
+    first, number = info.logs[0], FORMAT
+    fields: dict[str, Any] = {
+        "logId": first.log_id,
+        "epoch": first.epoch,
+        "seq": first.seq,
+        "madeAt": info.made_at,
+    }
+    if len(info.logs) > 1:
+        number = FORMAT_OF_SHARDS
+        fields["shards"] = [[log.log_id, log.epoch, log.seq] for log in info.logs]
+    description = orjson.dumps(fields)
     crc, digest = 0, hashlib.sha256()
 
     def summed(data: bytes) -> bytes:
@@ -61,12 +76,14 @@ def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(data)
         return data
 
-    yield summed(_HEAD.pack(_MAGIC, FORMAT, len(description), crc32(description)) + description)
+    yield summed(_HEAD.pack(_MAGIC, number, len(description), crc32(description)) + description)
     sections = total = 0
-    for chunk in chunks:
-        yield summed(_SECTION.pack(len(chunk), crc32(chunk)) + chunk)
-        sections += 1
-        total += len(chunk)
+    for chunks in chunks_of_shards:
+        end = (b"",) if number == FORMAT_OF_SHARDS else ()
+        for chunk in chain(chunks, end):
+            yield summed(_SECTION.pack(len(chunk), crc32(chunk)) + chunk)
+            sections += 1
+            total += len(chunk)
     yield summed(_FOOT.pack(_END, sections, total))
     yield summed(_CRC.pack(crc))
     yield digest.digest()
@@ -84,10 +101,16 @@ def verify(path: Path) -> BackupInfo:
         return reading.info
 
 
-def chunks_of(path: Path) -> Iterator[bytes]:
-    """Yield the chunks of a backup file; raise LogCorrupted if it is damaged."""
+def chunks_of(path: Path) -> Iterator[Iterator[bytes]]:
+    """Yield the chunks of each shard in a backup file, to be read in order.
+
+    Raises LogCorrupted if the file is damaged.
+    """
     with path.open("rb") as file:
-        yield from _Reading(path, file).sections()
+        reading = _Reading(path, file)
+        sections = reading.sections()
+        for _ in reading.info.logs:
+            yield takewhile(len, sections)
 
 
 class _Reading:
@@ -131,9 +154,10 @@ class _Reading:
         magic, number, length, crc = _HEAD.unpack(self._take(_HEAD.size))
         if magic != _MAGIC:
             raise self._damaged("not a backup file")
-        if number != FORMAT:
+        if number not in (FORMAT, FORMAT_OF_SHARDS):
             raise ConfigError(
-                f"{self._path} has backup format {number}; this version reads format {FORMAT}"
+                f"{self._path} has backup format {number};"
+                f" this version reads formats up to {FORMAT_OF_SHARDS}"
             )
         if length > MAX_SECTION:
             raise self._damaged("a description that is too long")
@@ -141,7 +165,8 @@ class _Reading:
         if crc32(description) != crc:
             raise self._damaged("a damaged description")
         fields: dict[str, Any] = orjson.loads(description)
-        return BackupInfo(fields["logId"], fields["epoch"], fields["seq"], fields["madeAt"])
+        logs = fields.get("shards", [[fields["logId"], fields["epoch"], fields["seq"]]])
+        return BackupInfo(tuple(LogSeed(*log) for log in logs), fields["madeAt"])
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)

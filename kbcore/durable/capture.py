@@ -8,12 +8,12 @@ they were. So no writer waits for a copy of everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
-from kbcore.state.keys import StoredKey
+from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.partition import MetadataThen
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
@@ -131,21 +131,27 @@ def capture(catalog: Catalog) -> Capture:
 
     Raises SnapshotFailed if a tenant lacks a durable change: only the log has that change.
     """
-    for tenant in catalog.tenants():
+    return capture_tenants(catalog, catalog.tenants())
+
+
+def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool = True) -> Capture:
+    """Begin to capture some tenants, which may be of other catalogs, with the databases of a
+    catalog and, with `keys`, its API keys; otherwise like `capture`.
+    """
+    tenants = list(tenants)
+    for tenant in tenants:
         if tenant.failed is not None:
             raise SnapshotFailed(
                 f"{tenant.database}/{tenant.name} must be recovered first: {tenant.failed}"
             )
-    databases: list[dict[str, object]] = [
-        {"name": database.name, "createdAt": database.created_at}
-        for database in catalog.databases()
-    ]
-    ring = catalog.keys
+    databases: list[dict[str, object]] = []
+    for database in catalog.databases():
+        databases.append({"name": database.name, "createdAt": database.created_at})
+        if database.emptied_at:
+            databases[-1]["emptiedAt"] = database.emptied_at
+    ring = catalog.keys if keys else KeyRing()
     return Capture(
-        databases,
-        ring.used,
-        list(ring.all()),
-        [TenantCapture(tenant) for tenant in catalog.tenants()],
+        databases, ring.used, list(ring.all()), [TenantCapture(tenant) for tenant in tenants]
     )
 
 

@@ -309,7 +309,9 @@ _CODECS = {
         Member("usual", "usual", _enum(Keep)),
         _optional("others", "others", _EXCEPTIONS),
     ),
-    "catalog": ObjectCodec(ChangeCatalog, Member("action", "action", _enum(CatalogAction))),
+    "catalog": ObjectCodec(
+        ChangeCatalog, Member("action", "action", _enum(CatalogAction)), _optional("mark", "mark")
+    ),
     "keys": ObjectCodec(
         ChangeKeys, Member("put", "put", _list(KEY_CODEC)), Member("drop", "drop", _TUPLE)
     ),

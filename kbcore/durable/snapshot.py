@@ -206,7 +206,8 @@ class Restorer:
         body = orjson.loads(chunk)
         if body["kind"] == "databases":
             for database in body["databases"]:
-                self._catalog.need_database(database["name"], database["createdAt"])
+                known = self._catalog.need_database(database["name"], database["createdAt"])
+                known.emptied_at = database.get("emptiedAt", 0)
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())

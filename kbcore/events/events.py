@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.events.feed import CommitFeed, Committed
+from kbcore.events.feed import CommitFeed, Committed, Feeds
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -150,7 +150,7 @@ class Wanted:
 
 
 def listen(
-    feed: CommitFeed,
+    feed: CommitFeed | Feeds,
     log: str,
     database: str,
     tenant: str,

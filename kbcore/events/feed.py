@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
@@ -118,3 +118,53 @@ class CommitFeed:
         except Exception:  # noqa: BLE001 - a plugin's error must not fail the writer
             self.failures += 1
             _log.exception("a listener failed on change set %d; it stays subscribed", committed.seq)
+
+
+class Feeds:
+    """The feeds of the shards of a node as one feed.
+
+    `feed_of` returns the feed of a tenant. A change of a whole database is made in every shard;
+    listeners to several tenants get the first shard's only.
+    """
+
+    def __init__(
+        self, feeds: Sequence[CommitFeed], feed_of: Callable[[str, str], CommitFeed]
+    ) -> None:
+        self._feeds = feeds
+        self._feed_of = feed_of
+
+    @property
+    def heard(self) -> bool:
+        """True if there are listeners."""
+        return any(feed.heard for feed in self._feeds)
+
+    @property
+    def failures(self) -> int:
+        """Number of exceptions that listeners raised."""
+        return sum(feed.failures for feed in self._feeds)
+
+    def subscribe(
+        self, listener: Listener, database: str | None = None, tenant: str | None = None
+    ) -> Callable[[], None]:
+        """Call `listener` for later commits; return a function that unsubscribes.
+
+        `database` and `tenant` restrict the commits as in `CommitFeed`.
+        """
+        if database is not None and tenant is not None:
+            return self._feed_of(database, tenant).subscribe(listener, database, tenant)
+
+        def hear_tenants(committed: Committed) -> None:
+            if committed.tenant:
+                listener(committed)
+
+        listeners = [listener, *[hear_tenants] * (len(self._feeds) - 1)]
+        leave = [
+            feed.subscribe(each, database, tenant)
+            for feed, each in zip(self._feeds, listeners, strict=True)
+        ]
+
+        def unsubscribe() -> None:
+            for end in leave:
+                end()
+
+        return unsubscribe

@@ -142,6 +142,7 @@ TRANSACTIONS = _count("svc_transactions_total", _A, "Transactions that ended, by
 TRANSACTIONS_OPEN = _gauge("svc_transactions_open", _A, "Transactions that are open")
 
 _A = "Log"
+SHARDS = _gauge("svc_shards", _A, "Shards of this process; figures of the log are sums over them")
 LOG_RECORDS = _count("svc_log_records_total", _A, "Change sets written to the log")
 LOG_BATCHES = _count("svc_log_batches_total", _A, "Batches written, each with one sync")
 LOG_BYTES = _count("svc_log_bytes_total", _A, "Bytes of the change sets written to the log")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kbcore.errors import AlreadyExists, Conflict, NotFound
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
+from kbcore.state.tenant import Tenant
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -35,27 +36,22 @@ class Admin:
     transactions.
     """
 
-    def __init__(self, runtime: Runtime, catalog: Catalog) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._catalog = catalog
+        self._system = runtime.system.catalog
 
     def databases(self) -> list[DatabaseInfo]:
         """Return every database, by name."""
-        infos = []
-        for database in self._catalog.databases():
-            tenants = list(database.tenants.values())
-            facts = 0
-            for tenant in tenants:
-                with tenant.lock.read():
-                    facts += tenant.facts()
-            infos.append(DatabaseInfo(database.name, len(tenants), facts, database.created_at))
-        return infos
+        return [
+            DatabaseInfo(database.name, *self._counts(database.name), database.created_at)
+            for database in self._system.databases()
+        ]
 
     def create_database(self, name: str) -> None:
         """Create a database; raises AlreadyExists."""
 
         def check() -> None:
-            if any(database.name == name for database in self._catalog.databases()):
+            if any(database.name == name for database in self._system.databases()):
                 raise AlreadyExists(f"database '{name}' exists", {"database": name})
 
         self._change(CatalogAction.CREATE_DATABASE, name, check)
@@ -77,13 +73,14 @@ class Admin:
 
     def tenants(self, database: str) -> list[str]:
         """Return the ids of a database's tenants, sorted; raise UnknownDatabase."""
-        return sorted(self._catalog.database(database).tenants)
+        self._system.database(database)
+        return sorted(tenant.name for tenant in self._tenants(database))
 
     def create_tenant(self, database: str, tenant: str) -> bool:
         """Create a tenant; return False if it exists already. Raises UnknownDatabase."""
 
         def check() -> None:
-            if self._catalog.tenant(database, tenant) is not None:
+            if self._catalog(database, tenant).tenant(database, tenant) is not None:
                 raise _Known("the tenant exists")
 
         try:
@@ -104,9 +101,24 @@ class Admin:
             CatalogAction.NUKE_TENANT, database, lambda: self._known(database, tenant), tenant
         )
 
+    def _catalog(self, database: str, tenant: str) -> Catalog:
+        return self._runtime.shard(database, tenant).catalog
+
+    def _tenants(self, database: str) -> list[Tenant]:
+        return [tenant for tenant in self._runtime.tenants()[1] if tenant.database == database]
+
+    def _counts(self, database: str) -> tuple[int, int]:
+        """Return the numbers of tenants and facts of a database."""
+        tenants, facts = self._tenants(database), 0
+        for tenant in tenants:
+            with tenant.lock.read():
+                facts += tenant.facts()
+        return len(tenants), facts
+
     def _known(self, database: str, tenant: str | None = None) -> None:
         """Raise if the database or the tenant does not exist."""
-        tenants = self._catalog.database(database).tenants
+        catalog = self._system if tenant is None else self._catalog(database, tenant)
+        tenants = catalog.database(database).tenants
         if tenant is not None and tenant not in tenants:
             raise NotFound(
                 f"tenant '{tenant}' does not exist", {"database": database, "tenant": tenant}

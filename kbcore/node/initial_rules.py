@@ -9,9 +9,9 @@ from functools import partial
 
 from kbcore.errors import Conflict, KBError, PluginFailed
 from kbcore.plug.manager import Plugins
-from kbcore.state.catalog import Catalog
 from kbcore.state.changes import AssertRules, CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbcore.state.rulebook import RuleBook, stored_rule
+from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
@@ -45,13 +45,19 @@ def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, .
 
 
 class NewTenants:
-    """Adds the initial rules of a tenant to its first write; `commit` is the one write path."""
+    """Adds the initial rules of a tenant to its first write; `commit` is the one write path.
+
+    `find` returns a tenant, None if it does not exist; raises UnknownDatabase.
+    """
 
     def __init__(
-        self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]
+        self,
+        plugins: Plugins,
+        find: Callable[[str, str], Tenant | None],
+        commit: Callable[[ChangeSet], Delta],
     ) -> None:
         self._plugins = plugins
-        self._catalog = catalog
+        self._find = find
         self._commit = commit
 
     def commit(self, changes: ChangeSet) -> Delta:
@@ -81,10 +87,7 @@ class NewTenants:
     def _makes_tenant(self, changes: ChangeSet) -> bool:
         if changes.of_catalog and changes.changes[0] != ChangeCatalog(CatalogAction.CREATE_TENANT):
             return False
-        return (
-            changes.creates_tenant
-            and self._catalog.tenant(changes.database, changes.tenant) is None
-        )
+        return changes.creates_tenant and self._find(changes.database, changes.tenant) is None
 
     def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
         """Return one change set of the initial rules and `changes`, so that both are stored or
@@ -111,7 +114,7 @@ class NewTenants:
         )
 
     def _check_new(self, database: str, tenant: str) -> None:
-        known = self._catalog.find(database, tenant)
+        known = self._find(database, tenant)
         if known is not None and known.generation:
             raise _NotNew("the tenant exists already")
 

@@ -178,13 +178,16 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
 
 
 def _log(runtime: Runtime) -> Iterator[Value]:
-    committer, status = runtime.committer, runtime.log_status()
-    yield m.LOG_RECORDS, (), committer.records
-    yield m.LOG_BATCHES, (), committer.batches
-    yield m.LOG_BYTES, (), committer.bytes
-    yield m.LOG_WAITING, (), committer.waiting
-    yield m.LOG_HEAD, (), status.head
-    yield m.TAIL_BYTES_DROPPED, (), status.tail_bytes_dropped
-    yield m.SNAPSHOT_HEAD, (), status.snapshot
-    yield m.SNAPSHOT_AGE, (), runtime.snapshot_age()
-    yield m.STORAGE_WRITABLE, (), int(status.writable)
+    """Yield the figures of the log; those of several shards are added up."""
+    shards = list(runtime.shards.values())
+    statuses = [shard.store.status() for shard in shards]
+    yield m.SHARDS, (), len(shards)
+    yield m.LOG_RECORDS, (), sum(shard.committer.records for shard in shards)
+    yield m.LOG_BATCHES, (), sum(shard.committer.batches for shard in shards)
+    yield m.LOG_BYTES, (), sum(shard.committer.bytes for shard in shards)
+    yield m.LOG_WAITING, (), sum(shard.committer.waiting for shard in shards)
+    yield m.LOG_HEAD, (), sum(status.head for status in statuses)
+    yield m.TAIL_BYTES_DROPPED, (), sum(status.tail_bytes_dropped for status in statuses)
+    yield m.SNAPSHOT_HEAD, (), sum(status.snapshot for status in statuses)
+    yield m.SNAPSHOT_AGE, (), max(shard.snapshots.age() for shard in shards)
+    yield m.STORAGE_WRITABLE, (), int(runtime.log_status().writable)

@@ -77,7 +77,7 @@ class KnowledgeBase(Writes, Reads, Memory, Context, Scopes, Language):
         if scope not in (None, ALL_SCOPES):
             check_name("scope", scope)
         runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
-        mark = mark_of(runtime.log_id)
+        mark = mark_of(runtime.log_id(self.database, self.tenant))
         return listen(runtime.feed, mark, self.database, self.tenant, selection, listener)
 
     def keys(self) -> Keys:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -12,13 +13,12 @@ from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.capture import Capture
-from kbcore.durable.commit import Committer
-from kbcore.durable.full_disk import ROOM_SECONDS, FullDisk
-from kbcore.durable.recovery import Recovered, recover
+from kbcore.durable.full_disk import ROOM_SECONDS
+from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import ReadOnlyFollower, StorageFailed
-from kbcore.events.feed import Committed
+from kbcore.errors import ConfigError, KBError, ReadOnlyFollower, StorageFailed
+from kbcore.events.feed import Committed, Feeds
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
@@ -28,26 +28,27 @@ from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters, collector, model_called
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
+from kbcore.node.placement import SYSTEM, open_logs, shard_of
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check
-from kbcore.node.snapshotter import Snapshots
+from kbcore.node.shard import RecoveredLog, Shard, ShardListener, recover_log
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LLMProvider, LogStatus, LogStore, WorksBeside
+from kbcore.plug.ports import LLMProvider, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
-from kbcore.replication.role import Replication, check_leader_mark, check_settings
+from kbcore.replication.role import NONE, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
-from kbcore.state.catalog import DEFAULT, Catalog
+from kbcore.state.catalog import DEFAULT
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import Limits
-from kbplanner.engine.engine import Engine as CEngine
-from kbplanner.reference.engine import ReferenceEngine
 
 T = TypeVar("T")
+
+_log = logging.getLogger("kbcore.node")
 
 CHECK_INTERVAL_S = 30
 """Seconds between checks for expired transactions and for a snapshot that is due."""
@@ -66,9 +67,9 @@ def open_runtime(
     on_failure: Callable[[StorageFailed], None] | None = None,
     llm: LLMProvider | None = None,
 ) -> Runtime:
-    """Load plugins, open the log, recover the state, and return a node that is ready to serve.
+    """Load plugins, open the logs, recover the state, and return a node that is ready to serve.
 
-    `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError,
+    `on_failure` is called when a log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError,
     StorageBusy, LogCorrupted.
     """
     check_settings(config)
@@ -78,10 +79,10 @@ def open_runtime(
     provider = llm or loaded.llm_provider()
     embedder, tokenizer = loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
-    store = loaded.open_storage()
     logged = LoggedClock(clock or SystemClock())
+    shards, logs = open_logs(loaded, config)
     begun = logged.monotonic()
-    storage = _recovered(store, config, logged)
+    storage = _recovered(shards, logs, config, logged)
     model = None
     if provider is not None:
         model = Model(provider, config, logged, model_called(metrics, loaded))
@@ -96,26 +97,41 @@ def open_runtime(
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The open log of a node and the state recovered from it."""
+    """The open logs of a node by shard, of `shards` in all, and the state recovered from them."""
 
-    store: LogStore
-    catalog: Catalog
+    shards: int
+    logs: Mapping[int, RecoveredLog]
     clock: LoggedClock
-    recovered: Recovered
+
+    @property
+    def recovered(self) -> Recovered:
+        """The newest snapshot, all replayed records, and the latest logged time."""
+        logs = [log.recovered for log in self.logs.values()]
+        return Recovered(
+            max(log.snapshot for log in logs),
+            sum(log.records for log in logs),
+            max(log.last_time for log in logs),
+        )
 
 
-def _recovered(store: LogStore, config: Config, clock: LoggedClock) -> Storage:
-    """Recover the state from a log; close the log if that fails."""
-    make_engine: Any = ReferenceEngine if config.engine == "python" else CEngine
-    catalog = Catalog(make_engine)
+def _recovered(
+    shards: int, logs: Mapping[int, LogStore], config: Config, clock: LoggedClock
+) -> Storage:
+    """Recover the state from the logs; close them if that fails."""
     try:
-        check_leader_mark(store, config)
-        recovered = recover(store, catalog)
+        if shards > 1 and config.replication_mode != NONE:
+            raise ConfigError(
+                f"REPLICATION_MODE={config.replication_mode}: the storage has {shards} shards,"
+                " which cannot be replicated; convert it: kbcore storage copy FROM TO --shards 1"
+            )
+        recovered = {shard: recover_log(store, config) for shard, store in logs.items()}
     except BaseException:
-        store.close(clean=False)
+        for store in logs.values():
+            store.close(clean=False)
         raise
-    clock.seen(recovered.last_time)
-    return Storage(store, catalog, clock, recovered)
+    storage = Storage(shards, recovered, clock)
+    clock.seen(storage.recovered.last_time)
+    return storage
 
 
 class Runtime:
@@ -137,10 +153,9 @@ class Runtime:
         self.meters = Meters(metrics)
         self.clock = storage.clock
         self.recovered = storage.recovered
-        self._store = storage.store
-        self._catalog = storage.catalog
+        self.shard_count = storage.shards
         self._new_tenants = (
-            NewTenants(plugins, self._catalog, self._commit)
+            NewTenants(plugins, self._known_tenant, self._commit)
             if plugins.listens("kb_rule_texts")
             else None
         )
@@ -156,40 +171,33 @@ class Runtime:
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
-        if isinstance(self._store, WorksBeside):
-            self._store.work_through(scheduling.offload_disk)
         self._wake = threading.Event()
         self._stopping = False
         self._failed: StorageFailed | None = None
         self._on_failure = on_failure
         self.transactions = Transactions(config, self.clock, self.meters.transaction)
-        self._committer = Committer(
-            self._store,
-            self._catalog,
-            self.clock,
-            config,
-            offload=scheduling.offload_disk,
-            on_failure=self._fail,
-            synced=self.meters.synced,
+        listener = ShardListener(
+            self._fail, self.meters.synced, self.meters.snapshot, self._wrote, self._wake.set
         )
-        self.feed = self._committer.feed
+        self.shards = {
+            number: Shard(log, self.clock, config, scheduling, listener)
+            for number, log in storage.logs.items()
+        }
+        self.system = self.shards[SYSTEM]
+        self.feed = Feeds(
+            [shard.committer.feed for shard in self.shards.values()],
+            lambda database, tenant: self.shard(database, tenant).committer.feed,
+        )
+        self._aligning = threading.Lock()
+        self._not_aligned = False
+        self._align()
         if plugins.listens("kb_changes_committed"):
             self.feed.subscribe(
                 partial(_tell_commit, partial(plugins.tell, "kb_changes_committed"))
             )
-        self.replication = Replication(self._committer, config, scheduling, self._wrote)
+        self.replication = self.system.replication
         metrics.on_collect(self.replication.values)
         self.replication.on_led.append(self._sweep)
-        self._snapshots = Snapshots(
-            self._committer, config, scheduling, self.replication, self.meters.snapshot
-        )
-        self._room = FullDisk(
-            self._store,
-            scheduling.offload_disk,
-            self._wake.set,
-            self._snapshots.try_take,
-            self._fail,
-        )
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         self._keeper.start()
         self._sweep()
@@ -198,13 +206,17 @@ class Runtime:
         """Start incremental eviction of expired facts; a follower gets evictions with the log."""
         interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
         self.sweeper = Sweeper(
-            self._catalog.tenants,
+            self._all_tenants,
             self.read_tenant,
             self.commit,
             self.clock,
             self.yield_now,
             interval,
         )
+
+    def shard(self, database: str, tenant: str) -> Shard:
+        """Return the shard that holds a tenant."""
+        return self.shards[shard_of(database, tenant, self.shard_count)]
 
     def knowledge_base(
         self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
@@ -213,7 +225,7 @@ class Runtime:
 
         `caller` is the client that waits for results; long goals stop when it disconnects.
         """
-        self._catalog.tenant(database, tenant)
+        self._known_tenant(database, tenant)
         return TenantKB(self, database, tenant, caller)
 
     def open(self, tenant: str = DEFAULT, database: str = DEFAULT) -> KnowledgeBase:
@@ -225,11 +237,11 @@ class Runtime:
 
     def admin(self) -> Admin:
         """Return a handle on the databases and tenants as a whole."""
-        return Admin(self, self._catalog)
+        return Admin(self)
 
     def keys(self) -> Keys:
         """Return a handle on the API keys of the node."""
-        return Keys(self, self._catalog)
+        return Keys(self, self.system.catalog)
 
     def begin(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
         """Open a transaction and return its id.
@@ -237,7 +249,7 @@ class Runtime:
         Raises UnknownDatabase, RateLimited, ReadOnlyFollower.
         """
         self.refuse_on_follower()
-        known = self._catalog.tenant(database, tenant)
+        known = self._known_tenant(database, tenant)
         if known is None and self._new_tenants is not None:
             self._new_tenants.introduce(database, tenant)
         return self.transactions.begin(database, tenant).id
@@ -267,14 +279,15 @@ class Runtime:
 
         Raises UnknownTransaction, and Conflict if the transaction has ended.
         """
-        known = self._catalog.find(database, tenant)
+        known = self.shard(database, tenant).catalog.find(database, tenant)
         return TransactionKB(
             self, self.transactions.find(database, tenant, id, known), writes, caller
         )
 
     def find_tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant advanced to now, None if the database or the tenant does not exist."""
-        return self.read_tenant(database, name) if self._catalog.find(database, name) else None
+        known = self.shard(database, name).catalog.find(database, name)
+        return None if known is None else self.read_tenant(database, name)
 
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it: the only way to change anything."""
@@ -286,11 +299,33 @@ class Runtime:
         )
 
     def _commit(self, changes: ChangeSet) -> Delta:
-        with self._room.watched(changes), self._quotas.room(self._catalog, changes):
-            delta = self._committer.commit(changes)
+        if changes.of_catalog and not changes.tenant:
+            with self._aligning:
+                delta = self._commit_in(self.system, changes)
+                self._align()
+        else:
+            delta = self._commit_in(self.shard(changes.database, changes.tenant), changes)
         self.replication.last_commit.seq = delta.seq
+        return delta
+
+    def _commit_in(self, shard: Shard, changes: ChangeSet) -> Delta:
+        with shard.room.watched(changes), self._quotas.room(shard.catalog, changes):
+            delta = shard.committer.commit(changes)
         self._wrote(changes, delta)
         return delta
+
+    def _align(self) -> None:
+        """Repeat changes of databases in the other shards; what failed is tried again later."""
+        self._not_aligned = True
+        failures = 0
+        for shard in self.shards.values():
+            if shard is not self.system:
+                for changes, error in shard.align(self.system.catalog):
+                    failures += 1
+                    _log.warning(
+                        "database %s is not in every shard yet: %s", changes.database, error
+                    )
+        self._not_aligned = failures > 0
 
     def _wrote(self, changes: ChangeSet, delta: Delta) -> None:
         """Update metrics and caches after a change set was applied, from here or from the
@@ -301,7 +336,7 @@ class Runtime:
             self._forget_tables(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
-        if self._snapshots.grown:
+        if any(shard.snapshots.grown for shard in self.shards.values()):
             self._wake.set()
 
     def read_tenant(self, database: str, name: str) -> Tenant:
@@ -309,9 +344,10 @@ class Runtime:
 
         Raises the error that made the tenant unusable, if any.
         """
-        tenant = self._catalog.tenant(database, name)
+        catalog = self.shard(database, name).catalog
+        tenant = catalog.tenant(database, name)
         if tenant is None:
-            return self._catalog.empty_tenant(database, name)
+            return catalog.empty_tenant(database, name)
         if tenant.failed is not None:
             raise tenant.failed
         now = tenant.read_at = self.clock.now_ms()
@@ -320,22 +356,31 @@ class Runtime:
                 tenant.advance(now)
         return tenant
 
-    @property
-    def log_id(self) -> str:
-        """The unique id of the log."""
-        return self._store.status().log_id
+    def log_id(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
+        """Return the unique id of the log that holds a tenant."""
+        return self.shard(database, tenant).store.status().log_id
 
-    def log_head(self) -> int:
-        """Return the last sequence number of the log."""
-        return self._store.status().head
+    def log_head(self, database: str = DEFAULT, tenant: str = DEFAULT) -> int:
+        """Return the last sequence number of the log that holds a tenant."""
+        return self.shard(database, tenant).store.status().head
 
     def applied(self, database: str, name: str) -> int:
         """Return a sequence number up to which all changes of a tenant are applied."""
-        tenant = self._catalog.find(database, name)
+        tenant = self.shard(database, name).catalog.find(database, name)
         if tenant is None:
-            return self.log_head()
+            return self.log_head(database, name)
         with tenant.lock.read():
             return tenant.seq
+
+    def wait_for(self, seq: int, database: str, tenant: str) -> None:
+        """Wait until the log that holds a tenant is applied up to `seq`.
+
+        Raises NotReady after two seconds, if no other log of the node has come that far.
+        """
+        if self.shard_count == 1 or all(
+            shard.store.status().head < seq for shard in self.shards.values()
+        ):
+            self.shard(database, tenant).replication.wait_for(seq)
 
     def reasoner(self, tenant: Tenant) -> Reasoner:
         """Return the reasoner of a tenant, with its goal tables."""
@@ -359,39 +404,36 @@ class Runtime:
         )
 
     def snapshot(self) -> int:
-        """Take a snapshot and drop the log it makes unnecessary; return its sequence number."""
-        return self._snapshots.take()
+        """Take a snapshot of every shard and drop the log it makes unnecessary.
 
-    def captured(self) -> tuple[LogStatus, Capture]:
-        """Capture the current state between two batches, with the status of the log at that
-        point.
+        Return the sequence number of the first shard's.
         """
-        return self._snapshots.captured()
+        heads = [shard.snapshots.take() for shard in self.shards.values()]
+        return heads[0]
+
+    def captured(self) -> list[tuple[LogStatus, Capture]]:
+        """Capture the state of every shard between two of its batches, with the status of its log
+        at that point.
+        """
+        with self._aligning:  # no database is created, dropped or emptied in between
+            return [shard.snapshots.captured() for shard in self.shards.values()]
 
     def tenants(self) -> tuple[int, list[Tenant]]:
         """Return the number of databases, and every tenant."""
-        return len(self._catalog.databases()), list(self._catalog.tenants())
-
-    @property
-    def committer(self) -> Committer:
-        """The one write path, with its counters."""
-        return self._committer
+        return len(self.system.catalog.databases()), list(self._all_tenants())
 
     def log_status(self) -> LogStatus:
-        """Return the status of the log, not writable after a failure."""
-        status = self._store.status()
-        return status if self._failed is None else replace(status, writable=False)
-
-    def snapshot_age(self) -> float:
-        """Return the seconds since the last snapshot, or since the start."""
-        return self._snapshots.age()
+        """Return the status of the first shard's log; writable if all logs are and none failed."""
+        statuses = [shard.store.status() for shard in self.shards.values()]
+        writable = self._failed is None and all(status.writable for status in statuses)
+        return replace(statuses[0], writable=writable)
 
     def health(self) -> dict[str, Any]:
         """Return the readiness: overall status, a check for each part, and `writable`."""
-        status = self._store.status()
+        status = self.log_status()
         checks = {
             "storage": storage_check(self.config, status, failed=self._failed is not None),
-            "recovery": recovery_check(self.recovered, self._catalog.tenants()),
+            "recovery": recovery_check(self.recovered, self._all_tenants()),
             "replication": self.replication.check(),
             "llm": model_check(self.model),
         }
@@ -408,17 +450,19 @@ class Runtime:
             return
         self._stopping = True
         self.plugins.tell("kb_runtime_stopping", runtime=self)
-        self.replication.close()
+        shards = self.shards.values()
+        for shard in shards:
+            shard.replication.close()
         self.sweeper.close()
-        self._committer.close()
+        for shard in shards:
+            shard.committer.close()
         self._wake.set()
         self._keeper.join()
-        clean = self._failed is None
-        if clean and self._snapshots.bytes_since:
-            self._snapshots.try_take()
-        self._store.close(clean=clean)
+        for shard in shards:
+            shard.close(clean=self._failed is None)
         self.metrics.close()
-        self._catalog.close()
+        for shard in shards:
+            shard.catalog.close()
         if self.model is not None:
             self.model.provider.close()
 
@@ -433,24 +477,42 @@ class Runtime:
         while not self._stopping:
             self._wake.wait(
                 ROOM_SECONDS
-                if self._room.full
+                if any(shard.room.full for shard in self.shards.values())
                 else min(self.config.snapshot_minutes * 60, CHECK_INTERVAL_S)
             )
             self._wake.clear()
             if self._stopping:
                 return
             self.transactions.expire()
-            self._room.make()
+            if self._not_aligned:
+                self._align_again()
+            for shard in self.shards.values():
+                shard.keep()
             self.metrics.push()
-            if not self._room.full and self._snapshots.due():
-                self._snapshots.try_take()
 
     def _forget_tables(self, changes: ChangeSet) -> None:
-        tenant = self._catalog.tenant(changes.database, changes.tenant)
+        tenant = self.shard(changes.database, changes.tenant).catalog.find(
+            changes.database, changes.tenant
+        )
         if tenant is not None:
             with tenant.lock.read():
                 self.reasoner(tenant).tables.clear()
                 tenant.models.clear()
+
+    def _align_again(self) -> None:
+        try:
+            with self._aligning:
+                self._align()
+        except KBError as error:
+            _log.warning("the databases of the shards still differ: %s", error)
+
+    def _known_tenant(self, database: str, tenant: str) -> Tenant | None:
+        """Return a tenant, None if nothing was ever written to it; raise UnknownDatabase."""
+        return self.shard(database, tenant).catalog.tenant(database, tenant)
+
+    def _all_tenants(self) -> Iterator[Tenant]:
+        for shard in self.shards.values():
+            yield from shard.catalog.tenants()
 
     def _fail(self, error: StorageFailed) -> None:
         self._failed = error

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import backend_of, path_of, redacted
-from kbcore.durable.capture import capture
-from kbcore.durable.recovery import recover
+from kbcore.durable.capture import capture_tenants
 from kbcore.durable.snapshot import encode
 from kbcore.errors import (
     AlreadyExists,
@@ -20,30 +17,15 @@ from kbcore.errors import (
     LogTruncated,
     ReadOnlyFollower,
 )
+from kbcore.node.placement import SYSTEM, shard_of
+from kbcore.offline.logs import Contents, contents_of, opened_logs, recovered, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
 from kbcore.replication.role import leader_of
-from kbcore.state.catalog import Catalog
-from kbplanner.engine.engine import Engine as CEngine
 
 BATCH_RECORDS = 1024
 BATCH_BYTES = 4 << 20
 """Maximum bytes per append of a copy; a single record may be larger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """Contents of a storage: last record, newest snapshot (0: none), later records, and totals.
-
-    `digest` is the SHA-256 of everything a start recovers: databases, tenants, scopes, rules, facts
-    with their attributes, generations and transactions.
-    """
-
-    head: int
-    snapshot: int
-    records: int
-    facts: int
-    digest: str
 
 
 def check_storage(
@@ -54,53 +36,59 @@ def check_storage(
     Raises ConfigError if the storage does not exist, StorageBusy if it is in use, and LogCorrupted
     if it is damaged.
     """
-    store = _open(url, config, plugins, there=True)
-    try:
-        if not store.status().head:
-            raise ConfigError(f"{redacted(url)} has no knowledge base")
-        for _ in _all_records(store):
-            pass
-        return _contents(store)
-    finally:
-        store.close()
+    loaded, settings = _settings(url, config, plugins, there=True)
+    with opened_logs(loaded, settings) as stores:
+        _check_not_empty(stores, url)
+        for store in stores:
+            for _ in _all_records(store):
+                pass
+        with recovered(stores, settings) as logs:
+            return contents_of(logs)
 
 
 def copy_storage(
-    source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()
+    source: str,
+    target: str,
+    config: Config | None = None,
+    plugins: Iterable[object] = (),
+    *,
+    shards: int = 0,
 ) -> Contents:
     """Copy the newest snapshot and the later records to an empty storage, and verify the copy.
 
-    Records keep their sequence numbers. The target is reopened for the verification. Raises
-    AlreadyExists if the target is not empty, ReadOnlyFollower if the target follows a leader,
-    ConfigError if the source is empty, StorageBusy if either storage is in use, and Conflict if the
-    contents differ, for example because the target is damaged.
+    `shards` is the number of shards of the target (0: as many as the source has). With as many
+    shards as the source has, records keep their sequence numbers. Otherwise the state is copied,
+    and the sequence of each shard of the target continues above the highest of the source. The
+    target is reopened for the verification.
+
+    Raises AlreadyExists if the target is not empty, ReadOnlyFollower if the target follows a
+    leader, ConfigError if the source is empty or the target has another number of shards,
+    StorageBusy if either storage is in use, and Conflict if the contents differ, for example
+    because the target is damaged.
     """
     if source == target:
         raise InvalidInput.at("to", "must differ from the source")
-    origin = _open(source, config, plugins, there=True)
-    try:
-        if not origin.status().head:
-            raise ConfigError(f"{redacted(source)} has no knowledge base")
-        copy = _open(target, config, plugins)
-        try:
-            if leader := leader_of(copy):
-                raise ReadOnlyFollower(leader, redacted(target))
-            if copy.status().head:
-                raise AlreadyExists(
-                    f"{redacted(target)} is not empty: it has {copy.status().head} records"
-                )
-            _copy(origin, copy)
-        finally:
-            copy.close()
-        expected = _contents(origin)
-    finally:
-        origin.close()
-    copy = _open(target, config, plugins)
-    try:
-        copied = _contents(copy)
-    finally:
-        copy.close()
-    if copied != expected:
+    loaded, settings = _settings(source, config, plugins, there=True)
+    with opened_logs(loaded, settings) as origins:
+        _check_not_empty(origins, source)
+        count = shards or len(origins)
+        target_plugins, target_settings = _settings(target, config, plugins, shards=count)
+        with opened_logs(target_plugins, target_settings) as copies:
+            for copy in copies:
+                _check_empty(copy, target)
+            if len(copies) == len(origins):
+                for origin, copy in zip(origins, copies, strict=True):
+                    _copy(origin, copy)
+                with recovered(origins, settings) as logs:
+                    expected = contents_of(logs)
+            else:
+                expected = _convert(origins, copies, settings)
+    with (
+        opened_logs(target_plugins, target_settings) as copies,
+        recovered(copies, target_settings) as logs,
+    ):
+        copied = contents_of(logs)
+    if (copied.facts, copied.digest) != (expected.facts, expected.digest):
         raise Conflict(
             f"{redacted(target)} differs from {redacted(source)} after the copy; do not use it",
             {"source": expected.digest, "target": copied.digest},
@@ -108,15 +96,32 @@ def copy_storage(
     return copied
 
 
-def _open(
-    url: str, config: Config | None, plugins: Iterable[object], *, there: bool = False
-) -> LogStore:
-    settings = (config or Config()).updated({"STORAGE_URL": url})
+def _settings(
+    url: str,
+    config: Config | None,
+    plugins: Iterable[object],
+    *,
+    there: bool = False,
+    shards: int = 0,
+) -> tuple[Plugins, Config]:
+    settings = (config or Config()).updated({"STORAGE_URL": url, "STORAGE_SHARDS": str(shards)})
     if there and backend_of(url) in ("wal", "sqlite") and not os.path.exists(path_of(url)):
         raise ConfigError(
             f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
         )
-    return Plugins(settings, plugins).open_storage()
+    return Plugins(settings, plugins), settings
+
+
+def _check_not_empty(stores: Sequence[LogStore], url: str) -> None:
+    if not any(store.status().head for store in stores):
+        raise ConfigError(f"{redacted(url)} has no knowledge base")
+
+
+def _check_empty(store: LogStore, url: str) -> None:
+    if leader := leader_of(store):
+        raise ReadOnlyFollower(leader, redacted(url))
+    if store.status().head:
+        raise AlreadyExists(f"{redacted(url)} is not empty: it has {store.status().head} records")
 
 
 def _all_records(store: LogStore) -> Iterator[LogRecord]:
@@ -154,16 +159,18 @@ def _batches(records: Iterator[LogRecord]) -> Iterator[list[LogRecord]]:
         yield batch
 
 
-def _contents(store: LogStore) -> Contents:
-    catalog = Catalog(CEngine)
-    try:
-        recovered = recover(store, catalog)
-        digest = hashlib.sha256()
-        for chunk in encode(capture(catalog)):
-            digest.update(len(chunk).to_bytes(8, "little") + chunk)
-        facts = sum(tenant.facts() for tenant in catalog.tenants())
-    finally:
-        catalog.close()
-    return Contents(
-        store.status().head, recovered.snapshot, recovered.records, facts, digest.hexdigest()
-    )
+def _convert(origins: Sequence[LogStore], copies: Sequence[LogStore], settings: Config) -> Contents:
+    """Begin each target with a snapshot of the tenants that belong there; return the contents."""
+    last = max(store.status().head for store in origins)
+    with recovered(origins, settings) as logs:
+        system, tenants = logs[0].catalog, tenants_of([log.catalog for log in logs])
+        for tenant in tenants:
+            tenant.seq = tenant.seq or last  # as the target will read it
+        for shard, copy in enumerate(copies):
+            held = (
+                tenant
+                for tenant in tenants
+                if shard_of(tenant.database, tenant.name, len(copies)) == shard
+            )
+            copy.begin_with(last, encode(capture_tenants(system, held, keys=shard == SYSTEM)))
+        return contents_of(logs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from kbcore.clock import SystemClock
 from kbcore.config.settings import Config
 from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
-from kbcore.durable.capture import capture
+from kbcore.durable.capture import Capture, capture
 from kbcore.durable.records import owners
-from kbcore.durable.recovery import recover
 from kbcore.durable.snapshot import encode, paced
-from kbcore.errors import AlreadyExists, ConfigError
+from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
+from kbcore.node.placement import adopt_logs
+from kbcore.offline.logs import opened_logs, recovered, tenants_of
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LogSeed
-from kbcore.state.catalog import Catalog
-from kbplanner.engine.engine import Engine
+from kbcore.plug.ports import LogSeed, LogStatus
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -37,11 +36,43 @@ class Kept:
 def check_folder(folder: str, config: Config | None = None) -> dict[str, Any]:
     """Check everything in a storage folder without changing it, and return a report.
 
-    `sound` in the report is the verdict. Raises ConfigError if the folder does not exist, and
-    StorageBusy if a process has it open.
+    `sound` in the report is the verdict. With several shards, `shards` has a report of each, and
+    the problems name their shards. Raises ConfigError if the folder does not exist, and StorageBusy
+    if a process has it open.
     """
     _must_be(folder)
-    return _plugins(config, folder).storage_tools().check(folder)
+    plugins, settings = _plugins(config, folder)
+    places, tools = plugins.shard_places(), plugins.storage_tools()
+    try:
+        log_ids = [] if places is None else list(places.recorded(settings) or ())
+    except LogCorrupted as error:
+        problem = {"file": error.segment, "found": error.message}
+        return {"directory": folder, "sound": False, "opens": False, "problems": [problem]}
+    if places is None or not log_ids:
+        return tools.check(folder)
+    reports: list[dict[str, Any]] = []
+    for shard, log_id in enumerate(log_ids):
+        try:
+            report = tools.check(places.place(settings, shard, new=False).storage_dir)
+        except LogCorrupted as error:
+            problems = [{"file": error.segment, "found": error.message}]
+            report = {"sound": False, "opens": False, "problems": problems}
+        if log_id and report.get("logId", log_id) != log_id:
+            difference = f"the log {report['logId']} of another storage, not {log_id}"
+            report["problems"].append({"file": "", "found": difference})
+            report |= {"sound": False, "opens": False}
+        reports.append({"shard": shard, **report})
+    return {
+        "directory": folder,
+        "sound": all(report["sound"] for report in reports),
+        "opens": all(report["opens"] for report in reports),
+        "problems": [
+            {"shard": report["shard"], **problem}
+            for report in reports
+            for problem in report["problems"]
+        ],
+        "shards": reports,
+    }
 
 
 def salvage_folder(
@@ -49,18 +80,39 @@ def salvage_folder(
 ) -> dict[str, Any]:
     """Copy the undamaged data of a folder to an empty one, and return a report.
 
-    The report lists the recovered and the lost data of each tenant. The copy is opened and
-    recovered before this function returns. Raises AlreadyExists if `to` is not empty, and
-    LogCorrupted if no data can be read.
+    The report lists the recovered and the lost data of each tenant; with several shards `shards`
+    has a report of each, with `error` for a shard of which nothing can be read: it is empty in the
+    copy. The copy is opened and recovered before this function returns. Raises AlreadyExists if
+    `to` is not empty, and LogCorrupted if no data can be read.
     """
     _must_be(folder)
-    report = (
-        _plugins(config, folder)
-        .storage_tools()
-        .salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
-    )
-    recovered = _recovered(_plugins(config, to), lambda _: _count)
-    return {**report, "to": to, "kept": asdict(recovered)}
+    plugins, settings = _plugins(config, folder)
+    target_plugins, target = _plugins(config, to)
+    places, tools = plugins.shard_places(), plugins.storage_tools()
+    log_ids = () if places is None else places.recorded(settings) or ()
+    if places is None or not log_ids:
+        report = tools.salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+        return {**report, "to": to, "kept": asdict(_count_in(target_plugins, target))}
+    _must_be_empty(to)
+    reports: list[dict[str, Any]] = []
+    errors: list[LogCorrupted] = []
+    for shard in range(len(log_ids)):
+        try:
+            report = tools.salvage(
+                places.place(settings, shard, new=False).storage_dir,
+                places.place(target, shard, new=True).storage_dir,
+                skip_damaged=skip_damaged,
+                owners=owners,
+            )
+        except LogCorrupted as error:
+            errors.append(error)
+            report = {"error": error.message}
+        reports.append({"shard": shard, **report})
+    if len(errors) == len(reports):
+        raise errors[0]
+    adopt_logs(target_plugins, target, len(log_ids))
+    contents = asdict(_count_in(target_plugins, target))
+    return {"directory": folder, "shards": reports, "to": to, "kept": contents}
 
 
 def backup_storage(to: Path, config: Config) -> BackupInfo:
@@ -70,19 +122,22 @@ def backup_storage(to: Path, config: Config) -> BackupInfo:
     """
     if config.storage_backend == "wal":
         _must_be(config.storage_dir)
-
-    def write(info: BackupInfo) -> Callable[[Catalog], BackupInfo]:
-        return lambda catalog: keep(written(info, encode(capture(catalog))), to)
-
-    info: BackupInfo = _recovered(Plugins(config), write)
-    return info
+    with opened_logs(Plugins(config), config) as stores, recovered(stores, config) as logs:
+        captured = [(log.store.status(), capture(log.catalog)) for log in logs]
+        info = BackupInfo(_seeds(captured), SystemClock().now_ms())
+        return keep(written(info, (encode(each) for _, each in captured)), to)
 
 
 def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     """Return the current state as a backup file, in pieces that can be written while serving."""
-    status, captured = runtime.captured()
-    info = BackupInfo(status.log_id, status.epoch, status.head, runtime.clock.now_ms())
-    return info, written(info, paced(captured, runtime.yield_in_background))
+    captured = runtime.captured()
+    info = BackupInfo(_seeds(captured), runtime.clock.now_ms())
+    chunks = [paced(each, runtime.yield_in_background) for _, each in captured]
+    return info, written(info, chunks)
+
+
+def _seeds(captured: Iterable[tuple[LogStatus, Capture]]) -> tuple[LogSeed, ...]:
+    return tuple(LogSeed(status.log_id, status.epoch, status.head) for status, _ in captured)
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
@@ -114,14 +169,31 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
     cases nothing is written.
     """
     info = verify(backup)
-    plugins = _plugins(config, to)
-    seed = LogSeed(info.log_id, info.epoch + 1, info.seq)
-    plugins.storage_tools().plant(to, seed, chunks_of(backup))
-    return info, _recovered(plugins, lambda _: _count)
+    shards = len(info.logs)
+    plugins, settings = _plugins(config, to)
+    if settings.storage_shards not in (0, shards):
+        raise ConfigError(
+            f"STORAGE_SHARDS={settings.storage_shards}, but {backup} has {shards}"
+            f" {'shard' if shards == 1 else 'shards'}; restore it without STORAGE_SHARDS, and"
+            " convert it with kbcore storage copy FROM TO --shards NUMBER"
+        )
+    places, tools = plugins.shard_places(), plugins.storage_tools()
+    if shards > 1:
+        if places is None:
+            raise ConfigError(f"STORAGE_BACKEND={settings.storage_backend} has one shard only")
+        _must_be_empty(to)
+    for shard, (log, chunks) in enumerate(zip(info.logs, chunks_of(backup), strict=True)):
+        target = to
+        if places is not None and shards > 1:
+            target = places.place(settings, shard, new=True).storage_dir
+        tools.plant(target, replace(log, epoch=log.epoch + 1), chunks)
+    adopt_logs(plugins, settings, shards)
+    return info, _count_in(plugins, settings)
 
 
-def _plugins(config: Config | None, folder: str) -> Plugins:
-    return Plugins(replace(folder_config(config or Config(), folder), min_free_mb=0))
+def _plugins(config: Config | None, folder: str) -> tuple[Plugins, Config]:
+    settings = replace(folder_config(config or Config(), folder), min_free_mb=0)
+    return Plugins(settings), settings
 
 
 def folder_config(config: Config, folder: str) -> Config:
@@ -135,27 +207,17 @@ def _must_be(folder: str) -> None:
         raise ConfigError(f"{folder}: no such folder")
 
 
-def _recovered(plugins: Plugins, use: Callable[[BackupInfo], Callable[[Catalog], Any]]) -> Any:
-    """Recover a storage as a start does, and return the result of `use`."""
-    store = plugins.open_storage()
-    clean = False
-    try:
-        catalog = Catalog(Engine)
-        try:
-            recover(store, catalog)
-            status = store.status()
-            result = use(
-                BackupInfo(status.log_id, status.epoch, status.head, SystemClock().now_ms())
-            )(catalog)
-            clean = True
-        finally:
-            catalog.close()
-    finally:
-        store.close(clean=clean)
-    return result
+def _must_be_empty(folder: str) -> None:
+    if os.path.isdir(folder) and os.listdir(folder):
+        raise AlreadyExists(f"{folder} is not empty", {"directory": folder})
 
 
-def _count(catalog: Catalog) -> Kept:
-    databases = catalog.databases()
-    tenants = list(catalog.tenants())
-    return Kept(len(databases), len(tenants), sum(tenant.facts() for tenant in tenants))
+def _count_in(plugins: Plugins, config: Config) -> Kept:
+    """Recover a storage as a start does, and count its contents."""
+    with opened_logs(plugins, config) as stores, recovered(stores, config) as logs:
+        tenants = tenants_of([log.catalog for log in logs])
+        return Kept(
+            len(logs[0].catalog.databases()),
+            len(tenants),
+            sum(tenant.facts() for tenant in tenants),
+        )

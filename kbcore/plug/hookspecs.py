@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         MetricsSink,
         RunningNode,
         SalienceScorer,
+        ShardPlaces,
         StorageTools,
         Tokenizer,
         Usage,
@@ -43,6 +44,14 @@ hookimpl = pluggy.HookimplMarker("kbcore")
 @hookspec
 def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogStore]]:  # type: ignore[empty-body]
     """Name durable logs; the factory opens the node's one log."""
+
+
+@hookspec
+def kb_storage_shards(config: Config) -> Mapping[str, ShardPlaces]:  # type: ignore[empty-body]
+    """Name the places of shards (STORAGE_SHARDS) of a storage backend, by the backend's name.
+
+    A backend without them keeps the data in one log.
+    """
 
 
 @hookspec

@@ -24,6 +24,7 @@ from kbcore.plug.ports import (
     MergeStrategy,
     MetricsSink,
     SalienceScorer,
+    ShardPlaces,
     StorageTools,
     Tokenizer,
 )
@@ -33,6 +34,7 @@ SERVER_HOOK_PREFIX = "kb_http_"
 
 CHOSEN_BY = {
     "kb_storage_backends": "STORAGE_BACKEND",
+    "kb_storage_shards": "STORAGE_BACKEND",
     "kb_storage_tools": "STORAGE_BACKEND",
     "kb_salience_scorers": "SALIENCE_SCORER",
     "kb_metrics_sinks": "METRICS_SINKS",
@@ -109,7 +111,13 @@ class Plugins:
     # -- used by the core ---------------------------------------------------------------------------------------------
 
     def open_storage(self) -> LogStore:
-        """Open the log that STORAGE_BACKEND names; raise ConfigError naming the choices."""
+        """Open the log that STORAGE_BACKEND names.
+
+        Raise ConfigError naming the choices, and for a storage with several shards.
+        """
+        places = self.shard_places()
+        if places is not None and (log_ids := places.recorded(self._config)):
+            raise ConfigError(f"the storage has {len(log_ids)} shards, and this needs one log")
         return self.check_storage()(self._config)
 
     def check_storage(self) -> Callable[[Config], LogStore]:
@@ -143,6 +151,11 @@ class Plugins:
         """
         tools: StorageTools = self._pick("kb_storage_tools", self._config.storage_backend)
         return tools
+
+    def shard_places(self) -> ShardPlaces | None:
+        """Return the places of shards of the backend that STORAGE_BACKEND names, None without."""
+        places: dict[str, ShardPlaces] = self._collect("kb_storage_shards")
+        return places.get(self._config.storage_backend)
 
     def merge_strategies(self) -> dict[str, MergeStrategy]:
         """Return the strategies for merges of scopes, by name."""
@@ -375,6 +388,7 @@ class Plugins:
 
 COLLECTING = (
     "kb_storage_backends",
+    "kb_storage_shards",
     "kb_coordinators",
     "kb_merge_strategies",
     "kb_conflict_strategies",

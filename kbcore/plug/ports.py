@@ -242,6 +242,31 @@ class StorageTools(Protocol):
         """
 
 
+class ShardPlaces(Protocol):
+    """The places in which a storage backend keeps several logs of one node, its shards.
+
+    The backend's factory opens a shard with the settings that `place` returns. A backend without
+    this has one log, with the settings of the node.
+    """
+
+    def recorded(self, config: Config) -> Sequence[str] | None:
+        """Return the log ids of the shards of a storage, "" for a shard that was not opened yet.
+
+        The result is empty for a storage with one log, and None if there is no storage yet. Raises
+        LogCorrupted if the record is damaged or missing.
+        """
+
+    def record(self, config: Config, log_ids: Sequence[str]) -> None:
+        """Store the log ids of the shards; durable on return."""
+
+    def place(self, config: Config, shard: int, *, new: bool) -> Config:
+        """Return the settings with which the log of a shard is opened.
+
+        With `new` the place of the shard is created, otherwise LogCorrupted is raised if it does
+        not exist.
+        """
+
+
 @runtime_checkable
 class TakesOver(Protocol):
     """Required ability of a `LogStore` whose node may follow another one, or be promoted."""

@@ -18,12 +18,13 @@ DEFAULT = "default"
 
 @dataclass(slots=True)
 class Database:
-    """A database: its creation time (epoch milliseconds, 0 for the built-in one) and its tenants by
-    id.
+    """A database: its creation time (epoch milliseconds, 0 for the built-in one), when it was last
+    emptied (a later number each time, 0: never), and its tenants by id.
     """
 
     name: str
     created_at: int = 0
+    emptied_at: int = 0
     tenants: dict[str, Tenant] = field(default_factory=dict)
 
     def facts(self) -> int:
@@ -115,7 +116,7 @@ class Catalog:
             return self.need_tenant(changes.database, changes.tenant, at)
         action, name = change.action, changes.database
         if action is CatalogAction.CREATE_DATABASE:
-            self.need_database(name, at)
+            self.need_database(name, at if change.mark is None else change.mark)
         elif action is CatalogAction.CREATE_TENANT:
             self.need_tenant(name, changes.tenant, at)
         elif action is CatalogAction.DROP_DATABASE:
@@ -125,7 +126,11 @@ class Catalog:
             with self._mutex:
                 self._release([self.database(name).tenants.pop(changes.tenant)])
         else:
-            known = self.database(name).tenants
+            database = self.database(name)
+            if action is CatalogAction.NUKE_DATABASE:
+                later = max(at, database.emptied_at + 1)
+                database.emptied_at = later if change.mark is None else change.mark
+            known = database.tenants
             emptied = [changes.tenant] if action is CatalogAction.NUKE_TENANT else list(known)
             with self._mutex:
                 self._release([known[tenant] for tenant in emptied])

@@ -176,6 +176,9 @@ class ChangeCatalog:
     """
 
     action: CatalogAction
+    mark: int | None = None
+    """In a shard that repeats a change of a database: its creation time, or when it was emptied, in
+    the system shard."""
 
 
 @dataclass(frozen=True, slots=True)

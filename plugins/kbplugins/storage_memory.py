@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from kbcore.config import Config
 from kbcore.errors import Conflict, InvalidInput, LogTruncated
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.plug.ports import LogRecord, LogStatus, LogStore
+from kbcore.plug.ports import LogRecord, LogStatus, LogStore, ShardPlaces
 from kbplugins import table_log
 from kbplugins.store_base import StoreBase
 
@@ -89,7 +89,28 @@ class MemoryStore(StoreBase):
         self._closing.set()
 
 
+class MemoryShards:
+    """`ShardPlaces` of logs that store nothing: every storage is new."""
+
+    def recorded(self, config: Config) -> Sequence[str] | None:
+        """Return None: there is no storage yet."""
+        return None
+
+    def record(self, config: Config, log_ids: Sequence[str]) -> None:
+        """Do nothing: no later start could read the log ids."""
+
+    def place(self, config: Config, shard: int, *, new: bool) -> Config:
+        """Return the settings unchanged."""
+        return config
+
+
 @hookimpl
 def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogStore]]:
     """Offer the log under the name `memory`."""
     return {"memory": MemoryStore}
+
+
+@hookimpl
+def kb_storage_shards(config: Config) -> Mapping[str, ShardPlaces]:
+    """Offer shards that store nothing."""
+    return {"memory": MemoryShards()}

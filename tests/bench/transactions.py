@@ -39,7 +39,7 @@ def transactions(effort: Effort, peers: object = None) -> Iterator[Row]:
             single = sync_rate(scratch, seconds / 3, lambda ms=ms: wait(ms / 1000))  # type: ignore[misc]
             with open_runtime(config, plugins=[SlowDisk(ms)] if ms else []) as runtime:
                 commits, taken = commit_all(runtime, seconds)
-                batches = runtime._committer.batches
+                batches = runtime.system.committer.batches
             rate, shared = commits / taken, commits / batches
             disk = f"a sync of {ms:g} ms" if ms else "this disk"
             name = f"{COMMITTERS} committers of {OPERATIONS} writes, {disk}"

@@ -62,7 +62,7 @@ def test_databases_and_tenants_are_created_and_deleted(tmp_path):
             assert stored(node, "d", "u") == ["new"]
     with runtime(tmp_path) as node:
         node.admin().drop_database("d")
-        node._store.close(clean=False)
+        node.system.store.close(clean=False)
     with runtime(tmp_path) as node:
         assert [d.name for d in node.admin().databases()] == ["default"]
         with pytest.raises(UnknownDatabase):

@@ -181,7 +181,7 @@ def test_changes_of_many_writers_are_delivered_in_log_order_per_tenant():
             writer.start()
         for writer in writers:
             writer.join()
-        runtime.feed.tell()
+        runtime.system.committer.feed.tell()
         assert len(heard) == len(told(heard)) == 240
         for tenant in ("t0", "t1"):
             seqs = [c.seq for c in heard if c.tenant == tenant]

@@ -89,8 +89,8 @@ def test_records_after_a_snapshot_and_records_without_one_keep_their_numbers(tmp
             kb.assert_facts([kbcore.Fact("p", (str(number),))])
             if snapshot and number == 100:
                 node.snapshot()
-        node._store.close(clean=False)  # as a kill leaves it, without the snapshot of a stop
-        node._store = Plugins(config.updated({"STORAGE_URL": "memory:"})).open_storage()
+        node.system.store.close(clean=False)  # as a kill leaves it, without the snapshot of a stop
+        node.system.store = Plugins(config.updated({"STORAGE_URL": "memory:"})).open_storage()
         node.close()
         found = copy_storage(f"wal:{tmp_path / name}", f"sqlite:{tmp_path / name}.sqlite")
         assert (found.head, found.snapshot, found.facts) == (1300, 101 if snapshot else 0, 1300)

@@ -113,7 +113,7 @@ def test_a_restart_restores_the_state(actions, clean):
         if clean:
             node.close()
         else:
-            node._store.close(clean=False)
+            node.system.store.close(clean=False)
         again = runtime(Path(folder), clock=clock)
         assert state(again) == before
         again.close()

@@ -322,19 +322,19 @@ def test_a_snapshot_of_a_replaced_log_is_not_stored(tmp_path, leader, follower, 
         follower.replication.become(seed, chunks, catalog, 0)
         replaced.set()
 
-    thread, save = threading.Thread(target=replace_all), follower._store.save_snapshot
+    thread, save = threading.Thread(target=replace_all), follower.system.store.save_snapshot
 
     def save_late(*snapshot):
         thread.start()
         replaced.wait(0.1)
         save(*snapshot)
 
-    monkeypatch.setattr(follower._store, "save_snapshot", save_late)
+    monkeypatch.setattr(follower.system.store, "save_snapshot", save_late)
     follower.snapshot()
     thread.join(20)
     assert replaced.is_set()
     assert follower.log_status().epoch == seed.epoch
-    _, kept = follower._store.load_snapshot()
+    _, kept = follower.system.store.load_snapshot()
     assert list(kept) == chunks
 
 
@@ -351,5 +351,5 @@ def test_a_backup_says_whose_state_it_holds(leader, follower, monkeypatch):
     monkeypatch.setattr(follower, "captured", replaced_then)
     info, parts = running_backup(follower)
     assert len(list(parts)) > 2
-    assert (info.epoch, info.seq) == (before.epoch, before.head)
+    assert (info.logs[0].epoch, info.seq) == (before.epoch, before.head)
     assert follower.log_status().epoch == seed.epoch

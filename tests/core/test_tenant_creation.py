@@ -132,7 +132,7 @@ def test_a_retraction_queued_behind_the_first_write_of_its_tenant_is_carried_out
             _Pending(changes, encode_changes(changes))
             for changes in (retract_one, assert_one, retract_one)
         ]
-        node.committer._write(batch)
-        deltas = [node.committer._finish(pending) for pending in batch]
+        node.system.committer._write(batch)
+        deltas = [node.system.committer._finish(pending) for pending in batch]
         assert [sum(len(gone.rows) for gone in delta.removed) for delta in deltas] == [0, 0, 1]
         assert node.log_head() == 2

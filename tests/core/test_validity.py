@@ -111,7 +111,9 @@ def test_a_heartbeat_survives_a_restart_with_and_without_a_snapshot(tmp_path, cl
         kb.assert_facts([Fact("p", ("a",), ttl=1000)])
         clock.advance(900)
         kb.assert_facts([Fact("p", ("a",), ttl=1000)])
-        kb._services._committer.bytes = 0  # no snapshot at this stop: the log alone is replayed
+        kb._services.system.committer.bytes = (
+            0  # no snapshot at this stop: the log alone is replayed
+        )
     for _ in range(2):
         with runtime(tmp_path, clock=clock) as node:
             row = node.knowledge_base().query_rows("p", [ANONYMOUS])[0]

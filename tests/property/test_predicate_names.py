@@ -167,7 +167,7 @@ def test_embedded_and_reopened(tmp_path: Path, reopen: str) -> None:
         kb.load(text)
         kb.tell("q", ["two"])
         if reopen == "log":
-            kb._runtime._committer.bytes = 0  # no snapshot at this stop
+            kb._runtime.system.committer.bytes = 0  # no snapshot at this stop
     with kbcore.open_kb(path=folder) as kb:
         assert kb.ask("h(?x)") == [("a",)]
         for name in NAMES:

@@ -60,7 +60,7 @@ def close(runtime, clean):
         runtime.close()
     else:
         runtime.replication.close()
-        runtime._store.close(clean=False)
+        runtime.system.store.close(clean=False)
 
 
 @examples(12)

@@ -39,9 +39,9 @@ def follower(tmp_path, model):
         leader.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", ("a",)),)),)))
         catch_up(made)
         made.model = Model(model, made.config, made.clock, lambda usage: None)
-        before = made.log_head(), made.committer.records
+        before = made.log_head(), made.system.committer.records
         yield made
-        assert (made.log_head(), made.committer.records) == before
+        assert (made.log_head(), made.system.committer.records) == before
         assert sum(tenant.facts() for tenant in made.tenants()[1]) == 1
 
 

@@ -67,10 +67,10 @@ def test_records_are_sent_unchanged_and_none_is_204(leader):
     tell(leader, "a", "b")
     answer = ask(leader, cursor(leader))
     assert answer.status_code == 200
-    assert [record.seq for record in unframed(answer.data, leader.log_id)] == [1, 2]
+    assert [record.seq for record in unframed(answer.data, leader.log_id())] == [1, 2]
     assert answer.headers["X-Head-Seq"] == "2"
     assert ask(leader, cursor(leader, 2)).status_code == 204
-    assert len([*unframed(ask(leader, cursor(leader, max_bytes=1)).data, leader.log_id)]) == 1
+    assert len([*unframed(ask(leader, cursor(leader, max_bytes=1)).data, leader.log_id())]) == 1
 
 
 def test_a_snapshot_is_sent_completely(leader):
@@ -83,7 +83,7 @@ def test_a_snapshot_is_sent_completely(leader):
     assert answer.headers["X-Snapshot-Seq"] == "1"
     reading = Unpacking(1 << 20)
     assert [*reading.feed(answer.data)]
-    assert (reading.whole, reading.seed.seq, reading.seed.log_id) == (True, 1, leader.log_id)
+    assert (reading.whole, reading.seed.seq, reading.seed.log_id) == (True, 1, leader.log_id())
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_without_a_token_an_unlimited_key_may_follow(tmp_path):
         tell(leader, "a")
         client = create_app(leader).test_client()
         assert client.get("/admin/backup").status_code == 200
-        (record,) = unframed(client.get(f"/replication/{cursor(leader)}").data, leader.log_id)
+        (record,) = unframed(client.get(f"/replication/{cursor(leader)}").data, leader.log_id())
         assert record.seq == 1
         for query in ("snapshot", "status"):
             assert client.get(f"/replication/{query}").status_code == 200
@@ -239,7 +239,7 @@ def test_promotion_over_http(follower):
     assert (refused.status_code, refused.json["details"]["reason"]) == (409, "leader alive")
     assert client.post("/admin/promote", json={"force": "yes"}).status_code == 400
     answer = client.post("/admin/promote", json={"force": True})
-    assert answer.json == {"promoted": True, "logId": follower.log_id, "epoch": 2, "seq": 1}
+    assert answer.json == {"promoted": True, "logId": follower.log_id(), "epoch": 2, "seq": 1}
     assert (
         client.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT).status_code
         == 200

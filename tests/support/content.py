@@ -13,9 +13,12 @@ from kbplanner.engine.backend import Attribute
 def content(node: Runtime) -> dict[str, Any]:
     """Databases, tenants, scopes, rules and facts with every cell; nothing that only the order of arrival decides."""
     found = {}
-    for database in node._catalog.databases():
+    everyone = node.tenants()[1]
+    for database in node.system.catalog.databases():
         tenants = {
-            name: tenant_content(tenant) for name, tenant in sorted(database.tenants.items())
+            tenant.name: tenant_content(tenant)
+            for tenant in sorted(everyone, key=lambda tenant: tenant.name)
+            if tenant.database == database.name
         }
         found[database.name] = {"created": database.created_at, "tenants": tenants}
     return found

@@ -150,4 +150,8 @@ def schema(server: str) -> Iterator[str]:
     finally:
         with psycopg().connect(server, autocommit=True) as connection:
             connection.execute("SET client_min_messages = error")
-            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+            shards = connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (f"{name}_",)
+            )
+            for each in (name, *(row[0] for row in shards.fetchall())):
+                connection.execute(f"DROP SCHEMA IF EXISTS {each} CASCADE")

@@ -50,6 +50,7 @@ class _Tenant:
     """State of a tenant that has, or recently had, streams."""
 
     ring: Ring
+    log_head: Callable[[], int]
     leave: Callable[[], None] = _nothing
     streams: set[Stream] = field(default_factory=set)
     empty_since: float = 0.0
@@ -108,7 +109,6 @@ class EventHub:
     def __init__(self, runtime: Runtime) -> None:
         self.closing = False
         self._runtime = runtime
-        self._mark = mark_of(runtime.log_id)
         runtime.replication.on_became.append(self.renew)
         self._mutex = threading.Lock()
         self._tenants: dict[tuple[str, str], _Tenant] = {}
@@ -184,7 +184,6 @@ class EventHub:
         """End all streams because all state was replaced; clients that resume get `events_lost`."""
         with self._mutex:
             states, self._tenants = list(self._tenants.values()), {}
-            self._mark = mark_of(self._runtime.log_id)
         for state in states:
             state.leave()
             for stream in list(state.streams):
@@ -200,8 +199,9 @@ class EventHub:
 
     def _begin(self, database: str, tenant: str) -> _Tenant:
         config = self._runtime.config
-        ring = Ring(self._mark, config.events_buffer, config.events_buffer_mb << 20)
-        state = _Tenant(ring)
+        mark = mark_of(self._runtime.log_id(database, tenant))
+        ring = Ring(mark, config.events_buffer, config.events_buffer_mb << 20)
+        state = _Tenant(ring, partial(self._runtime.log_head, database, tenant))
         state.leave = self._runtime.feed.subscribe(partial(self._heard, state), database, tenant)
         ring.begin(self._runtime.applied(database, tenant), self._runtime.clock.now_ms())
         return state
@@ -220,7 +220,7 @@ class EventHub:
             if since <= ring.base_time:
                 missing = self.lost(ring, reader, "not_kept")
         else:
-            reader, missing = self._resumed(ring, since)
+            reader, missing = self._resumed(state, since)
         hello = b"retry: %d\n: kbcore events\nid: %b\n\n" % (
             RETRY_MS,
             ring.place(reader).text.encode(),
@@ -230,8 +230,9 @@ class EventHub:
             hello = b"retry: %d\n: kbcore events\n\n" % RETRY_MS
         return Stream(self, state, filter, reader, hello + missing)
 
-    def _resumed(self, ring: Ring, since: Place) -> tuple[Reader, bytes]:
-        if since.log != ring.log or since.seq > self._runtime.log_head():
+    def _resumed(self, state: _Tenant, since: Place) -> tuple[Reader, bytes]:
+        ring = state.ring
+        if since.log != ring.log or since.seq > state.log_head():
             return ring.newest(), self.lost(ring, ring.newest(), "unknown_id")
         try:
             return ring.after(since), b""

@@ -98,7 +98,9 @@ def _digest(text: str) -> bytes:
 
 
 def _mac(fields: bytes) -> bytes:
-    return hashlib.blake2b(fields, key=runtime().log_id.encode()[:64], digest_size=_MAC).digest()
+    context = current()
+    key = runtime().log_id(context.database, context.tenant).encode()[:64]
+    return hashlib.blake2b(fields, key=key, digest_size=_MAC).digest()
 
 
 def _signed(fields: bytes) -> str:

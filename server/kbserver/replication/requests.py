@@ -12,6 +12,7 @@ from flask import Flask, Response, request
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
 from kbcore.replication.role import FOLLOWER, LEADER, NONE, follower_storage_error
+from kbserver.http.request_context import DEFAULT
 from kbserver.operations import operation_at
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def install(app: Flask, runtime: Runtime) -> None:
     @app.before_request
     def arrive() -> None:
         if (text := request.environ.get("HTTP_X_MIN_SEQ")) is not None:
-            replication.wait_for(_seq(text))
+            environ = request.environ
+            database, tenant = environ.get("HTTP_X_DATABASE"), environ.get("HTTP_X_TENANT_ID")
+            runtime.wait_for(_seq(text), database or DEFAULT, tenant or DEFAULT)
         if replication.leader_url is not None and _needs_leader():
             runtime.refuse_on_follower()
 

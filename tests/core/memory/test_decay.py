@@ -80,7 +80,7 @@ def test_upkeep_of_an_unknown_tenant_writes_nothing(node):
     stranger = node.knowledge_base(tenant="stranger")
     assert stranger.decay().expired == 0
     assert stranger.consolidate().facts == []
-    assert node._catalog.find("default", "stranger") is None
+    assert node.system.catalog.find("default", "stranger") is None
 
 
 def test_facts_used_during_decay_are_not_evicted(node, kb, clock, monkeypatch):

@@ -54,7 +54,9 @@ def test_memory_state_survives_a_restart(tmp_path, snapshot):
             kb.tuples(Atom("p", ("2", Variable("x"))))
             node.snapshot()
         before = content(kb)
-        node._snapshots._at_bytes = node._committer.bytes  # no other snapshot at the stop
+        node.system.snapshots._at_bytes = (
+            node.system.committer.bytes
+        )  # no other snapshot at the stop
     with runtime(tmp_path, clock=ManualClock(T0)) as node:
         assert (node.recovered.snapshot > 0) is snapshot
         assert content(node.knowledge_base()) == before

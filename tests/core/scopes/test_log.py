@@ -51,8 +51,8 @@ def test_log_and_snapshot_restore_the_same_scopes(tmp_path, clock):
     with runtime(tmp_path, clock=clock) as node:
         everything(node.knowledge_base(), clock)
         before = content(node)
-        node._store.close(clean=False)
-        node._committer._closed = None
+        node.system.store.close(clean=False)
+        node.system.committer._closed = None
     with runtime(tmp_path, clock=clock) as node:
         assert node.recovered.snapshot == 0
         assert node.recovered.records > 10

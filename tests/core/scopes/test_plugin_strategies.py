@@ -66,7 +66,7 @@ def test_a_plugin_decides(tmp_path):
         before = digest(kb._runtime)
         with pytest.raises(InvalidInput, match="SUREST"):
             kb.merge("s", strategy="other")
-        kb._runtime._store.close(clean=False)
+        kb._runtime.system.store.close(clean=False)
     with open_kb(
         path=tmp_path
     ) as kb:  # the decisions are in the log: no strategy has to decide again

@@ -130,7 +130,7 @@ def test_a_commit_refused_by_a_full_disk_leaves_the_transaction_open(node, monke
         def full(records):
             raise StorageFull("no room")
 
-        patch.setattr(node.runtime._store, "append", full)
+        patch.setattr(node.runtime.system.store, "append", full)
         with pytest.raises(StorageFull):
             inside.commit()
     inside.commit()
@@ -162,7 +162,7 @@ def test_a_restart_remembers_committed_transactions(tmp_path, clean):
     done.commit()
     if clean:
         node.runtime.snapshot()
-    node.runtime._store.close(clean=False)
+    node.runtime.system.store.close(clean=False)
     again = Node(tmp_path, clock=node.clock)
     assert again.ask("p(?x)") == [["a"]]
     assert Handle(again, done.id).state() == "committed"

@@ -32,7 +32,7 @@ def main(folder: str) -> None:
         kb.tell("note", ["1"])
         kb.tell("note", ["2"])
         kb.fork("copy")
-        kb._runtime._committer.bytes = 0  # no snapshot at this stop
+        kb._runtime.system.committer.bytes = 0  # no snapshot at this stop
     for log in Path(folder).glob("wal-*"):  # without the room that was reserved behind the records
         data = log.read_bytes().rstrip(b"\0")
         log.write_bytes(data + bytes(8))

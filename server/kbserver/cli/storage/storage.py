@@ -6,7 +6,8 @@ import click
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
-from kbcore.offline.migrate import Contents, check_storage, copy_storage
+from kbcore.offline.logs import Contents
+from kbcore.offline.migrate import check_storage, copy_storage
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import Group
 
@@ -23,10 +24,15 @@ def storage() -> None:
 @storage.command("copy")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    help="Number of shards of TO, each a log of its own; default: as many as FROM has",
+)
 @reports_errors
-def copy(source: str, target: str) -> None:
+def copy(source: str, target: str, shards: int | None) -> None:
     """Copy the knowledge base at FROM to the empty storage TO, and compare their contents."""
-    contents = copy_storage(source, target, Config.from_env())
+    contents = copy_storage(source, target, Config.from_env(), shards=shards or 0)
     click.echo(f"copied to {redacted(target)}: {_summary(contents)}")
 
 
@@ -45,7 +51,8 @@ def _summary(contents: Contents) -> str:
         if contents.snapshot
         else "all records"
     )
+    shards = f"{contents.shards} shards, " if contents.shards > 1 else ""
     return (
-        f"{contents.head} records, {contents.facts} facts, recovered from {start}; "
+        f"{shards}{contents.head} records, {contents.facts} facts, recovered from {start}; "
         f"content {contents.digest[:16]}"
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from kbcore.events.feed import CommitFeed, Committed
+from kbcore.events.feed import CommitFeed, Committed, Feeds
 from kbserver.mcp.outbox import Outbox
 from kbserver.mcp.resources.uris import Topic, read_uri, topics
 
@@ -32,7 +32,7 @@ class Subscriptions:
     Commits of a tenant are observed only while it has subscriptions.
     """
 
-    def __init__(self, feed: CommitFeed) -> None:
+    def __init__(self, feed: CommitFeed | Feeds) -> None:
         self._feed = feed
         self._mutex = threading.Lock()
         self._tenants: dict[Whose, _Followed] = {}

@@ -1,0 +1,137 @@
+"""Placement of tenants on the shards of a storage, and opening of their logs.
+
+The number of shards is chosen when a storage is created. The storage lists its shards with the ids
+of their logs, so that a missing, exchanged or empty shard is not taken for an empty one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from kbcore.config.settings import Config
+from kbcore.config.storage_urls import redacted
+from kbcore.errors import ConfigError, LogCorrupted
+from kbcore.plug.manager import Plugins
+from kbcore.plug.ports import LogStore, ShardPlaces
+
+SYSTEM = 0
+"""The shard that decides which databases and API keys exist."""
+
+Logs = dict[int, LogStore]
+"""Open logs by the numbers of their shards."""
+
+
+def shard_of(database: str, tenant: str, shards: int) -> int:
+    """Return the number of the shard, of `shards`, that holds a tenant.
+
+    The placement never changes: BLAKE2b with 8 bytes over both names, each after its length in
+    UTF-8 as 4 bytes, all little endian.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name in (database, tenant):
+        text = name.encode()
+        digest.update(len(text).to_bytes(4, "little") + text)
+    return int.from_bytes(digest.digest(), "little") % shards
+
+
+def location_of(config: Config) -> str:
+    """Return the name of a storage for messages, without secrets."""
+    if config.storage_url:
+        return redacted(config.storage_url)
+    return config.storage_dir if config.storage_backend in ("wal", "sqlite") else "the storage"
+
+
+def recorded_shards(plugins: Plugins, config: Config) -> int:
+    """Return the number of shards of a storage, 0 if it does not exist or always has one log."""
+    places = plugins.shard_places()
+    recorded = None if places is None else places.recorded(config)
+    return 0 if recorded is None else len(recorded) or 1
+
+
+def open_logs(
+    plugins: Plugins, config: Config, owns: Callable[[int], bool] = lambda shard: True
+) -> tuple[int, Logs]:
+    """Open the logs of a storage, and create it if it does not exist.
+
+    Return the number of shards and the logs of those that `owns` selects. Raises ConfigError if
+    STORAGE_SHARDS is set to another number, LogCorrupted if a shard is damaged, missing or of
+    another storage, StorageBusy.
+    """
+    places, requested = plugins.shard_places(), config.storage_shards
+    recorded = None if places is None else places.recorded(config)
+    if recorded is None and requested > 1:
+        if places is None:
+            raise ConfigError(
+                f"STORAGE_SHARDS={requested}: STORAGE_BACKEND={config.storage_backend} has one shard only"
+            )
+        recorded = [""] * requested
+        places.record(config, recorded)
+    shards = len(recorded or ()) or 1
+    if recorded is not None and requested not in (0, shards):
+        raise ConfigError(
+            f"STORAGE_SHARDS={requested}, but {location_of(config)} has {shards}"
+            f" {'shard' if shards == 1 else 'shards'}; leave STORAGE_SHARDS out, or convert the"
+            f" data: kbcore storage copy FROM TO --shards {requested}"
+        )
+    if not recorded or places is None:
+        return 1, {SYSTEM: plugins.check_storage()(config)}
+    return shards, _open(plugins, config, places, list(recorded), owns)
+
+
+def _open(
+    plugins: Plugins,
+    config: Config,
+    places: ShardPlaces,
+    recorded: list[str],
+    owns: Callable[[int], bool],
+) -> Logs:
+    factory, logs = plugins.check_storage(), Logs()
+    is_new = False
+    try:
+        for shard, log_id in enumerate(recorded):
+            if not owns(shard):
+                continue
+            logs[shard] = factory(places.place(config, shard, new=not log_id))
+            status = logs[shard].status()
+            if log_id and status.log_id != log_id:
+                raise _exchanged(config, shard, f"its log is {status.log_id}, not {log_id}")
+            if not log_id and (status.head or status.snapshot):
+                raise _exchanged(config, shard, "it has records, but the storage is new")
+            is_new = is_new or not log_id
+            recorded[shard] = status.log_id
+        if is_new:
+            places.record(config, recorded)
+    except BaseException:
+        for log in logs.values():
+            log.close(clean=False)
+        raise
+    return logs
+
+
+def _exchanged(config: Config, shard: int, problem: str) -> LogCorrupted:
+    location = location_of(config)
+    return LogCorrupted(
+        f"shard {shard} of {location} is of another storage: {problem}."
+        " Restore a backup with `kbcore restore`",
+        directory=location,
+        segment="",
+        offset=0,
+        shard=shard,
+    )
+
+
+def adopt_logs(plugins: Plugins, config: Config, shards: int) -> None:
+    """Make a storage of shard logs that were created one by one: store the list of their ids.
+
+    The place of a shard without a log gets an empty one. With one shard there is nothing to do.
+    """
+    places = plugins.shard_places()
+    if shards == 1 or places is None:
+        return
+    factory, log_ids = plugins.check_storage(), []
+    for shard in range(shards):
+        log = factory(places.place(config, shard, new=True))
+        log_ids.append(log.status().log_id)
+        log.close()
+    places.record(config, log_ids)

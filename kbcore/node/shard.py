@@ -1,0 +1,152 @@
+"""A shard: one log of a node, with the state recovered from it and everything that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kbcore.clock import LoggedClock
+from kbcore.config.settings import Config
+from kbcore.durable.commit import Committer
+from kbcore.durable.full_disk import FullDisk
+from kbcore.durable.recovery import Recovered, recover
+from kbcore.errors import KBError, StorageFailed
+from kbcore.node.snapshotter import Snapshots
+from kbcore.plug.ports import LogStore, WorksBeside
+from kbcore.replication.role import Replication, check_leader_mark
+from kbcore.scheduling import Scheduling
+from kbcore.state.catalog import Catalog
+from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
+from kbplanner.engine.engine import Engine as CEngine
+from kbplanner.reference.engine import ReferenceEngine
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredLog:
+    """An open log and the state recovered from it."""
+
+    store: LogStore
+    catalog: Catalog
+    recovered: Recovered
+
+
+def recover_log(store: LogStore, config: Config) -> RecoveredLog:
+    """Recover the state from a log. Raises ConfigError, LogCorrupted."""
+    catalog = new_catalog(config)
+    check_leader_mark(store, config)
+    return RecoveredLog(store, catalog, recover(store, catalog))
+
+
+def new_catalog(config: Config) -> Catalog:
+    """Return an empty catalog with the engine of the settings."""
+    make_engine: Any = ReferenceEngine if config.engine == "python" else CEngine
+    return Catalog(make_engine)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardListener:
+    """Functions of the node that its shards call.
+
+    `failed`: the log failed; `synced`: seconds of a batch; `snapshot`: seconds and outcome of a
+    snapshot; `wrote`: a change set was applied; `wake`: there is work for the keeper.
+    """
+
+    failed: Callable[[StorageFailed], None]
+    synced: Callable[[float], None]
+    snapshot: Callable[[float, str], None]
+    wrote: Callable[[ChangeSet, Delta], None]
+    wake: Callable[[], None]
+
+
+class Shard:
+    """One log of a node: state, write path, snapshots, full-disk guard and replication.
+
+    A shard has no thread of its own: the node calls `keep` from time to time.
+    """
+
+    def __init__(
+        self,
+        log: RecoveredLog,
+        clock: LoggedClock,
+        config: Config,
+        scheduling: Scheduling,
+        listener: ShardListener,
+    ) -> None:
+        self.store = log.store
+        self.catalog = log.catalog
+        self.recovered = log.recovered
+        if isinstance(self.store, WorksBeside):
+            self.store.work_through(scheduling.offload_disk)
+        self.committer = Committer(
+            self.store,
+            self.catalog,
+            clock,
+            config,
+            offload=scheduling.offload_disk,
+            on_failure=listener.failed,
+            synced=listener.synced,
+        )
+        self.replication = Replication(self.committer, config, scheduling, listener.wrote)
+        self.snapshots = Snapshots(
+            self.committer, config, scheduling, self.replication, listener.snapshot
+        )
+        self.room = FullDisk(
+            self.store,
+            scheduling.offload_disk,
+            listener.wake,
+            self.snapshots.try_take,
+            listener.failed,
+        )
+
+    def keep(self) -> None:
+        """Look for free space on a full disk, and take a snapshot that is due."""
+        self.room.make()
+        if not self.room.full and self.snapshots.due():
+            self.snapshots.try_take()
+
+    def align(self, system: Catalog) -> list[tuple[ChangeSet, KBError]]:
+        """Repeat the changes of databases that the system shard made and this one did not.
+
+        The system shard decides: it records a change first. After a crash in between, a database
+        that the system shard does not have, or that it created or emptied later, is dropped or
+        emptied here. Return the creations that failed: the database has no data here yet. Raises
+        what the log raises if data could not be removed.
+        """
+        failed: list[tuple[ChangeSet, KBError]] = []
+        for changes in overdue(system, self.catalog):
+            if any(creation.database == changes.database for creation, _ in failed):
+                continue
+            try:
+                self.committer.commit(changes)
+            except KBError as error:
+                if changes.makes_room:
+                    raise
+                failed.append((changes, error))
+        return failed
+
+    def close(self, *, clean: bool) -> None:
+        """Release the log, after a snapshot of new records if it is `clean`."""
+        if clean and self.snapshots.bytes_since:
+            self.snapshots.try_take()
+        self.store.close(clean=clean)
+
+
+def overdue(system: Catalog, catalog: Catalog) -> list[ChangeSet]:
+    """Return the changes that make the databases of a shard those of the system shard."""
+    decided = {database.name: database for database in system.databases()}
+    present = {database.name: database for database in catalog.databases()}
+    changes: list[tuple[str, ChangeCatalog]] = []
+    for name, database in present.items():
+        if name not in decided or database.created_at != decided[name].created_at:
+            changes.append((name, ChangeCatalog(CatalogAction.DROP_DATABASE)))
+    dropped = {name for name, _ in changes}
+    for name, database in decided.items():
+        known = None if name in dropped else present.get(name)
+        if known is None:
+            mark = database.created_at
+            changes.append((name, ChangeCatalog(CatalogAction.CREATE_DATABASE, mark)))
+        if database.emptied_at != (known.emptied_at if known is not None else 0):
+            mark = database.emptied_at
+            changes.append((name, ChangeCatalog(CatalogAction.NUKE_DATABASE, mark)))
+    return [ChangeSet(name, "", (change,)) for name, change in changes]

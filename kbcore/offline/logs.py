@@ -1,0 +1,94 @@
+"""The logs of a storage that no server has open, with the state recovered from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kbcore.config.settings import Config
+from kbcore.durable.capture import capture_tenants
+from kbcore.durable.snapshot import encode
+from kbcore.node.placement import Logs, open_logs
+from kbcore.node.shard import RecoveredLog, overdue, recover_log
+from kbcore.plug.manager import Plugins
+from kbcore.plug.ports import LogStore
+from kbcore.state.catalog import Catalog
+from kbcore.state.tenant import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Contents of a storage: last record, newest snapshot (0: none), later records, and totals.
+
+    Of several shards, the highest numbers and the sum of the later records. `digest` is the SHA-256
+    of everything a start recovers: databases, tenants, scopes, rules, facts with their attributes,
+    generations and transactions. It does not depend on the number of shards.
+    """
+
+    head: int
+    snapshot: int
+    records: int
+    facts: int
+    digest: str
+    shards: int = 1
+
+
+@contextmanager
+def opened_logs(plugins: Plugins, config: Config) -> Iterator[list[LogStore]]:
+    """Open the logs of all shards of a storage, and close them at the end."""
+    shards, logs = open_logs(plugins, config)
+    with closed_at_end(logs):
+        yield [logs[shard] for shard in range(shards)]
+
+
+@contextmanager
+def closed_at_end(logs: Logs) -> Iterator[None]:
+    """Close logs at the end of the block, as not clean if it fails."""
+    clean = False
+    try:
+        yield
+        clean = True
+    finally:
+        for log in logs.values():
+            log.close(clean=clean)
+
+
+@contextmanager
+def recovered(stores: Sequence[LogStore], config: Config) -> Iterator[list[RecoveredLog]]:
+    """Recover the state of all shards; databases are those that a start would serve."""
+    logs: list[RecoveredLog] = []
+    try:
+        for store in stores:
+            logs.append(recover_log(store, replace(config, replication_mode="none")))
+            for changes in overdue(logs[0].catalog, logs[-1].catalog):
+                logs[-1].catalog.place(changes, 0, store.status().head)
+        yield logs
+    finally:
+        for log in logs:
+            log.catalog.close()
+
+
+def contents_of(logs: Sequence[RecoveredLog]) -> Contents:
+    """Return the totals and the digest of a recovered storage."""
+    catalogs = [log.catalog for log in logs]
+    tenants = tenants_of(catalogs)
+    digest = hashlib.sha256()
+    for chunk in encode(capture_tenants(catalogs[0], tenants)):
+        digest.update(len(chunk).to_bytes(8, "little") + chunk)
+    statuses = [log.store.status() for log in logs]
+    return Contents(
+        max(status.head for status in statuses),
+        max(log.recovered.snapshot for log in logs),
+        sum(log.recovered.records for log in logs),
+        sum(tenant.facts() for tenant in tenants),
+        digest.hexdigest(),
+        len(logs),
+    )
+
+
+def tenants_of(catalogs: Sequence[Catalog]) -> list[Tenant]:
+    """Return the tenants of all shards, sorted by database and name."""
+    tenants = [tenant for catalog in catalogs for tenant in catalog.tenants()]
+    return sorted(tenants, key=lambda tenant: (tenant.database, tenant.name))
