@@ -128,11 +128,13 @@ kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, u
 
 kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values)
 {
-    const kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
     int64_t value;
 
-    if (relation == NULL || attribute >= KB_ATTRIBUTES
-        || (count != 0 && (ids == NULL || values == NULL)))
+    if (status < 0)
+        return status;
+    if (attribute >= KB_ATTRIBUTES || (count != 0 && (ids == NULL || values == NULL)))
         return KB_MISUSE;
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= relation->rows)

@@ -101,9 +101,12 @@ static int compare_second(pair rows, uint64_t before, uint64_t *cursor, kb_diffe
 
 kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there, uint64_t *cursor, kb_difference *out)
 {
-    kb_relation *one = kb_engine_readable(engine, here), *other = kb_engine_readable(engine, there);
+    kb_relation *one, *other;
+    kb_status status;
 
-    if (one == NULL || other == NULL || one->arity != other->arity || cursor == NULL || out == NULL || out->room == 0
+    if ((status = kb_engine_readable(engine, here, &one)) < 0 || (status = kb_engine_readable(engine, there, &other)) < 0)
+        return status;
+    if (one->arity != other->arity || cursor == NULL || out == NULL || out->room == 0
         || out->only_here == NULL || out->only_there == NULL || out->modified_here == NULL || out->modified_there == NULL)
         return KB_MISUSE;
     if (kb_relation_place(one) < 0 || kb_relation_place(other) < 0)

@@ -69,11 +69,13 @@ static kb_status copy_rows(const kb_relation *source, kb_relation *copy)
 
 kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
 {
-    const kb_relation *source = kb_engine_readable(engine, from);
-    kb_status status;
+    kb_relation *source;
+    kb_status status = kb_engine_readable(engine, from, &source);
     kb_rel rel;
 
-    if (source == NULL || out == NULL)
+    if (status < 0)
+        return status;
+    if (out == NULL)
         return KB_MISUSE;
     if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
         return status;

@@ -155,9 +155,12 @@ static kb_status work_pass(kb_run *run)
                 run->rule = component->first_rule;
                 run->in_round = 1;
                 run->stats.rounds++;
-                kb_group_begin(run, component);
+                kb_dense_begin(run, component);
+                if (run->dense == NULL)
+                    kb_group_begin(run, component);
             }
-            status = run->group.seen != NULL ? kb_group_run(run, component) : work_round(run, component);
+            status = run->dense != NULL ? kb_dense_run(run, component)
+                     : run->group.seen != NULL ? kb_group_run(run, component) : work_round(run, component);
             if (status != KB_DONE)
                 return status;
             for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
@@ -168,6 +171,7 @@ static kb_status work_pass(kb_run *run)
         run->component++;
         run->fresh = 1;
         run->group.retry = 0;
+        run->dense_retry = 0;
         if (KB_UNLIKELY(run->profile.rules != NULL) && run->component < run->plan->component_count) {
             run->profile.at_end = 1;
             return KB_PAUSED;

@@ -52,7 +52,7 @@ void kb_group_begin(kb_run *run, const kb_component *component)
     uint32_t done;
     int is_single;
 
-    if (!kb_group_pays(run, component))
+    if (!kb_group_pays(run, component) || kb_relation_write(target) < 0)
         return;
     for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++)
         if (run->plan->rules[r].linear && !kb_rule_has_views(run, run->plan->rules + r))

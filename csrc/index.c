@@ -324,20 +324,26 @@ static int mask_fits(const kb_relation *relation, uint64_t mask)
 
 kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask)
 {
-    kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
     kb_lookup *index;
 
-    if (relation == NULL || !mask_fits(relation, column_mask))
+    if (status < 0)
+        return status;
+    if (!mask_fits(relation, column_mask))
         return KB_MISUSE;
     return kb_index_need(relation, column_mask, &index);
 }
 
 kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask, uint64_t *out)
 {
-    kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
     kb_lookup *index;
 
-    if (relation == NULL || out == NULL || !mask_fits(relation, column_mask))
+    if (status < 0)
+        return status;
+    if (out == NULL || !mask_fits(relation, column_mask))
         return KB_MISUSE;
     index = kb_index_have(relation, column_mask);
     *out = index == NULL ? kb_estimate_distinct(relation, column_mask) : index->entry_count;

@@ -183,6 +183,8 @@ typedef struct kb_relation {
                                        * not recorded */
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
     uint32_t block_mask, block_count, placed;
+    uint32_t unwritten;               /* the last rows, which the matrix has and the cells do not
+                                       * yet */
     uint32_t by_id;                   /* queried by id while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
     struct kb_relation *snapshots;    /* the first snapshot that still copies from this relation */
@@ -341,6 +343,8 @@ void kb_snapshots_end(kb_relation *relation);
 kb_status kb_relation_place(kb_relation *relation);
 /* afterwards the set has every row, in any representation */
 kb_status kb_relation_ready(kb_relation *relation);
+/* afterwards the cells have every row */
+kb_status kb_relation_write(kb_relation *relation);
 /* capacity for `more` rows */
 kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);
 /* Return the rows start .. end sorted by a column and then by id, as value << 32 | id; NULL: out of
@@ -446,10 +450,10 @@ struct kb_engine {
 };
 
 kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: no such relation */
-/* NULL: none, or an incomplete snapshot */
 /* NULL: none, or one of a run, or a snapshot: the caller of the engine must not change it */
 kb_relation *kb_engine_writable(const kb_engine *engine, kb_rel rel);
-kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel);
+/* KB_MISUSE: none, or an incomplete snapshot. Its cells have every row. */
+kb_status kb_engine_readable(const kb_engine *engine, kb_rel rel, kb_relation **out);
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* assigns a handle */
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
 void kb_engine_release(kb_engine *engine);                             /* a run was closed */

@@ -116,7 +116,8 @@ static int put_row(kb_writer *writer, const kb_engine *engine, const kb_relation
 kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
                        const char *const *pieces, const size_t *lengths, char *bytes, size_t room, size_t *done, size_t *written)
 {
-    const kb_relation *relation = NULL;
+    kb_relation *relation = NULL;
+    kb_status status;
     kb_writer writer = {bytes, bytes + room};
     size_t i;
 
@@ -124,8 +125,9 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
         || arity > KB_MAX_ARITY || (rows == NULL && arity != 0 && count != 0))
         return KB_MISUSE;
     if (stored != 0) {
-        relation = kb_engine_readable(engine, stored);
-        if (relation == NULL || relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
+        if ((status = kb_engine_readable(engine, stored, &relation)) < 0)
+            return status;
+        if (relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
             return KB_MISUSE;
     }
     if (!kb_symbols_exist(engine, rows, count * arity))

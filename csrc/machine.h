@@ -72,6 +72,7 @@ typedef struct kb_component {
                                        * write */
     uint8_t carried;                  /* the column that their rules carry over unchanged; KB_FIXED:
                                        * there is only one column */
+    uint8_t dense;                    /* 1: dense.c can evaluate its rounds */
     uint8_t live;                     /* 1: one linear rule, of any form, which may continue over
                                        * the rows it makes itself */
 } kb_component;
@@ -137,6 +138,8 @@ typedef struct kb_group {             /* group.c */
     uint8_t open, inside;             /* inside: the rule's cursor is within a list */
 } kb_group;
 
+typedef struct kb_dense kb_dense;     /* dense.c */
+
 typedef struct kb_profile {           /* profile.c */
     kb_rule_counts *rules;            /* by rule of the plan; NULL: not profiled */
     uint64_t *steps;                  /* by step of the plan: rows that passed it */
@@ -166,6 +169,8 @@ struct kb_run {
     kb_relation *target;
     uint32_t head_count, derived_count, source_count, cursor_count;
     kb_group group;
+    kb_dense *dense;                  /* NULL: not active */
+    uint64_t dense_retry;             /* number of new rows at which to try again */
     int64_t left;                     /* steps until the next check of fuel, budgets and the cancel
                                        * flag */
     int64_t chunk;                    /* the initial value of `left`; 0 between two chunks */
@@ -349,10 +354,19 @@ void kb_group_begin(kb_run *run, const kb_component *component);
 kb_status kb_group_run(kb_run *run, const kb_component *component);
 void kb_group_end(kb_run *run);
 
+/* dense.c */
+void kb_mark_dense(const kb_plan *plan, kb_component *component);
+/* takes over the rounds of the component if that pays */
+void kb_dense_begin(kb_run *run, const kb_component *component);
+kb_status kb_dense_run(kb_run *run, const kb_component *component);
+void kb_dense_end(kb_run *run);
+
 /* fixpoint.c */
 /* 0: it has nothing to do */
 int kb_rule_has_views(const kb_run *run, const kb_rule *rule);
 
+/* prepares the relation that the step reads, if any */
+kb_status kb_step_start(kb_run *run, const kb_step *step, kb_cursor *cursor);
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 /* DONE: exhausted; PAUSED: `left` is used up */
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);

@@ -79,6 +79,8 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
         if (pattern[i] != 0 && !(pattern[i] & KB_SAME))
             mask |= UINT64_C(1) << i;
     }
+    if (kb_relation_write(relation) < 0)
+        return KB_NOMEM;
     if (*cursor >= relation->rows) {
         *filled = 0;
         return KB_OK;
@@ -117,14 +119,20 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
 kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
                    kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
 {
-    return kb_relation_match(engine, kb_engine_readable(engine, rel), pattern, flags, cursor, rows, ids, room, filled);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
+
+    return status < 0 ? status : kb_relation_match(engine, relation, pattern, flags, cursor, rows, ids, room, filled);
 }
 
 kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows)
 {
-    const kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
 
-    if (relation == NULL || (count != 0 && (ids == NULL || rows == NULL)))
+    if (status < 0)
+        return status;
+    if ((count != 0 && (ids == NULL || rows == NULL)))
         return KB_MISUSE;
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= relation->rows || (relation->state != NULL && relation->state[ids[i]] == KB_DEAD))

@@ -155,8 +155,10 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         mark_distinct(plan, plan->rules + i);
         mark_outer(plan, plan->rules + i);
     }
-    for (uint32_t i = 0; i < plan->component_count; i++)
+    for (uint32_t i = 0; i < plan->component_count; i++) {
         kb_mark_linear(plan, plan->components + i);
+        kb_mark_dense(plan, plan->components + i);
+    }
     *out = plan;
     return KB_OK;
 }

@@ -156,9 +156,12 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
 
 kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids)
 {
-    kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
 
-    if (relation == NULL || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
+    if (status < 0)
+        return status;
+    if ((count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
         return KB_MISUSE;
     if (kb_relation_place(relation) < 0)
         return KB_NOMEM;

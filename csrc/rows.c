@@ -32,6 +32,7 @@ void kb_relation_clear(kb_relation *relation)
     relation->changes = NULL;
     memset(relation->columns, 0, sizeof relation->columns);
     relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
+    relation->unwritten = 0;
 }
 
 static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
@@ -144,10 +145,42 @@ static kb_status grow_set(kb_relation *relation, const kb_sym *row)
     return grow_slots(relation, rows);
 }
 
+/* The bits of the rows that the cells have are removed from the matrix while the others are written,
+ * so that no memory but that of the cells is needed. */
+kb_status kb_relation_write(kb_relation *relation)
+{
+    kb_matrix *matrix = &relation->matrix;
+    uint32_t written = relation->rows - relation->unwritten, id = written;
+    void *block;
+
+    if (relation->unwritten == 0)
+        return KB_OK;
+    if ((block = kb_resize(relation->heap, relation->cells, (size_t)relation->rows * 2, sizeof(kb_sym))) == NULL)
+        return KB_NOMEM;
+    relation->cells = block;
+    relation->capacity = relation->rows;
+    relation->unwritten = 0;
+    for (uint32_t i = 0; i < written; i++)
+        kb_bits_remove(relation, kb_row(relation, i));
+    for (uint32_t i = 0; i < matrix->height; i++)
+        for (uint32_t j = 0; j < matrix->width; j++)
+            for (uint64_t left = matrix->words[(size_t)i * matrix->width + j]; left != 0; left &= left - 1) {
+                kb_sym *row = kb_row(relation, id++);
+
+                row[0] = matrix->top + i;
+                row[1] = (matrix->left + j) * 64 + KB_LOWEST_BIT(left);
+            }
+    for (uint32_t i = 0; i < written; i++)
+        kb_bits_add(relation, kb_row(relation, i));
+    return KB_OK;
+}
+
 kb_status kb_relation_place(kb_relation *relation)
 {
     uint64_t rows = relation->rows - relation->dead;
 
+    if (kb_relation_write(relation) < 0)
+        return KB_NOMEM;
     if (relation->placed == relation->rows)
         return KB_OK;
     if (relation->slots == NULL || rows > (relation->slot_mask + UINT64_C(1)) / 2)
@@ -159,6 +192,8 @@ kb_status kb_relation_place(kb_relation *relation)
 
 kb_status kb_relation_ready(kb_relation *relation)
 {
+    if (kb_relation_write(relation) < 0)
+        return KB_NOMEM;
     if (kb_is_bits(relation) || relation->placed == relation->rows)
         return KB_OK;
     return relation->rows > MIN_BITMAP_ROWS && kb_bits_try(relation) ? KB_OK : kb_relation_place(relation);

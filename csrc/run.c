@@ -120,22 +120,32 @@ static int is_partial_view(const kb_run *run, const kb_step *step)
            || kb_view_end(run, step) != run->slots[step->slot]->rows;
 }
 
+kb_status kb_step_start(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    kb_relation *relation = kb_step_reads(step) ? run->slots[step->slot] : NULL;
+
+    if (relation == NULL)
+        return KB_OK;
+    if (kb_relation_write(relation) < 0)
+        return KB_NOMEM;
+    if (step->op == KB_OP_PROBE || (step->op == KB_OP_AGGREGATE && step->loads != 0)
+        || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
+        if (kb_index_need(relation, step->mask, &cursor->index) < 0)
+            return KB_NOMEM;
+    if ((looks_up_whole_rows(step) || step->intersects) && kb_relation_ready(relation) < 0)
+        return KB_NOMEM;
+    if ((step->op == KB_OP_MEMBER || step->intersects) && is_partial_view(run, step) && kb_bits_forbid(relation) < 0)
+        return KB_NOMEM;
+    return KB_OK;
+}
+
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
 {
     const kb_step *steps = run->plan->steps + rule->first;
 
-    for (uint32_t i = 0; i < rule->count; i++) {
-        const kb_step *step = steps + i;
-
-        if (step->op == KB_OP_PROBE || (step->op == KB_OP_AGGREGATE && step->loads != 0)
-            || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
-            if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
-                return KB_NOMEM;
-        if ((looks_up_whole_rows(step) || step->intersects) && kb_relation_ready(run->slots[step->slot]) < 0)
+    for (uint32_t i = 0; i < rule->count; i++)
+        if (kb_step_start(run, steps + i, run->cursors + i) < 0)
             return KB_NOMEM;
-        if ((step->op == KB_OP_MEMBER || step->intersects) && is_partial_view(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
-            return KB_NOMEM;
-    }
     if (kb_intersect_start(run, rule) < 0)
         return KB_NOMEM;
     run->target = run->slots[steps[rule->count - 1].slot];

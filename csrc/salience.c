@@ -126,9 +126,14 @@ static int is_below(const scorer *s, uint32_t id, double min_score)
 
 static kb_status begin(const kb_engine *engine, kb_rel rel, const kb_salience *formula, scorer *s)
 {
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
+
     memset(s, 0, sizeof *s);
-    s->relation = kb_engine_readable(engine, rel);
-    if (s->relation == NULL || formula == NULL || !(formula->recency >= 0 && formula->recency <= 1e300)
+    if (status < 0)
+        return status;
+    s->relation = relation;
+    if (formula == NULL || !(formula->recency >= 0 && formula->recency <= 1e300)
         || !(formula->frequency >= 0 && formula->frequency <= 1e300) || !(formula->priority >= 0 && formula->priority <= 1e300)
         || !(formula->half_life > 0 && formula->half_life <= 1e300))
         return KB_MISUSE;
@@ -316,7 +321,9 @@ kb_status kb_salience_scores(const kb_engine *engine, kb_rel rel, const kb_salie
     scorer s;
     kb_status status = begin(engine, rel, formula, &s);
 
-    if (status < 0 || (count != 0 && (ids == NULL || scores == NULL)))
+    if (status < 0)
+        return status;
+    if (count != 0 && (ids == NULL || scores == NULL))
         return KB_MISUSE;
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= s.relation->rows)
@@ -333,12 +340,14 @@ kb_status kb_salience_top(kb_engine *engine, kb_rel rel, const kb_salience *form
     scorer s;
     kb_status status = begin(engine, rel, formula, &s);
 
-    if (status < 0 || min_score != min_score || filled == NULL || (room != 0 && (ids == NULL || scores == NULL)))
+    if (status < 0)
+        return status;
+    if (min_score != min_score || filled == NULL || (room != 0 && (ids == NULL || scores == NULL)))
         return KB_MISUSE;
     update_cuts(&top, &s);
     if (room != 0 && pattern == NULL)
         visit_all(&s, &top);
-    else if (room != 0 && (status = visit_matching(engine, &s, kb_engine_readable(engine, rel), pattern, &top)) < 0)
+    else if (room != 0 && (status = visit_matching(engine, &s, kb_engine_relation(engine, rel), pattern, &top)) < 0)
         return status;
     for (size_t count = top.count; count-- > 1;) {   /* the worst goes to the end */
         uint32_t id = ids[count];
@@ -358,7 +367,9 @@ kb_status kb_salience_below(const kb_engine *engine, kb_rel rel, const kb_salien
     size_t count = 0;
     kb_status status = begin(engine, rel, formula, &s);
 
-    if (status < 0 || max_score != max_score || cursor == NULL || ids == NULL || room == 0 || filled == NULL)
+    if (status < 0)
+        return status;
+    if (max_score != max_score || cursor == NULL || ids == NULL || room == 0 || filled == NULL)
         return KB_MISUSE;
     for (uint64_t at = *cursor; at < s.relation->rows && count < room; at++) {
         uint32_t id = (uint32_t)at;

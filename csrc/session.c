@@ -6,6 +6,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
                       const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out)
 {
     kb_run *run;
+    kb_status status;
     uint32_t source = 0, derived = 0;
     size_t derived_count;
     char *at;
@@ -15,9 +16,11 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
         return KB_MISUSE;
     for (uint32_t i = 0; i < plan->slot_count; i++)
         if (!plan->slots[i].derived) {
-            const kb_relation *relation = kb_engine_readable(engine, base[source++]);
+            kb_relation *relation;
 
-            if (relation == NULL || relation->owned || relation->arity != plan->slots[i].arity)
+            if ((status = kb_engine_readable(engine, base[source++], &relation)) < 0)
+                return status;
+            if (relation->owned || relation->arity != plan->slots[i].arity)
                 return KB_MISUSE;
         }
     if (!kb_symbols_exist(engine, params, param_count))
@@ -157,6 +160,7 @@ void kb_run_close(kb_run *run)
     engine = run->engine;
     kb_run_unpin(run);
     kb_group_end(run);
+    kb_dense_end(run);
     kb_intersect_free(run);
     kb_profile_end(run);
     kb_release(&run->heap, run->seen);

@@ -21,11 +21,12 @@ kb_relation *kb_engine_writable(const kb_engine *engine, kb_rel rel)
     return relation != NULL && !relation->owned && relation->snapshot == NULL ? relation : NULL;
 }
 
-kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel)
+kb_status kb_engine_readable(const kb_engine *engine, kb_rel rel, kb_relation **out)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
-
-    return relation != NULL && is_complete(relation) ? relation : NULL;
+    *out = kb_engine_relation(engine, rel);
+    if (*out == NULL || !is_complete(*out))
+        return KB_MISUSE;
+    return kb_relation_write(*out);
 }
 
 static uint32_t block_count(const kb_relation *copy)

@@ -42,14 +42,17 @@ static int matches_all(const kb_sym *pattern, uint32_t arity)
 kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t max_rows,
                        kb_total *total)
 {
-    kb_relation *relation = kb_engine_readable(engine, rel);
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
     kb_sym rows[BATCH_SYMBOLS];
     kb_number min = { 0, 0, 0.0 }, max = { 0, 0, 0.0 };
     const char *text;
     size_t room, filled, len;
     int counts_only = column == KB_NO_ROW;
 
-    if (relation == NULL || cursor == NULL || total == NULL || max_rows == 0 || (pattern == NULL && relation->arity != 0)
+    if (status < 0)
+        return status;
+    if (cursor == NULL || total == NULL || max_rows == 0 || (pattern == NULL && relation->arity != 0)
         || (!counts_only && column >= relation->arity))
         return KB_MISUSE;
     if (counts_only && *cursor == 0 && matches_all(pattern, relation->arity)) {
@@ -62,8 +65,6 @@ kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uin
         kb_symbol_get(&engine->symbols, total->max, &text, &len, &max);
     }
     do {
-        kb_status status;
-
         room = BATCH_SYMBOLS / (relation->arity == 0 ? 1 : relation->arity);
         room = max_rows < room ? (size_t)max_rows : room;
         status = kb_relation_match(engine, relation, pattern, 0, cursor, counts_only ? NULL : rows, NULL, room, &filled);
