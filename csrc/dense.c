@@ -620,7 +620,7 @@ static kb_status end_round(kb_run *run)
         rows += dense->relations[i].fresh_bits;
     }
     run->left -= (int64_t)((uint64_t)dense->count * dense->size * dense->words / WORDS_PER_STEP);
-    run->stats.rows_made += rows;
+    run->stats.rows_made += rows < rows_left ? rows : rows_left;
     if (rows > rows_left) {
         run->stats.budget = KB_BUDGET_ROWS;
         return KB_LIMIT;
