@@ -79,7 +79,7 @@ static int read_rule(const kb_plan *plan, const kb_rule *rule, dense_rule *out)
 {
     const kb_step *scan = plan->steps + rule->first, *emit = scan + rule->count - 1, *probe = emit - 1;
     const kb_pair *loads = plan->pairs + scan->pairs, *heads = plan->pairs + emit->pairs;
-    uint32_t registers[2] = { 0, 0 }, value, kept, column;
+    uint32_t registers[2] = { 0, 0 }, value, kept_register, column;
 
     if (rule->count < 2 || scan->op != KB_OP_SCAN || scan->view != KB_VIEW_DELTA || scan->arity != 2
         || scan->loads != 2 || emit->arity != 2)
@@ -110,9 +110,9 @@ static int read_rule(const kb_plan *plan, const kb_rule *rule, dense_rule *out)
     out->join = loads[0].with == registers[1];
     out->probe = probe;
     value = loads[1].with;
-    kept = registers[1 - out->join];
-    out->keep = heads[1].with == kept;
-    return heads[out->keep].with == kept && heads[1 - out->keep].with == value && kept != value;
+    kept_register = registers[1 - out->join];
+    out->keep = heads[1].with == kept_register;
+    return heads[out->keep].with == kept_register && heads[1 - out->keep].with == value && kept_register != value;
 }
 
 /* Return 1 if the component emits to the slot. */

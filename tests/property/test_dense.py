@@ -78,7 +78,7 @@ def joined(left, right):
 
 
 def conclusions(clause, relations, marked):
-    """Return the pairs that one clause derives."""
+    """Return the pairs that a clause derives."""
     allowed = dict.fromkeys("xyz", (1 << SIZE) - 1)
     for kind, variable in clause.guards:
         allowed[variable] &= (marked, ~marked, ~(1 << 3))[kind]
