@@ -49,6 +49,7 @@ __all__ = [
     "StorageFull",
     "TooLarge",
     "Unauthorized",
+    "Unconfirmed",
     "UnknownDatabase",
     "UnknownTransaction",
     "UnsafeRule",
@@ -216,6 +217,19 @@ class NotReady(KBError):
     """Recovering, stopping, or not caught up."""
 
     code = "NOT_READY"
+
+
+class Unconfirmed(NotReady):
+    """A write that is in the log of the leader, but not confirmed by a follower.
+
+    It takes effect if the leader stays, or if the next leader has it, and is lost otherwise.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}: it is unknown whether this write will take effect",
+            {"reason": "unconfirmed", "outcome": "unknown"},
+        )
 
 
 class StorageFailed(KBError):

@@ -7,6 +7,10 @@ outcome of its check.
 
 After the sync each writer applies the durable changes of its tenant, in log order, under the
 tenant's lock. So a tenant with slow readers delays its own writers only.
+
+With synchronous replication (`held`) durable change sets wait for `confirm` before they can be
+applied, while later batches are written. Reads and checks therefore see confirmed changes only.
+A check that depends on an unconfirmed change set waits for it.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from kbcore.errors import (
     ReadOnlyFollower,
     StorageFailed,
     StorageFull,
+    Unconfirmed,
 )
 from kbcore.events.feed import CommitFeed, Committed
 from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
@@ -61,6 +66,7 @@ class _Pending:
     tenant: Tenant | None = None
     at: int = 0
     seq: int = 0
+    logged_at: float = 0.0
     delta: Delta | None = None
     error: BaseException | None = None
 
@@ -78,7 +84,10 @@ class _BatchWrites:
         self._seen = 0
 
     def meets(self, changes: ChangeSet, batch: Sequence[_Pending]) -> bool:
-        """Return True if a change set has a check that depends on what a batch writes."""
+        """Return True if a change set has a check that depends on what a batch writes.
+
+        The batch is that of the last call, or a longer one that begins with it.
+        """
         if not batch or changes.check is None:
             return False
         if changes.of_catalog:
@@ -127,6 +136,22 @@ class Committer:
         self._queued_bytes = 0
         self._leading = False
         self._closed: KBError | None = None
+        self._placing = threading.Lock()
+        """Held while confirmed change sets are placed, and by `exclusively`; taken before `_mutex`."""
+        self._unconfirmed: list[_Pending] = []
+        self._confirmed = 0
+        self._stalled = False
+        """True if no writer leads because the first one depends on an unconfirmed change set."""
+        self._waiting_ended = ""
+        """Why nothing is confirmed any more, "" while it is."""
+        self.held = False
+        """True if durable change sets are applied only after `confirm`; set within `exclusively`."""
+        self.admitting: Callable[[], None] | None = None
+        """Called for each change set; raises NotReady if it could not be acknowledged now."""
+        self.confirmed: Callable[[float], None] | None = None
+        """Called with the seconds that a change set has waited for its confirmation."""
+        self.applied_late: Callable[[ChangeSet, Delta], None] | None = None
+        """Called for each change set that was confirmed after its writer got `Unconfirmed`."""
         self.leader: str | None = None
         """Address of the leader on a follower, which takes no writes itself."""
         self.wrote: Callable[[int, int], None] | None = None
@@ -140,7 +165,8 @@ class Committer:
         """Make a change set durable and apply it; return its real effect.
 
         Raises what its check raises, StorageFull, RateLimited if too many writes wait, NotReady if
-        closed. Nothing was applied then.
+        closed. Nothing was applied then. Raises Unconfirmed if the change set is in the log, but
+        was not confirmed; it is applied if it is confirmed later.
         """
         pending = _Pending(changes, encode_changes(changes))
         with self._mutex:
@@ -150,8 +176,10 @@ class Committer:
         while not pending.settled:
             if pending.lead:
                 pending.lead = False
+                if (batch := self._take()) is None:
+                    continue
                 try:
-                    self._write(self._take())
+                    self._write(batch)
                 finally:
                     self._hand_on()
             else:
@@ -160,13 +188,13 @@ class Committer:
         return self._finish(pending)
 
     def exclusively(self, action: Callable[[int], T]) -> T:
-        """Run `action(sequence number)` between two batches, with everything durable applied and no
-        other writer active.
+        """Run `action(sequence number)` between two batches, with everything up to that number
+        applied and no other writer active.
         """
         gate = _Pending(ChangeSet("", "", ()), b"")
         with self._mutex:
-            lead = not self._leading
-            self._leading = True
+            lead = not self._leading or self._stalled
+            self._leading, self._stalled = True, False
             if not lead:
                 self._queue.appendleft(gate)
         if not lead:
@@ -175,13 +203,108 @@ class Committer:
                 if gate in self._queue:
                     self._queue.remove(gate)
         try:
-            for tenant in self.catalog.tenants():
-                if (
-                    tenant.backlog or tenant.lock.written
-                ):  # no new write can start, so all other tenants are up to date
-                    drain(tenant)
-            return action(self.store.status().head)
+            with self._placing:
+                for tenant in self.catalog.tenants():
+                    if (
+                        tenant.backlog or tenant.lock.written
+                    ):  # no new write can start, so all other tenants are up to date
+                        drain(tenant)
+                return action(self.visible)
         finally:
+            self._hand_on()
+
+    @property
+    def visible(self) -> int:
+        """Sequence number of the last change set that is, or can be, applied."""
+        with self._mutex:
+            return self._unconfirmed[0].seq - 1 if self._unconfirmed else self.store.status().head
+
+    @property
+    def unconfirmed(self) -> int:
+        """Number of durable change sets that wait for `confirm`."""
+        return len(self._unconfirmed)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no change set is in the queue, being written, or waits for `confirm`."""
+        return not (self._leading or self._unconfirmed)
+
+    def confirm(self, seq: int) -> None:
+        """Make the durable change sets up to `seq` visible, and wake their writers."""
+        with self._placing:
+            self._confirmed = max(self._confirmed, seq)
+        self._place_confirmed()
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Raise Unconfirmed in the writers that wait for a confirmation.
+
+        `confirm` still applies their change sets.
+        """
+        if not self._unconfirmed:
+            return
+        with self._placing, self._mutex:
+            waiting = [pending for pending in self._unconfirmed if pending.error is None]
+            for pending in waiting:
+                pending.error = Unconfirmed(reason)
+        for pending in waiting:
+            pending.woken.set()
+
+    def end_waiting(self, reason: str) -> None:
+        """Confirm nothing more: every writer that waits, or would wait, gets NotReady."""
+        with self._mutex:
+            self._waiting_ended = reason
+            self._closed = self._closed or NotReady(reason)
+        self.give_up_waiting(reason)
+        self._go_on()
+
+    def drop_unconfirmed(self) -> None:
+        """Forget the unconfirmed change sets, because the log was replaced; within `exclusively`."""
+        with self._mutex:
+            dropped, self._unconfirmed, self._confirmed = self._unconfirmed, [], 0
+        for pending in dropped:
+            pending.error = pending.error or Unconfirmed("this node follows another leader")
+            pending.woken.set()
+
+    def _place_confirmed(self) -> None:
+        late: list[_Pending] = []
+        with self._placing:
+            with self._mutex:
+                count = sum(1 for pending in self._unconfirmed if pending.seq <= self._confirmed)
+                ready = self._unconfirmed[:count]
+            now = self.clock.monotonic()
+            for pending in ready:
+                if pending.error is None and self.confirmed is not None:
+                    self.confirmed(now - pending.logged_at)
+                self._place(pending)
+            with self._mutex:
+                del self._unconfirmed[:count]
+            for pending in ready:
+                if pending.error is None:
+                    pending.woken.set()
+                else:
+                    late.append(pending)
+        if ready:
+            self._go_on()
+        if late:
+            # A separate thread: this one must not wait for the readers of the tenants.
+            threading.Thread(
+                target=self._apply_late, args=(late,), name="kbcore-late-writes", daemon=True
+            ).start()
+
+    def _apply_late(self, late: Sequence[_Pending]) -> None:
+        """Apply change sets whose writers no longer wait."""
+        for pending in late:
+            if pending.tenant is not None:
+                drain(pending.tenant)
+            if pending.delta is not None and self.applied_late is not None:
+                self.applied_late(pending.changes, pending.delta)
+        self.feed.tell()
+
+    def _go_on(self) -> None:
+        """Hand on the lead if no writer has it because of an unconfirmed change set."""
+        with self._mutex:
+            stalled, self._stalled = self._stalled, False
+        if stalled:
             self._hand_on()
 
     def take(self, records: Sequence[LogRecord]) -> list[tuple[ChangeSet, Delta]]:
@@ -239,6 +362,10 @@ class Committer:
             raise self._closed
         if self.leader is not None:
             raise ReadOnlyFollower(self.leader)
+        if pending.changes.request is not None or pending.changes.transaction is not None:
+            self._check_repeated(pending.changes)
+        if self.admitting is not None:
+            self.admitting()
         size = len(pending.payload)
         for limit, max_value, is_exceeded in (
             ("WRITE_QUEUE_RECORDS", self._max_records, len(self._queue) >= self._max_records),
@@ -254,19 +381,42 @@ class Committer:
         self._queue.append(pending)
         self._queued_bytes += size
 
-    def _take(self) -> list[_Pending]:
+    def _check_repeated(self, changes: ChangeSet) -> None:
+        """Raise Unconfirmed if a change set repeats one whose writer no longer waits."""
+        for pending in self._unconfirmed:
+            earlier = pending.changes
+            is_same_request = changes.request is not None and changes.request == earlier.request
+            is_same_commit = (
+                changes.transaction is not None and changes.transaction == earlier.transaction
+            )
+            if (
+                pending.error is not None
+                and (earlier.database, earlier.tenant) == (changes.database, changes.tenant)
+                and (is_same_request or is_same_commit)
+            ):
+                raise Unconfirmed("this write was sent before and is not confirmed yet")
+
+    def _take(self) -> list[_Pending] | None:
         """Remove and return the next batch.
 
-        No check in the batch depends on an earlier change set in it, and a change of the catalog
-        ends the batch.
+        No check in the batch depends on an earlier change set in it or on an unconfirmed one, and a
+        change of the catalog ends the batch. Returns None, and gives the lead up until the next
+        confirmation, if the first writer depends on an unconfirmed change set.
         """
         batch: list[_Pending] = []
-        written = _BatchWrites()
+        written, unconfirmed = _BatchWrites(), _BatchWrites()
         size = 0
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES:
                 following = self._queue[0]
                 if not following.payload or written.meets(following.changes, batch):
+                    break
+                if not self._waiting_ended and unconfirmed.meets(
+                    following.changes, self._unconfirmed
+                ):
+                    if not batch:
+                        self._stalled = True
+                        return None
                     break
                 batch.append(self._queue.popleft())
                 size += len(following.payload)
@@ -291,7 +441,7 @@ class Committer:
                 if self._check(pending):
                     pending.at = self.clock.now_ms()
                     if self._is_no_op(pending, written):
-                        pending.delta = Delta(pending.at, self.store.status().head)
+                        pending.delta = Delta(pending.at, self.visible)
                         pending.woken.set()
                     else:
                         written.append(pending)
@@ -302,6 +452,16 @@ class Committer:
                     written = self._log_removals(written, error)
         except BaseException as error:  # noqa: BLE001 - every writer of the batch must be woken
             self._refuse(written, error)
+            return
+        if self.held:
+            now = self.clock.monotonic()
+            with self._mutex:
+                for pending in written:
+                    pending.logged_at = now
+                self._unconfirmed += written
+            self._place_confirmed()  # a follower may have been faster than this thread
+            if self._waiting_ended:
+                self.give_up_waiting(self._waiting_ended)
             return
         for pending in written:
             self._place(pending)
@@ -377,8 +537,12 @@ class Committer:
 
     def _check(self, pending: _Pending) -> bool:
         try:
-            if self._closed is not None and isinstance(self._closed, StorageFailed):
+            if self._closed is not None and (
+                self._waiting_ended or isinstance(self._closed, StorageFailed)
+            ):
                 raise self._closed
+            if self.leader is not None:  # since this change set was queued
+                raise ReadOnlyFollower(self.leader)
             tenant = None
             if not pending.changes.of_catalog:
                 tenant = self.catalog.tenant(pending.changes.database, pending.changes.tenant)
@@ -404,7 +568,7 @@ class Committer:
             return False
         return all(
             (w.changes.database, w.changes.tenant) != (changes.database, changes.tenant)
-            for w in written
+            for w in (*self._unconfirmed, *written)
         )
 
     def give_up(self, error: BaseException) -> None:

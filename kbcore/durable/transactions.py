@@ -69,6 +69,8 @@ class Transaction:
     present: dict[FactName, bool] = field(default_factory=dict)
     overlay: Overlay | None = None
     base: Tenant | None = None
+    uncertain: bool = False
+    """True if its commit is in the log, but was not confirmed in time."""
 
     def see(self, tenant: Tenant | None) -> None:
         """Bind the transaction to the current tenant.
@@ -220,14 +222,20 @@ class Transactions:
             database,
             tenant,
         ):
+            if transaction.uncertain and known is not None and self._is_committed(known, id):
+                with transaction.operation:
+                    if transaction.state is TransactionState.OPEN:
+                        self.end(transaction, TransactionState.COMMITTED)
             if transaction.state is TransactionState.OPEN:
                 return transaction
             raise ended(id, transaction.state)
-        if known is not None:
-            with known.lock.read():
-                if known.committed.known(id, self._clock.now_ms()):
-                    raise ended(id, TransactionState.COMMITTED)
+        if known is not None and self._is_committed(known, id):
+            raise ended(id, TransactionState.COMMITTED)
         raise UnknownTransaction(id)
+
+    def _is_committed(self, tenant: Tenant, id: str) -> bool:
+        with tenant.lock.read():
+            return tenant.committed.known(id, self._clock.now_ms())
 
     def end(self, transaction: Transaction, state: TransactionState) -> None:
         """End a transaction; the caller holds its `operation`."""

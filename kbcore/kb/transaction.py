@@ -16,7 +16,7 @@ from kbcore.durable.transactions import (
     play,
     stored_row,
 )
-from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge
+from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge, Unconfirmed
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller
@@ -93,7 +93,8 @@ class TransactionKB(TenantKB):
 
         Raises Conflict, and rolls back, if something the transaction read or wrote has changed. On
         StorageFull, RateLimited and NotReady the transaction stays open, and the commit can be
-        retried.
+        retried. After Unconfirmed it may have been committed: a retry then raises Conflict with
+        the state `committed`.
         """
         transaction = self.transaction
         changes = ChangeSet(
@@ -106,8 +107,9 @@ class TransactionKB(TenantKB):
         )
         try:
             delta = self._services.commit(changes)
-        except (RateLimited, StorageFull, NotReady):
+        except (RateLimited, StorageFull, NotReady) as error:
             self._writes = False
+            transaction.uncertain |= isinstance(error, Unconfirmed)
             raise
         self._services.transactions.end(transaction, TransactionState.COMMITTED)
         return delta
