@@ -175,6 +175,16 @@ class Config:
         integer(10, 20_000),
         "time a leader waits for new records before it answers a follower, in milliseconds",
     )
+    replication_sync: bool = _setting(
+        False,
+        BOOLEAN,
+        "acknowledge a write when the followers that are in sync, at least one, have it on disk as well",
+    )
+    replication_sync_timeout_ms: int = _setting(
+        2000,
+        integer(100, 600_000),
+        "time after which a silent or late follower is not in sync any more, in milliseconds",
+    )
     wal_retain_mb: int = _setting(
         1024,
         integer(0, 1 << 20),

@@ -205,6 +205,16 @@ REPLICATION_BOOTSTRAPS = _count(
 REPLICATION_DIVERGENCES = _count(
     "svc_replication_divergences_total", _A, "Times the leader's log was not the one here"
 )
+IN_SYNC_FOLLOWERS = _gauge(
+    "svc_replication_in_sync_followers",
+    _A,
+    "Followers that have every acknowledged write, on a leader with REPLICATION_SYNC",
+)
+SYNC_WAIT_SECONDS = _times(
+    "svc_replication_sync_wait_seconds",
+    _A,
+    "Time that a durable write waits for the followers that are in sync",
+)
 FOLLOWER_LAG_RECORDS = _gauge(
     "svc_replication_follower_lag_records",
     _A,

@@ -38,6 +38,7 @@ class Meters:
         self.metrics = metrics
         self.tables = TableCounts()
         self.synced = metrics.bind(m.LOG_SYNC_SECONDS)
+        self.replicated = metrics.bind(m.SYNC_WAIT_SECONDS)
         self.fired = metrics.bind(m.RULES_FIRED)
         self.window_facts = metrics.bind(m.WINDOW_FACTS)
         self.consolidated = metrics.bind(m.CONSOLIDATED)

@@ -191,6 +191,7 @@ class Runtime:
         self._aligning = threading.Lock()
         self._not_aligned = False
         self._align()
+        self.system.committer.confirmed = self.meters.replicated
         if plugins.listens("kb_changes_committed"):
             self.feed.subscribe(
                 partial(_tell_commit, partial(plugins.tell, "kb_changes_committed"))
@@ -361,8 +362,8 @@ class Runtime:
         return self.shard(database, tenant).store.status().log_id
 
     def log_head(self, database: str = DEFAULT, tenant: str = DEFAULT) -> int:
-        """Return the last sequence number of the log that holds a tenant."""
-        return self.shard(database, tenant).store.status().head
+        """Return the sequence number of the last change in the log of a tenant that reads can see."""
+        return self.shard(database, tenant).committer.visible
 
     def applied(self, database: str, name: str) -> int:
         """Return a sequence number up to which all changes of a tenant are applied."""
@@ -441,7 +442,7 @@ class Runtime:
             checks,
             available=not self._stopping
             and (status.writable or not self.config.ready_requires_writes),
-            writable=status.writable and self.replication.leader_url is None,
+            writable=status.writable and self.replication.accepts_writes,
         )
 
     def close(self) -> None:

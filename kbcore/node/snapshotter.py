@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from kbcore.config.settings import Config
 from kbcore.durable.capture import Capture, capture
@@ -86,7 +87,10 @@ class Snapshots:
         The head of the log status is the last record it includes.
         """
         return self._committer.exclusively(
-            lambda _: (self._store.status(), capture(self._committer.catalog))
+            lambda seq: (
+                replace(self._store.status(), head=seq),
+                capture(self._committer.catalog),
+            )
         )
 
     def _take(self) -> int:

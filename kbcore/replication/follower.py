@@ -60,6 +60,9 @@ class Replica(Protocol):
     def cursor(self) -> Cursor | None:
         """Return the end of the node's log, or None if the log is empty."""
 
+    def accepted(self, cursor: Cursor) -> None:
+        """Note that the log of the leader begins with the log of this node."""
+
     def take(self, records: list[LogRecord]) -> None:
         """Store records durably and apply them."""
 
@@ -186,6 +189,7 @@ class Follower:
         if shipment.log_id != cursor.log_id:
             raise BadShipment("an answer from another log than the one that was asked for")
         self._same_or_later(shipment.epoch, cursor)
+        self._replica.accepted(cursor)
         self._met(shipment.epoch, shipment.head)
         self._take(shipment, cursor.after)
         self.standing.bytes += len(shipment.data)

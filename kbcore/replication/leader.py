@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -12,6 +13,7 @@ from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.errors import Diverged, LogTruncated
 from kbcore.plug.ports import LogRecord, LogSeed, LogStore
+from kbcore.replication.in_sync import InSync
 from kbcore.replication.wire_format import framed, packed, record_crc
 
 MAX_BYTES = 4 << 20
@@ -26,12 +28,17 @@ _MARK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position of a follower: log id, term, last record, and its `record_crc` if known."""
+    """Position of a follower: log id, term, last record, and its `record_crc` if known.
+
+    `synced` is the last record on the follower's disk; followers of earlier versions do not send
+    it, and are never in sync.
+    """
 
     log_id: str
     epoch: int
     after: int
     crc: int | None = None
+    synced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,8 @@ class Leader:
     ) -> None:
         self.synced = Progress()
         self.closing = False
+        self.in_sync: InSync | None = None
+        """The in-sync set, if writes wait for it."""
         self._store = store
         self._clock = clock
         self._yield_now = yield_now
@@ -117,24 +126,33 @@ class Leader:
         self._written = size
         if not self._marks or size - self._marks[-1][1] >= _MARK_BYTES:
             self._marks.append((seq, size))
+        if self.in_sync is not None:
+            self.in_sync.wrote(seq)
         self.synced.moved(seq)
 
     def ship(self, name: str, cursor: Cursor, wait_seconds: float, max_bytes: int) -> Shipment:
         """Return the records after a follower's cursor; wait if there are none yet.
 
-        Raises Diverged if the follower's log is not a prefix of this one, and LogTruncated if the
-        records it needs were dropped.
+        Raises Diverged if the follower's log is not a prefix of this one, LogTruncated if the
+        records it needs were dropped, and what `InSync.asking` raises.
         """
         begun = self._clock.monotonic()
         records = self._after(cursor)
         self._note(name, cursor.after)
-        if self._store.status().durable <= cursor.after:
-            self.synced.wait(
-                lambda: self.closing or self._store.status().durable > cursor.after,
-                wait_seconds,
-                self._clock,
-            )
-            records = self._store.read(cursor.after)
+        # A follower of an earlier term has to learn of this one before it counts.
+        is_current = cursor.epoch == self._store.status().epoch
+        with (
+            self.in_sync.asking(name, min(cursor.after, cursor.synced))
+            if self.in_sync is not None and is_current
+            else nullcontext()
+        ):
+            if is_current and self._store.status().durable <= cursor.after:
+                self.synced.wait(
+                    lambda: self.closing or self._store.status().durable > cursor.after,
+                    wait_seconds,
+                    self._clock,
+                )
+                records = self._store.read(cursor.after)
         waited = self._clock.monotonic() - begun
         status = self._store.status()
         data = self._frames(
@@ -144,6 +162,8 @@ class Leader:
 
     def snapshot(self, name: str) -> tuple[LogSeed, Iterator[bytes]]:
         """Return the newest snapshot in wire format and its log seed, or an empty one at 0."""
+        if self.in_sync is not None:
+            self.in_sync.restarts(name)
         status = self._store.status()
         newest = self._store.load_snapshot()
         seq, chunks = (0, iter(())) if newest is None else newest
@@ -192,6 +212,11 @@ class Leader:
             )
         if cursor.after > status.durable:
             raise Diverged("the follower is ahead of this leader", {**about, "reason": "ahead"})
+        if cursor.crc is None and cursor.after and cursor.epoch < status.epoch:
+            raise Diverged(
+                f"record {cursor.after} of an earlier term cannot be compared",
+                {**about, "reason": "record"},
+            )
         if cursor.crc is None or not cursor.after:
             return self._store.read(cursor.after)
         records = self._store.read(cursor.after - 1)

@@ -16,6 +16,7 @@ from kbcore.metrics import catalogue as m
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogSeed, LogStore, RemembersLeader, TakesOver
 from kbcore.replication.follower import Follower, LogSource
+from kbcore.replication.in_sync import NO_MEMBER, InSync
 from kbcore.replication.leader import Cursor, Leader, Progress
 from kbcore.replication.wire_format import record_crc
 from kbcore.scheduling import Scheduling
@@ -42,6 +43,10 @@ def check_settings(config: Config) -> None:
     """Raise ConfigError if the replication settings contradict each other."""
     mode = config.replication_mode
     if mode == NONE:
+        if config.replication_sync:
+            raise ConfigError(
+                "REPLICATION_SYNC is set, but this node does not replicate: set REPLICATION_MODE to LEADER or FOLLOWER"
+            )
         return
     # An empty token is for networks in which every client may read everything.
     if 0 < len(config.replication_token) < MIN_SECRET_CHARS:
@@ -58,6 +63,11 @@ def check_settings(config: Config) -> None:
         raise ConfigError(
             f"REPLICATION_MODE=LEADER: FSYNC_POLICY must be always, not {config.fsync_policy}; otherwise a crash of the"
             " leader would leave its followers ahead of it"
+        )
+    if config.replication_sync and config.fsync_policy != "always":
+        raise ConfigError(
+            f"REPLICATION_SYNC: FSYNC_POLICY must be always, not {config.fsync_policy}; otherwise a follower would"
+            " confirm writes that it can lose"
         )
 
 
@@ -157,6 +167,7 @@ class Replication:
         self.replacing = threading.Lock()
         self._lagging: set[str] = set()
         committer.wrote = self.leader.wrote
+        committer.applied_late = wrote
         if self.role == FOLLOWER and not isinstance(store, TakesOver):
             raise ConfigError(
                 f"STORAGE_BACKEND={config.storage_backend} cannot follow another node"
@@ -165,6 +176,21 @@ class Replication:
         committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
         if committer.leader is not None:
             self._count_accesses(self._catalog, False)
+        if self.role == LEADER and config.replication_sync:
+            self._committer.exclusively(self._hold)
+
+    def _hold(self, head: int) -> None:
+        """Let writes wait for followers from now on; within `exclusively`."""
+        in_sync = InSync(
+            self._committer,
+            self._clock,
+            self._config.replication_sync_timeout_ms / 1000,
+            start=head,
+            progressed=self.leader.synced.wake,
+        )
+        self._committer.held, self._committer.admitting = True, in_sync.admit
+        self.leader.in_sync = in_sync
+        in_sync.start()
 
     # -- queries of every request ----------------------------------------------------------------
 
@@ -172,6 +198,12 @@ class Replication:
     def leader_url(self) -> str | None:
         """Return the address that accepts writes, or None if this node does."""
         return self._committer.leader
+
+    @property
+    def accepts_writes(self) -> bool:
+        """True if this node leads, or does not replicate, and a write could be acknowledged now."""
+        in_sync = self.leader.in_sync
+        return self.leader_url is None and (in_sync is None or bool(in_sync.members))
 
     def lag_ms(self) -> int | None:
         """Return the maximum age of the state that reads see, in milliseconds.
@@ -189,8 +221,8 @@ class Replication:
             at = self._applied.reached
         else:
             synced = self.leader.synced
-            reached = synced.wait(lambda: self._store.status().head >= seq, seconds, self._clock)
-            at = self._store.status().head
+            reached = synced.wait(lambda: self._committer.visible >= seq, seconds, self._clock)
+            at = self._committer.visible
         if not reached:
             raise NotReady(
                 f"not caught up: this node is at {at} and the request requires {seq}",
@@ -202,8 +234,15 @@ class Replication:
         if self.role == NONE:
             return {"status": "pass", "message": "this node does not replicate"}
         if self.role == LEADER:
-            followers = self.leader.followers()
-            return {"status": "pass", "message": f"leader, {len(followers)} followers"}
+            message = f"leader, {len(self.leader.followers())} followers"
+            if (in_sync := self.leader.in_sync) is None:
+                return {"status": "pass", "message": message}
+            if not in_sync.members:
+                return {
+                    "status": "warn",
+                    "message": f"{message}; {NO_MEMBER}: writes are refused",
+                }
+            return {"status": "pass", "message": f"{message}, {len(in_sync.members)} in sync"}
         if self.follower is None:
             return {"status": "fail", "message": "follower, not started"}
         return self._follower_check(self.follower)
@@ -265,12 +304,15 @@ class Replication:
                 "divergences": standing.divergences,
                 "trouble": standing.trouble or None,
             }
+        in_sync = self.leader.in_sync
+        members = in_sync.members if in_sync is not None else frozenset()
         shape["followers"] = [
             {
                 "name": known.name,
                 "seq": known.seq,
                 "lagRecords": max(0, status.durable - known.seq),
                 "lastContactMs": round((now - known.seen) * 1000),
+                "inSync": known.name in members,
             }
             for known in self.leader.followers()
         ]
@@ -299,6 +341,8 @@ class Replication:
             yield m.REPLICATION_BYTES, (), standing.bytes
             yield m.REPLICATION_BOOTSTRAPS, (), standing.bootstraps
             yield m.REPLICATION_DIVERGENCES, (), standing.divergences
+        if (in_sync := self.leader.in_sync) is not None:
+            yield m.IN_SYNC_FOLLOWERS, (), len(in_sync.members)
         if self.role == LEADER:
             durable = self._store.status().durable
             lags = {known.name: max(0, durable - known.seq) for known in self.leader.followers()}
@@ -334,7 +378,11 @@ class Replication:
         if not status.head and not status.snapshot and not self._is_replica():
             return None
         return Cursor(
-            status.log_id, status.epoch, status.head, self._last_crc(status.log_id, status.head)
+            status.log_id,
+            status.epoch,
+            status.head,
+            self._last_crc(status.log_id, status.head),
+            status.durable,
         )
 
     def _is_replica(self) -> bool:
@@ -351,6 +399,11 @@ class Replication:
                 return None
             self._last = head, record_crc(log_id, record)
         return self._last[1]
+
+    def accepted(self, cursor: Cursor) -> None:
+        """Apply the unconfirmed writes of this node from its time as a leader: the new leader has them."""
+        if self._committer.unconfirmed:
+            self._committer.confirm(cursor.after)
 
     def take(self, records: list[LogRecord]) -> None:
         """Store records of the leader durably and apply them."""
@@ -376,6 +429,7 @@ class Replication:
             if self._committer.leader is None:
                 raise NotReady("this node does not follow another one")
             self._on_disk(lambda log: log.replace_with(seed, chunks))
+            self._committer.drop_unconfirmed()
             self._clock.seen(last_time)
             self._last = None
             self._count_accesses(catalog, False)
@@ -429,6 +483,8 @@ class Replication:
                 self._committer.leader = None
                 self.role = LEADER
                 self._count_accesses(self._catalog, True)
+                if self._config.replication_sync:
+                    self._hold(head)
                 return Promoted(self._store.status().log_id, epoch, head)
 
             done = self._committer.exclusively(lead)
@@ -444,9 +500,21 @@ class Replication:
         return done
 
     def close(self) -> None:
-        """Stop following, and answer every follower that waits."""
+        """Stop following, and answer every follower that waits.
+
+        A leader whose writes wait for followers takes no more writes, and lets those that wait end.
+        """
         if self.follower is not None:
             self.follower.stop()
+        if (in_sync := self.leader.in_sync) is not None:
+            self._committer.close()
+            self.leader.synced.wait(
+                lambda: self._committer.is_idle or not in_sync.members,
+                self._config.replication_sync_timeout_ms / 1000,
+                self._clock,
+            )
+            in_sync.close()
+            self._committer.end_waiting("this node stops")
         self.leader.close()
 
     def _raise(self, epoch: int) -> None:

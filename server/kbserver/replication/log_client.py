@@ -77,6 +77,7 @@ class HTTPLogSource:
             "log_id": cursor.log_id,
             "epoch": cursor.epoch,
             "from": cursor.after + 1,
+            "synced": cursor.synced,
             "wait_ms": wait_ms,
             "max_bytes": max_bytes,
         }

@@ -61,6 +61,7 @@ class FollowerStatus(JsonObject):
     seq = Count()
     lag_records = Count()
     last_contact_ms = Count()
+    in_sync = Flag()
 
 
 class ReplicationStatus(JsonObject):

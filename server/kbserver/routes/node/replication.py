@@ -82,6 +82,7 @@ def _leading() -> None:
         "epoch": COUNT,
         "from": COUNT,
         "prev_crc": TEXT,
+        "synced": COUNT,
         "wait_ms": COUNT,
         "max_bytes": COUNT,
         "follower": TEXT,
@@ -100,6 +101,7 @@ def log() -> Response:
         _number("epoch"),
         _number("from", least=1) - 1,
         None if crc is None else int(crc, 16),
+        _number("synced", 0),
     )
     wait = _number("wait_ms", 0, most=MOST_WAIT_MS) / 1000
     most = _number("max_bytes", MAX_BYTES, least=1)
