@@ -1,4 +1,4 @@
-"""The in-sync set: who joins and leaves, and what is confirmed meanwhile."""
+"""The in-sync set: which followers join and leave, and what is confirmed."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_an_unknown_outcome_is_applied_if_it_is_confirmed_later():
     writes.applied_late = lambda changes, delta: late.append(delta.seq)
     threads, results = run_all([lambda: writes.commit(tell(1))])
     in_log(writes, 1)
-    writes.give_up_waiting("nobody confirms")
+    writes.give_up_waiting("no follower confirms")
     ended(threads)
     assert isinstance(results[0], Unconfirmed)
     assert results[0].details["outcome"] == "unknown"
@@ -126,7 +126,7 @@ def test_a_repetition_is_not_written_while_the_first_one_may_take_effect():
     )
     threads, _ = run_all([lambda: writes.commit(changes)])
     in_log(writes, 1)
-    writes.give_up_waiting("nobody confirms")
+    writes.give_up_waiting("no follower confirms")
     ended(threads)
     with pytest.raises(Unconfirmed, match="not confirmed yet"):
         writes.commit(changes)
