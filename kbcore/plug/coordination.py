@@ -101,6 +101,16 @@ class Coordinator(Protocol):
     def release(self, lease: Lease) -> None:
         """End a lease, so that the name is free at once; do nothing if it is lost already."""
 
+    def store(self, lease: Lease, value: bytes) -> bool:
+        """Store a value under the name of a lease; return False if the lease is lost.
+
+        The value is durable on return, replaces the stored one, and stays when the lease ends.
+        Nothing is stored after the lease is lost, in one step with the check.
+        """
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the value that was stored last under a name, None without one."""
+
     def leases(self, prefix: str) -> Sequence[Held]:
         """Return the leases held now on names that begin with `prefix`, by name."""
 
@@ -118,11 +128,16 @@ class Coordinator(Protocol):
 
 def check_lease(name: str, ttl_ms: int, value: bytes) -> bytes:
     """Return a name as UTF-8; raise InvalidInput for an unusable name, time to live or value."""
-    if len(value) > MAX_VALUE_BYTES:
-        raise InvalidInput(f"the value of a lease has at most {MAX_VALUE_BYTES} bytes")
+    check_value(value)
     if not 1 <= ttl_ms <= MAX_TTL_MS:
         raise InvalidInput(f"the time to live of a lease is 1 to {MAX_TTL_MS} ms, not {ttl_ms}")
     return encode_name(name)
+
+
+def check_value(value: bytes) -> None:
+    """Raise InvalidInput for a value that is too long."""
+    if len(value) > MAX_VALUE_BYTES:
+        raise InvalidInput(f"the value of a lease has at most {MAX_VALUE_BYTES} bytes")
 
 
 def encode_name(name: str) -> bytes:

@@ -30,6 +30,7 @@ from kbcore.plug.coordination import (
     Held,
     Lease,
     check_lease,
+    check_value,
     encode_name,
 )
 from kbcore.plug.hookspecs import hookimpl
@@ -123,6 +124,30 @@ class EtcdCoordinator:
         if etcd_lease is not None:
             self._revoke(etcd_lease)
 
+    def store(self, lease: Lease, value: bytes) -> bool:
+        """Write a key without an etcd lease, if the key of the lease is still its own."""
+        check_value(value)
+        self._check_open()
+        name = encode_name(lease.name)
+        put = {"key": encoded(self._server.values + name), "value": encoded(value)}
+        compare = {
+            "key": encoded(self._server.folder + name),
+            "target": "CREATE",
+            "result": "EQUAL",
+            "create_revision": lease.token,
+        }
+        answer = self._server.call(
+            "kv/txn", {"compare": [compare], "success": [{"requestPut": put}]}
+        )
+        return bool(answer.get("succeeded"))
+
+    def stored(self, name: str) -> bytes | None:
+        """Read the key of the value."""
+        self._check_open()
+        key = encoded(self._server.values + encode_name(name))
+        pairs = self._server.call("kv/range", {"key": key}).get("kvs", [])
+        return b64decode(pairs[0].get("value", "")) if pairs else None
+
     def leases(self, prefix: str) -> Sequence[Held]:
         """Read the keys with the prefix; a lease that has ended has none."""
         self._check_open()
@@ -167,7 +192,7 @@ class EtcdCoordinator:
 class Server:
     """The HTTP gateway of one or more members of an etcd cluster.
 
-    `folder` is the beginning of all keys.
+    `folder` is the beginning of the keys of leases, `values` of those of stored values.
     """
 
     def __init__(self, url: str) -> None:
@@ -183,7 +208,8 @@ class Server:
             ) from None
         if parts.query or parts.fragment:
             raise ConfigError(f"coordinator {self.location!r}: a query is not supported")
-        self.folder = (parts.path.strip("/") or DEFAULT_FOLDER).encode() + b"/"
+        folder = (parts.path.strip("/") or DEFAULT_FOLDER).encode()
+        self.folder, self.values = folder + b"/", folder + b"-values/"
         name, _, password = user.partition(":")
         self._login = {"name": unquote(name), "password": unquote(password)} if user else None
         self._headers: dict[str, str] = {}

@@ -36,6 +36,7 @@ from kbcore.plug.coordination import (
     Held,
     Lease,
     check_lease,
+    check_value,
     differences,
     encode_name,
 )
@@ -61,6 +62,7 @@ class _Record:
     """The content of a version; `holder` is empty if the name is free.
 
     `expires_ns` is a time of CLOCK_BOOTTIME in the boot of the machine that `boot` identifies.
+    `synced` is the last version that survives a power failure, `stored` the stored value.
     """
 
     name: str
@@ -69,6 +71,8 @@ class _Record:
     holder: str = ""
     boot: str = ""
     expires_ns: int = 0
+    synced: int = 0
+    stored: str | None = None
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -118,7 +122,14 @@ class FileCoordinator:
                 return None
             token = version + 1
             taken = _Record(
-                name, token, b64encode(value).decode(), self._id, self._boot, self._expiry(ttl_ms)
+                name,
+                token,
+                b64encode(value).decode(),
+                self._id,
+                self._boot,
+                self._expiry(ttl_ms),
+                synced=token,
+                stored=record.stored,
             )
             if not self._advance(folder, token, taken):
                 return None
@@ -136,7 +147,7 @@ class FileCoordinator:
                     self._held.discard(lease)
                     return False
                 later = replace(record, expires_ns=self._expiry(lease.ttl_ms))
-                if self._advance(folder, version + 1, later, keep=lease.token):
+                if self._advance(folder, version + 1, later):
                     return True
 
     def release(self, lease: Lease) -> None:
@@ -146,8 +157,35 @@ class FileCoordinator:
         with _not_ready_on_failure():
             while True:  # again if another thread renewed this lease at the same time
                 version, record = self._mine(lease)
-                if record is None or self._advance(folder, version + 1, _Record(lease.name)):
+                if record is None:
                     return
+                free = _Record(lease.name, synced=version + 1, stored=record.stored)
+                if self._advance(folder, version + 1, free):
+                    return
+
+    def store(self, lease: Lease, value: bytes) -> bool:
+        """Link a version with the value, after one of the same lease that has not ended."""
+        check_value(value)
+        folder = self._path(encode_name(lease.name))
+        with _not_ready_on_failure():
+            while True:  # again if another thread renewed this lease at the same time
+                version, record = self._mine(lease)
+                if record is None:
+                    return False
+                text = b64encode(value).decode()
+                later = replace(record, stored=text, synced=version + 1)
+                if self._advance(folder, version + 1, later):
+                    return True
+
+    def stored(self, name: str) -> bytes | None:
+        """Read the latest version of the name."""
+        folder = self._path(encode_name(name))
+        self._check_open()
+        with _not_ready_on_failure():
+            if not folder.exists():
+                return None
+            text = self._latest(folder)[1].stored
+        return None if text is None else b64decode(text)
 
     def leases(self, prefix: str) -> Sequence[Held]:
         """Read the latest version of each name."""
@@ -219,8 +257,16 @@ class FileCoordinator:
                 return version, _Record(**json.loads(content))
             except (ValueError, TypeError):
                 # A power failure lost the content of a renewal. It ended the holder as well.
-                return version, _Record("")
+                return version, self._synced(folder)
         raise FileNotFoundError(f"no version in {folder} can be read")
+
+    def _synced(self, folder: Path) -> _Record:
+        """Return the last readable version of a name, as one without a holder."""
+        for version in sorted(_versions(folder), reverse=True):
+            with suppress(FileNotFoundError, ValueError, TypeError):
+                record = _Record(**json.loads((folder / str(version)).read_bytes()))
+                return _Record(record.name, synced=record.synced, stored=record.stored)
+        return _Record("")
 
     def _mine(self, lease: Lease) -> tuple[int, _Record | None]:
         """Return the latest version of a name, with its record if this lease still holds it."""
@@ -231,13 +277,14 @@ class FileCoordinator:
         is_mine = record.token == lease.token and record.holder == self._id
         return version, record if is_mine and not self._is_over(record) else None
 
-    def _advance(self, folder: Path, version: int, record: _Record, keep: int = 0) -> bool:
+    def _advance(self, folder: Path, version: int, record: _Record) -> bool:
         """Link the record as a version; return False if another process was first.
 
-        A new holder is durable on return, and so is a release. `keep` is the version with the token
-        of a renewal, which is not: the file with the token stays, so that a power failure between
-        two renewals does not lose the token.
+        A version is durable on return if it names itself as `synced`. A renewal does not: the file
+        of the synced version stays, so that a power failure between two renewals does not lose the
+        token or the stored value.
         """
+        keep = record.synced if record.synced != version else 0
         path = self._new / f"{self._id}.{uuid.uuid4().hex}"
         try:
             with path.open("xb") as file:

@@ -26,6 +26,7 @@ from kbcore.plug.coordination import (
     Held,
     Lease,
     check_lease,
+    check_value,
     differences,
     encode_name,
 )
@@ -43,7 +44,8 @@ RETRY_SECONDS = 0.5
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS kbcore_leases (
-    name bytea PRIMARY KEY, token bigint NOT NULL, value bytea NOT NULL, expires timestamptz NOT NULL
+    name bytea PRIMARY KEY, token bigint NOT NULL, value bytea NOT NULL, expires timestamptz NOT NULL,
+    stored bytea
 ) WITH (fillfactor = 50)
 """
 
@@ -67,6 +69,11 @@ WITH released AS (
     WHERE name = %(name)s AND token = %(token)s AND expires > clock_timestamp() RETURNING token
 ) SELECT token, pg_notify('kbcore_leases', current_schema()) FROM released
 """
+STORE = """
+UPDATE kbcore_leases SET stored = %(value)s
+WHERE name = %(name)s AND token = %(token)s AND expires > clock_timestamp() RETURNING token
+"""
+STORED = "SELECT stored FROM kbcore_leases WHERE name = %(name)s"
 LIST = """
 SELECT name, token, value, extract(epoch FROM expires - clock_timestamp())::float8 FROM kbcore_leases
 WHERE expires > clock_timestamp() AND substring(name FOR length(%(prefix)s)) = %(prefix)s ORDER BY name
@@ -138,6 +145,17 @@ class PostgresCoordinator:
             return
         self._held.discard(lease)
         self._run(RELEASE, {"name": encode_name(lease.name), "token": lease.token})
+
+    def store(self, lease: Lease, value: bytes) -> bool:
+        """Set the stored value of the row, unless the row has another token or has ended."""
+        check_value(value)
+        key = encode_name(lease.name)
+        return bool(self._run(STORE, {"name": key, "token": lease.token, "value": bytes(value)}))
+
+    def stored(self, name: str) -> bytes | None:
+        """Select the stored value of the row."""
+        rows = self._run(STORED, {"name": encode_name(name)})
+        return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def leases(self, prefix: str) -> Sequence[Held]:
         """Select the rows that have not ended."""

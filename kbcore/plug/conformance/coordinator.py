@@ -251,6 +251,49 @@ class CoordinatorConformance(Conformance, abstract=True):
             first.watch("\ud800")
         assert list(first.leases(name)) == []
 
+    # -- stored values ----------------------------------------------------------------------------
+
+    def test_a_stored_value_stays(self, first: Coordinator, second: Coordinator, name: str) -> None:
+        """Check that it outlives renewals and leases, and is replaced by the next holder's."""
+        assert second.stored(name) is None
+        lease = first.acquire(name, LONG_MS, b"held")
+        assert lease is not None
+        assert second.stored(name) is None
+        for value in (b"", b"v" * 65_536, b"\0first"):
+            assert first.store(lease, value)
+            assert first.renew(lease)
+            assert second.stored(name) == value
+        assert [(held.name, held.value) for held in second.leases(name)] == [(name, b"held")]
+        first.release(lease)
+        assert second.stored(name) == b"\0first"
+        later = second.acquire(name, LONG_MS, b"")
+        assert later is not None
+        assert first.stored(name) == b"\0first"
+        assert second.store(later, b"second")
+        assert first.stored(name) == b"second"
+        second.close()
+        assert first.stored(name) == b"second"
+
+    def test_nothing_is_stored_without_the_lease(
+        self, first: Coordinator, second: Coordinator, name: str
+    ) -> None:
+        """Check a lease that was released, has ended, or was acquired by another coordinator."""
+        lease = first.acquire(name, self.ttl_ms, b"")
+        assert lease is not None
+        assert first.store(lease, b"first")
+        _until(lambda: not second.leases(name))
+        assert not first.store(lease, b"late")
+        later = second.acquire(name, LONG_MS, b"")
+        assert later is not None
+        assert not first.store(lease, b"late")
+        second.release(later)
+        assert not second.store(later, b"late")
+        assert first.stored(name) == b"first"
+        with pytest.raises(InvalidInput):
+            second.store(later, b"v" * 65_537)
+        with pytest.raises(InvalidInput):
+            first.stored("\ud800")
+
     # -- watches ----------------------------------------------------------------------------------
 
     def test_a_watch_reports_changes(
