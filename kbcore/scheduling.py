@@ -20,7 +20,8 @@ class Scheduling:
     """Hooks of the program that hosts a node; by default the node blocks its threads.
 
     `offload` runs a blocking call without holding up other work, `offload_disk` one that uses the
-    disk (default: `offload`). `yield_now` lets other work run between slices of a request,
+    disk (default: `offload`), `offload_wait` one that waits for another service (default: `offload`).
+    `yield_now` lets other work run between slices of a request,
     `yield_in_background` between slices of background work (default: `yield_now`).
     """
 
@@ -29,10 +30,12 @@ class Scheduling:
         *,
         offload: Offload = _in_place,
         offload_disk: Offload | None = None,
+        offload_wait: Offload | None = None,
         yield_now: Callable[[], None] = _no_yield,
         yield_in_background: Callable[[], None] | None = None,
     ) -> None:
         self.offload = offload
         self.offload_disk = offload_disk or offload
+        self.offload_wait = offload_wait or offload
         self.yield_now = yield_now
         self.yield_in_background = yield_in_background or yield_now

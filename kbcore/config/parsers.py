@@ -94,6 +94,13 @@ def _storage_url(text: str) -> str:
     return text
 
 
+def _coordinator_url(text: str) -> str:
+    scheme, colon, rest = text.partition(":")
+    if not (scheme and colon and rest) or " " in text:
+        raise ValueError(text)
+    return text
+
+
 def _secret(text: str) -> str:
     if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError
@@ -140,6 +147,12 @@ WEIGHTS = Parser(
 STORAGE_URL = Parser(
     "a URL such as wal:/folder, sqlite:/file or postgresql://user@host/database",
     _storage_url,
+    redacted,
+    confidential=True,
+)
+COORDINATOR_URL = Parser(
+    "a URL such as file:/folder, postgresql://user@host/database or etcd://host:2379",
+    _coordinator_url,
     redacted,
     confidential=True,
 )

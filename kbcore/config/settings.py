@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kbcore.config.parsers import (
     ADDRESS,
     BOOLEAN,
+    COORDINATOR_URL,
     NAMES,
     NODE_NAME,
     RATE,
@@ -184,6 +185,22 @@ class Config:
         2000,
         integer(100, 600_000),
         "time after which a silent or late follower is not in sync any more, in milliseconds",
+    )
+    coordinator_url: str = _setting(
+        "",
+        COORDINATOR_URL,
+        "coordinator through which the nodes elect their leader, such as postgresql://user@host/database;"
+        " implies REPLICATION_SYNC",
+    )
+    cluster_ttl_ms: int = _setting(
+        2000,
+        integer(200, 600_000),
+        "time to live of the leader's lease: after it, another node takes over; in milliseconds",
+    )
+    advertise_url: str = _setting(
+        "",
+        ADDRESS,
+        "address at which the other nodes and their clients reach this node, with COORDINATOR_URL",
     )
     wal_retain_mb: int = _setting(
         1024,
@@ -493,7 +510,8 @@ class Config:
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
         values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        return [text for text in (*values, *secrets_of(self.storage_url)) if text]
+        urls = (*secrets_of(self.storage_url), *secrets_of(self.coordinator_url))
+        return [text for text in (*values, *urls) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:
         """Return a copy with settings, by their names, parsed from text; raises ConfigError."""

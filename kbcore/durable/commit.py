@@ -153,7 +153,7 @@ class Committer:
         self.applied_late: Callable[[ChangeSet, Delta], None] | None = None
         """Called for each change set that was confirmed after its writer got `Unconfirmed`."""
         self.leader: str | None = None
-        """Address of the leader on a follower, which takes no writes itself."""
+        """Address of the leader on a follower, which takes no writes itself; "" if it is unknown."""
         self.wrote: Callable[[int, int], None] | None = None
         """Called after each durable batch with its last sequence number and the bytes of all
         batches so far."""
@@ -228,6 +228,11 @@ class Committer:
     def is_idle(self) -> bool:
         """True if no change set is in the queue, being written, or waits for `confirm`."""
         return not (self._leading or self._unconfirmed)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """True if unconfirmed change sets may be confirmed while this node takes writes."""
+        return self.held and not self._waiting_ended
 
     def confirm(self, seq: int) -> None:
         """Make the durable change sets up to `seq` visible, and wake their writers."""
@@ -307,15 +312,24 @@ class Committer:
         if stalled:
             self._hand_on()
 
-    def take(self, records: Sequence[LogRecord]) -> list[tuple[ChangeSet, Delta]]:
+    def take(
+        self, records: Sequence[LogRecord], is_current: Callable[[], bool]
+    ) -> list[tuple[ChangeSet, Delta]]:
         """Make records of the leader's log durable under their sequence numbers, and apply them.
 
-        Return the change sets with their effects. Raises BadShipment if the records do not continue
+        `is_current` says if their leader is still followed. Return the change sets with their
+        effects. Raises BadShipment if the records do not continue
         this log, NotReady on a node that is not (or no longer) a follower, and what the log raises;
         no record was taken then.
         """
         read = [decode_changes(record.type, record.version, record.payload) for record in records]
-        applied = self.exclusively(lambda head: self._take_over(head, records, read))
+
+        def take_over(head: int) -> list[tuple[ChangeSet, Delta]]:
+            if not is_current():
+                raise NotReady("another leader is followed")
+            return self._take_over(head, records, read)
+
+        applied = self.exclusively(take_over)
         self.feed.tell()
         return applied
 
@@ -361,7 +375,7 @@ class Committer:
         if self._closed is not None:
             raise self._closed
         if self.leader is not None:
-            raise ReadOnlyFollower(self.leader)
+            raise not_leading(self.leader)
         if pending.changes.request is not None or pending.changes.transaction is not None:
             self._check_repeated(pending.changes)
         if self.admitting is not None:
@@ -411,9 +425,7 @@ class Committer:
                 following = self._queue[0]
                 if not following.payload or written.meets(following.changes, batch):
                     break
-                if not self._waiting_ended and unconfirmed.meets(
-                    following.changes, self._unconfirmed
-                ):
+                if self._is_waiting and unconfirmed.meets(following.changes, self._unconfirmed):
                     if not batch:
                         self._stalled = True
                         return None
@@ -542,7 +554,7 @@ class Committer:
             ):
                 raise self._closed
             if self.leader is not None:  # since this change set was queued
-                raise ReadOnlyFollower(self.leader)
+                raise not_leading(self.leader)
             tenant = None
             if not pending.changes.of_catalog:
                 tenant = self.catalog.tenant(pending.changes.database, pending.changes.tenant)
@@ -601,6 +613,16 @@ class Committer:
         if pending.delta is None:
             raise AssertionError("a durable change was not applied")
         return pending.delta
+
+
+def not_leading(leader: str) -> KBError:
+    """Return the error of a write on a follower; `leader` is "" while no node leads."""
+    if leader:
+        return ReadOnlyFollower(leader)
+    return NotReady(
+        "there is no leader at present: this write was not carried out",
+        {"reason": "no leader", "outcome": "not_done"},
+    )
 
 
 def _stamped(written: Sequence[_Pending]) -> list[tuple[int, int, bytes]]:

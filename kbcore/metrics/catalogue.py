@@ -205,6 +205,16 @@ REPLICATION_BOOTSTRAPS = _count(
 REPLICATION_DIVERGENCES = _count(
     "svc_replication_divergences_total", _A, "Times the leader's log was not the one here"
 )
+IS_LEADER = _gauge("svc_replication_is_leader", _A, "1 on a leader, 0 on a follower")
+TERM = _gauge("svc_replication_term", _A, "Term of the log")
+ROLE_CHANGES = _count(
+    "svc_replication_role_changes_total", _A, "Times the node became a leader or a follower"
+)
+LEASE_SECONDS = _gauge(
+    "svc_replication_lease_seconds",
+    _A,
+    "Time for which a leader may rely on its lease, with COORDINATOR_URL; 0 on a follower",
+)
 IN_SYNC_FOLLOWERS = _gauge(
     "svc_replication_in_sync_followers",
     _A,

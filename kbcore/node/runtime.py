@@ -13,11 +13,12 @@ from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.capture import Capture
+from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
 from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import ConfigError, KBError, ReadOnlyFollower, StorageFailed
+from kbcore.errors import ConfigError, KBError, StorageFailed
 from kbcore.events.feed import Committed, Feeds
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
@@ -36,7 +37,8 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
-from kbcore.replication.role import NONE, check_settings
+from kbcore.replication.failover import Connect
+from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
@@ -198,15 +200,32 @@ class Runtime:
             )
         self.replication = self.system.replication
         metrics.on_collect(self.replication.values)
-        self.replication.on_led.append(self._sweep)
+        self.replication.on_role.append(self._sweep_again)
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         self._keeper.start()
-        self._sweep()
+        self.sweeper = self._new_sweeper()
 
-    def _sweep(self) -> None:
-        """Start incremental eviction of expired facts; a follower gets evictions with the log."""
+    def start_replication(self, connect: Connect) -> None:
+        """Follow the leader, or take part in its election; without replication do nothing.
+
+        `connect` opens a connection to the leader of its settings. Raises ConfigError.
+        """
+        config = self.config
+        if config.coordinator_url:
+            self.replication.take_part(
+                lambda: self.plugins.open_coordinator(config.coordinator_url), connect
+            )
+        elif self.replication.role == FOLLOWER:
+            self.replication.follow(connect(config))
+
+    def _sweep_again(self) -> None:
+        self.sweeper.close()
+        self.sweeper = self._new_sweeper()
+
+    def _new_sweeper(self) -> Sweeper:
+        """Return incremental eviction of expired facts; a follower gets evictions with the log."""
         interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
-        self.sweeper = Sweeper(
+        return Sweeper(
             self._all_tenants,
             self.read_tenant,
             self.commit,
@@ -256,12 +275,12 @@ class Runtime:
         return self.transactions.begin(database, tenant).id
 
     def refuse_on_follower(self) -> None:
-        """Raise ReadOnlyFollower on a follower.
+        """Raise ReadOnlyFollower on a follower, NotReady while there is no leader.
 
         For operations that do much work before they write.
         """
         if (leader := self.replication.leader_url) is not None:
-            raise ReadOnlyFollower(leader)
+            raise not_leading(leader)
 
     def in_transaction(
         self,

@@ -54,6 +54,19 @@ class LogSource(Protocol):
         """Close connections; a call in progress may fail."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewState:
+    """A whole state of the leader: snapshot for the log and the same state in memory.
+
+    `last_time` is its last logged time in epoch milliseconds.
+    """
+
+    seed: LogSeed
+    chunks: list[bytes]
+    catalog: Catalog
+    last_time: int
+
+
 class Replica(Protocol):
     """The following node, as its `Follower` uses it."""
 
@@ -63,8 +76,8 @@ class Replica(Protocol):
     def accepted(self, cursor: Cursor) -> None:
         """Note that the log of the leader begins with the log of this node."""
 
-    def take(self, records: list[LogRecord]) -> None:
-        """Store records durably and apply them."""
+    def take(self, records: list[LogRecord], is_current: Callable[[], bool]) -> None:
+        """Store records durably and apply them, if `is_current` holds then."""
 
     def enter(self, epoch: int) -> None:
         """Record durably that the leader has entered a later term."""
@@ -72,8 +85,8 @@ class Replica(Protocol):
     def empty_catalog(self) -> Catalog:
         """Return an empty catalog."""
 
-    def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
-        """Replace the log and state of this node; both are at the same sequence number."""
+    def become(self, state: NewState, is_current: Callable[[], bool]) -> None:
+        """Replace the log and state of this node, if `is_current` holds then."""
 
 
 @dataclass(slots=True)
@@ -97,6 +110,15 @@ class Standing:
     bytes: int = 0
     bootstraps: int = 0
     divergences: int = 0
+
+    def with_new_leader(self) -> Standing:
+        """Return the state before the first contact with another leader."""
+        return Standing(
+            as_of=self.as_of,
+            bytes=self.bytes,
+            bootstraps=self.bootstraps,
+            divergences=self.divergences,
+        )
 
 
 class Follower:
@@ -152,6 +174,9 @@ class Follower:
             _log.info("the leader answers again")
         self.standing.trouble, self.standing.refused = "", False
         return 0.0
+
+    def _is_current(self) -> bool:
+        return not self._stop.is_set()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -216,11 +241,11 @@ class Follower:
             batch.append(record)
             after, size = record.seq, size + len(record.payload)
             if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
-                self._replica.take(batch)
+                self._replica.take(batch, self._is_current)
                 batch, size = [], 0
                 self._yield_now()
         if batch:
-            self._replica.take(batch)
+            self._replica.take(batch, self._is_current)
 
     def _same_or_later(self, epoch: int, cursor: Cursor) -> None:
         if epoch < cursor.epoch:
@@ -282,7 +307,9 @@ class Follower:
             for tenant in catalog.tenants():
                 tenant.seq = tenant.seq or reading.seed.seq
             self._met(reading.seed.epoch, max(self.standing.head, reading.seed.seq))
-            self._replica.become(reading.seed, chunks, catalog, restorer.last)
+            self._replica.become(
+                NewState(reading.seed, chunks, catalog, restorer.last), self._is_current
+            )
         except BaseException:
             catalog.close()
             raise

@@ -92,6 +92,7 @@ class InSync:
         self._mutex = threading.Lock()
         self._changed = threading.Event()
         self._closed = False
+        self._trouble = ""
         now = clock.monotonic()
         self._known = {
             name: _Candidate(name, behind=(start, now), seen=now, is_member=True)
@@ -236,8 +237,11 @@ class InSync:
             if self._record is not None:
                 self._record(sorted(members))
         except NotReady as error:
-            _log.warning("the in-sync set could not be recorded: %s", error.message)
+            if error.message != self._trouble:
+                _log.warning("the in-sync set could not be recorded: %s", error.message)
+            self._trouble = error.message
             return False
+        self._trouble = ""
         self._change(members, joining, leaving)
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,11 @@ from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.errors import ConfigError, Conflict, LogTruncated, NotReady, StorageFailed
 from kbcore.metrics import catalogue as m
+from kbcore.plug.coordination import Coordinator
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LogRecord, LogSeed, LogStore, RemembersLeader, TakesOver
-from kbcore.replication.follower import Follower, LogSource
+from kbcore.plug.ports import LogRecord, LogStatus, LogStore, RemembersLeader, TakesOver
+from kbcore.replication.failover import Connect, Failover
+from kbcore.replication.follower import Follower, LogSource, NewState, Standing
 from kbcore.replication.in_sync import NO_MEMBER, InSync
 from kbcore.replication.leader import Cursor, Leader, Progress
 from kbcore.replication.wire_format import record_crc
@@ -42,6 +44,8 @@ _log = logging.getLogger("kbcore.replication")
 def check_settings(config: Config) -> None:
     """Raise ConfigError if the replication settings contradict each other."""
     mode = config.replication_mode
+    if config.coordinator_url:
+        _check_coordinated(config)
     if mode == NONE:
         if config.replication_sync:
             raise ConfigError(
@@ -57,18 +61,35 @@ def check_settings(config: Config) -> None:
         raise ConfigError(
             f"REPLICATION_MODE={mode}: STORAGE_BACKEND=memory keeps no log to replicate"
         )
-    if mode == FOLLOWER and not config.leader_url:
+    if mode == FOLLOWER and not config.leader_url and not config.coordinator_url:
         raise ConfigError("REPLICATION_MODE=FOLLOWER: set LEADER_URL to the address of the leader")
     if mode == LEADER and config.fsync_policy != "always":
         raise ConfigError(
             f"REPLICATION_MODE=LEADER: FSYNC_POLICY must be always, not {config.fsync_policy}; otherwise a crash of the"
             " leader would leave its followers ahead of it"
         )
-    if config.replication_sync and config.fsync_policy != "always":
+    if is_sync(config) and config.fsync_policy != "always":
         raise ConfigError(
             f"REPLICATION_SYNC: FSYNC_POLICY must be always, not {config.fsync_policy}; otherwise a follower would"
             " confirm writes that it can lose"
         )
+
+
+def _check_coordinated(config: Config) -> None:
+    if config.replication_mode == NONE:
+        raise ConfigError(
+            "COORDINATOR_URL: set REPLICATION_MODE=LEADER on the node that has the data at the first start, and FOLLOWER"
+            " on the others; the coordinator decides afterwards"
+        )
+    if not config.advertise_url:
+        raise ConfigError(
+            "COORDINATOR_URL: set ADVERTISE_URL to the address at which the other nodes reach this one"
+        )
+
+
+def is_sync(config: Config) -> bool:
+    """Return True if a leader with these settings waits for followers that are in sync."""
+    return config.replication_sync or bool(config.coordinator_url)
 
 
 # -- leader mark: stores in the log which leader the log follows -------------------------------
@@ -89,6 +110,8 @@ def set_leader_mark(store: LogStore, leader: str) -> None:
 
 def check_leader_mark(store: LogStore, config: Config) -> None:
     """Raise ConfigError if a node would lead with the storage of an unpromoted follower."""
+    if config.coordinator_url:
+        return
     if config.replication_mode == "LEADER" and (leader := leader_of(store)):
         raise follower_storage_error(leader, "REPLICATION_MODE=LEADER")
 
@@ -155,12 +178,20 @@ class Replication:
         self._config = config
         self._scheduling = scheduling
         self._wrote = wrote
-        self.role = config.replication_mode
+        self._is_coordinated = bool(config.coordinator_url)
+        self.role = FOLLOWER if self._is_coordinated else config.replication_mode
+        self.turn = 0
+        """Number of changes of the role so far."""
+        self.failover: Failover | None = None
+        """The election of the leader, if a coordinator decides about the role."""
         self.follower: Follower | None = None
         self.leader = Leader(store, self._clock, config, scheduling.yield_now)
         self.last_commit = LastCommit()
         self.on_became: list[Callable[[], None]] = []
-        self.on_led: list[Callable[[], None]] = []
+        self.on_role: list[Callable[[], None]] = []
+        """Called after the node has become a leader, or a follower again."""
+        self._standing = Standing()
+        """State of replication from the current leader, or the last one."""
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
@@ -173,46 +204,89 @@ class Replication:
                 f"STORAGE_BACKEND={config.storage_backend} cannot follow another node"
             )
         # A follower's storage opened by a tool is read-only: a write would not reach the leader.
-        committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
+        if self._is_coordinated:
+            committer.leader = ""
+        elif self.role == FOLLOWER:
+            committer.leader = config.leader_url
+        else:
+            committer.leader = leader_of(store) or None
         if committer.leader is not None:
             self._count_accesses(self._catalog, False)
-        if self.role == LEADER and config.replication_sync:
+        if self.role == LEADER and is_sync(config):
             self._committer.exclusively(self._hold)
 
-    def _hold(self, head: int) -> None:
+    def _hold(
+        self,
+        head: int,
+        members: Sequence[str] = (),
+        record: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
         """Let writes wait for followers from now on; within `exclusively`."""
         in_sync = InSync(
             self._committer,
             self._clock,
             self._config.replication_sync_timeout_ms / 1000,
             start=head,
+            members=members,
+            record=record,
             progressed=self.leader.synced.wake,
         )
-        self._committer.held, self._committer.admitting = True, in_sync.admit
+        self._committer.held, self._committer.admitting = True, self._admit
         self.leader.in_sync = in_sync
         in_sync.start()
+
+    def _admit(self) -> None:
+        """Raise NotReady if a write could not be acknowledged now."""
+        if self.failover is not None:
+            self.failover.check_lease("not_done")
+        if (in_sync := self.leader.in_sync) is not None:
+            in_sync.admit()
+
+    def check_answer(self, turn: int) -> None:
+        """Raise NotReady if an answer that was begun in this turn may be outdated.
+
+        With a coordinator, a leader answers only while its lease is valid and the in-sync set has
+        everything that is visible, and a follower only if it knows the age of its state. Without
+        one every answer is allowed.
+        """
+        if self.failover is None:
+            return
+        if turn != self.turn:
+            raise NotReady("the role of this node has changed during the request")
+        if self.role == FOLLOWER:
+            if self.lag_ms() is None:
+                raise NotReady("this follower has had no contact with a leader yet")
+            return
+        self.failover.check_lease(None)
+        if (in_sync := self.leader.in_sync) is not None and not in_sync.is_settled:
+            raise NotReady("this node leads, but its followers have not confirmed its state yet")
 
     # -- queries of every request ----------------------------------------------------------------
 
     @property
     def leader_url(self) -> str | None:
-        """Return the address that accepts writes, or None if this node does."""
+        """Return the address that accepts writes, "" if it is unknown, None if this node does."""
         return self._committer.leader
 
     @property
     def accepts_writes(self) -> bool:
         """True if this node leads, or does not replicate, and a write could be acknowledged now."""
-        in_sync = self.leader.in_sync
-        return self.leader_url is None and (in_sync is None or bool(in_sync.members))
+        if self.leader_url is not None:
+            return False
+        try:
+            self._admit()
+        except NotReady:
+            return False
+        return True
 
     def lag_ms(self) -> int | None:
         """Return the maximum age of the state that reads see, in milliseconds.
 
         The result is None on a leader, and before the first answer of the leader.
         """
-        if self.follower is None or self.role != FOLLOWER or self.follower.standing.as_of is None:
+        if self.role != FOLLOWER or self._standing.as_of is None:
             return None
-        return max(0, round((self._clock.monotonic() - self.follower.standing.as_of) * 1000))
+        return max(0, round((self._clock.monotonic() - self._standing.as_of) * 1000))
 
     def wait_for(self, seq: int, seconds: float = MIN_SEQ_SECONDS) -> None:
         """Wait until the log is applied up to `seq`; raises NotReady after `seconds`."""
@@ -237,14 +311,21 @@ class Replication:
             message = f"leader, {len(self.leader.followers())} followers"
             if (in_sync := self.leader.in_sync) is None:
                 return {"status": "pass", "message": message}
+            message = f"{message}, {len(in_sync.members)} in sync"
+            if self.failover is not None:
+                message = f"{message}, term {self._store.status().epoch}"
+                if not self.failover.remaining():
+                    return {"status": "fail", "message": f"{message}; its lease has ended"}
+                message = f"{message}, lease for {self.failover.remaining():.1f} s"
             if not in_sync.members:
                 return {
                     "status": "warn",
                     "message": f"{message}; {NO_MEMBER}: writes are refused",
                 }
-            return {"status": "pass", "message": f"{message}, {len(in_sync.members)} in sync"}
+            return {"status": "pass", "message": message}
         if self.follower is None:
-            return {"status": "fail", "message": "follower, not started"}
+            problem = "there is no leader" if self._is_coordinated else "not started"
+            return {"status": "fail", "message": f"follower, {problem}"}
         return self._follower_check(self.follower)
 
     def _follower_check(self, follower: Follower) -> dict[str, Any]:
@@ -253,7 +334,7 @@ class Replication:
         def found(status: str, message: str) -> dict[str, Any]:
             return {
                 "status": status,
-                "message": f"follower of {self._config.leader_url}: {message}",
+                "message": f"follower of {self.leader_url or 'a lost leader'}: {message}",
             }
 
         if standing.refused:
@@ -294,7 +375,7 @@ class Replication:
             standing = self.follower.standing
             silent = None if standing.contact is None else round((now - standing.contact) * 1000)
             shape["leader"] = {
-                "url": self._config.leader_url,
+                "url": self.leader_url or None,
                 "head": standing.head,
                 "epoch": standing.epoch,
                 "lagRecords": max(0, standing.head - self._applied.reached),
@@ -304,6 +385,9 @@ class Replication:
                 "divergences": standing.divergences,
                 "trouble": standing.trouble or None,
             }
+        if self.failover is not None and self.failover.token is not None:
+            remaining_ms = round(self.failover.remaining() * 1000)
+            shape["lease"] = {"token": self.failover.token, "remainingMs": remaining_ms}
         in_sync = self.leader.in_sync
         members = in_sync.members if in_sync is not None else frozenset()
         shape["followers"] = [
@@ -341,6 +425,12 @@ class Replication:
             yield m.REPLICATION_BYTES, (), standing.bytes
             yield m.REPLICATION_BOOTSTRAPS, (), standing.bootstraps
             yield m.REPLICATION_DIVERGENCES, (), standing.divergences
+        if self.role != NONE:
+            yield m.IS_LEADER, (), int(self.role == LEADER)
+            yield m.TERM, (), self._store.status().epoch
+            yield m.ROLE_CHANGES, (), self.turn
+        if self.failover is not None:
+            yield m.LEASE_SECONDS, (), self.failover.remaining()
         if (in_sync := self.leader.in_sync) is not None:
             yield m.IN_SYNC_FOLLOWERS, (), len(in_sync.members)
         if self.role == LEADER:
@@ -358,7 +448,8 @@ class Replication:
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
         """Follow a leader and set the leader mark; with `start`, run in a separate thread."""
         config = self._config
-        self._scheduling.offload_disk(lambda: set_leader_mark(self._store, config.leader_url))
+        mark = self._committer.leader or config.leader_url
+        self._scheduling.offload_disk(lambda: set_leader_mark(self._store, mark))
         self.follower = Follower(
             source,
             self,
@@ -368,6 +459,7 @@ class Replication:
             max_bytes=POLL_BYTES,
             snapshot_bytes=MAX_SNAPSHOT_BYTES,
         )
+        self.follower.standing = self._standing = self._standing.with_new_leader()
         if start:
             self.follower.start()
         return self.follower
@@ -387,7 +479,7 @@ class Replication:
 
     def _is_replica(self) -> bool:
         """Return true if an empty log was taken over from the leader in this process."""
-        return self.follower is not None and self.follower.standing.bootstraps > 0
+        return self._standing.bootstraps > 0
 
     def _last_crc(self, log_id: str, head: int) -> int | None:
         if self._last is None or self._last[0] != head:
@@ -404,10 +496,11 @@ class Replication:
         """Apply the unconfirmed writes of this node from its time as a leader: the new leader has them."""
         if self._committer.unconfirmed:
             self._committer.confirm(cursor.after)
+            self._committer.exclusively(self._applied.moved)  # when everything is applied
 
-    def take(self, records: list[LogRecord]) -> None:
+    def take(self, records: list[LogRecord], is_current: Callable[[], bool]) -> None:
         """Store records of the leader durably and apply them."""
-        taken = self._committer.take(records)
+        taken = self._committer.take(records, is_current)
         self._last = records[-1].seq, record_crc(self._store.status().log_id, records[-1])
         for changes, delta in taken:
             self._wrote(changes, delta)
@@ -422,22 +515,22 @@ class Replication:
         """Return an empty catalog."""
         return self._catalog.new_empty()
 
-    def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
+    def become(self, state: NewState, is_current: Callable[[], bool]) -> None:
         """Replace the log and state of this node with the leader's."""
 
         def swap(_: int) -> None:
-            if self._committer.leader is None:
-                raise NotReady("this node does not follow another one")
-            self._on_disk(lambda log: log.replace_with(seed, chunks))
+            if self._committer.leader is None or not is_current():
+                raise NotReady("this node does not follow that leader any more")
+            self._on_disk(lambda log: log.replace_with(state.seed, state.chunks))
             self._committer.drop_unconfirmed()
-            self._clock.seen(last_time)
+            self._clock.seen(state.last_time)
             self._last = None
-            self._count_accesses(catalog, False)
-            self._catalog.become(catalog)
+            self._count_accesses(state.catalog, False)
+            self._catalog.become(state.catalog)
 
         with self.replacing:  # taken before the committer, which a snapshot in progress needs
             self._committer.exclusively(swap)
-        self._applied.reached = seed.seq
+        self._applied.reached = state.seed.seq
         self._applied.wake()
         for tell in self.on_became:
             tell()
@@ -451,6 +544,11 @@ class Replication:
         and, unless forced, while the leader answers: two leaders would accept writes unknown to
         each other.
         """
+        if self._is_coordinated:
+            raise Conflict(
+                "the coordinator decides which node leads; stop the leader to move its role",
+                {"role": self.role},
+            )
         with self._promoting:
             follower = self.follower
             if self.role != FOLLOWER or follower is None:
@@ -478,12 +576,8 @@ class Replication:
 
             def lead(head: int) -> Promoted:
                 epoch = max(self._store.status().epoch, standing.epoch) + 1
-                self._raise(epoch)
-                self._on_disk(lambda log: set_leader_mark(self._store, ""))
-                self._committer.leader = None
-                self.role = LEADER
-                self._count_accesses(self._catalog, True)
-                if self._config.replication_sync:
+                self._begin_term(epoch)
+                if is_sync(self._config):
                     self._hold(head)
                 return Promoted(self._store.status().log_id, epoch, head)
 
@@ -495,9 +589,90 @@ class Replication:
             done.seq + 1,
             done.epoch,
         )
-        for tell in self.on_led:
+        for tell in self.on_role:
             tell()
         return done
+
+    def _begin_term(self, epoch: int) -> None:
+        """Become the leader in a later term, before the first write; within `exclusively`."""
+        self._raise(epoch)
+        # With a coordinator the mark stays, so that the log is not opened without one.
+        mark = self._config.advertise_url if self._is_coordinated else ""
+        self._on_disk(lambda log: set_leader_mark(self._store, mark))
+        self._committer.leader = None
+        self.role = LEADER
+        self.turn += 1
+        self._count_accesses(self._catalog, True)
+
+    # -- the role as a coordinator decides it (`failover.Node`) ------------------------------------
+
+    def log_status(self) -> LogStatus:
+        """Return the status of the log."""
+        return self._store.status()
+
+    def was_coordinated(self) -> bool:
+        """Return True if the log has a leader mark: it belongs to a cluster already."""
+        return bool(leader_of(self._store))
+
+    def is_replacing(self) -> bool:
+        """Return True while the whole state is fetched from a leader."""
+        return self._standing.bootstrapping
+
+    def lead(
+        self, term: int, members: Sequence[str], record: Callable[[Sequence[str]], None]
+    ) -> None:
+        """Lead in a term that was recorded, with the in-sync set of the last leader."""
+        if self.follower is not None:
+            self.follower.stop()
+        # What this node wrote in an earlier term belongs to the log that it leads with now.
+        self._committer.confirm(self._store.status().head)
+
+        def lead(head: int) -> None:
+            self._begin_term(term)
+            self._hold(head, members, record)
+
+        self._committer.exclusively(lead)
+        for tell in self.on_role:
+            tell()
+
+    def step_down(self, age: float) -> None:
+        """Become a follower, whose state was current `age` seconds ago, of a leader to be known."""
+        if (in_sync := self.leader.in_sync) is not None:
+            in_sync.close()
+
+        def follow(_: int) -> None:
+            self._committer.leader = ""
+            self._committer.held, self._committer.admitting = False, None
+            self.leader.in_sync = None
+            self.role = FOLLOWER
+            self.turn += 1
+            self._standing.as_of = self._clock.monotonic() - age
+            self._count_accesses(self._catalog, False)
+
+        self._committer.exclusively(follow)
+        self._committer.give_up_waiting("this node does not lead any more")
+        self.follower = None
+        self._applied.reached = self._committer.visible
+        for tell in self.on_role:
+            tell()
+
+    def follow_leader(self, leader: str, source: LogSource) -> None:
+        """Follow a leader by its address, instead of the one before."""
+        if self.follower is not None:
+            self.follower.stop()
+        self._committer.leader = leader
+        self.follow(source)
+
+    def take_part(self, open_coordinator: Callable[[], Coordinator], connect: Connect) -> None:
+        """Take part in the election of the leader; raises ConfigError for an unusable URL."""
+        self.failover = Failover(
+            self, self._config, open_coordinator, connect, self._scheduling.offload_wait
+        )
+        self.failover.start()
+
+    def lose_leader(self) -> None:
+        """Refuse writes without naming a leader, until there is one."""
+        self._committer.leader = ""
 
     def close(self) -> None:
         """Stop following, and answer every follower that waits.
@@ -515,6 +690,8 @@ class Replication:
             )
             in_sync.close()
             self._committer.end_waiting("this node stops")
+        if self.failover is not None:
+            self.failover.close()
         self.leader.close()
 
     def _raise(self, epoch: int) -> None:

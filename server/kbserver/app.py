@@ -141,16 +141,19 @@ def _install_hooks(
             _compress(response, runtime)
         return response
 
-    replication.install(app, runtime)
+    def refused(error: Exception) -> Response:
+        answer = accounting.failed(error, accounting.begin(request.environ).id)
+        return Response(
+            answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers)
+        )
+
+    replication.install(app, runtime, refused)
     Idempotency(runtime).install(app)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
         release(error)
-        answer = accounting.failed(error, accounting.begin(request.environ).id)
-        return Response(
-            answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers)
-        )
+        return refused(error)
 
     @app.after_request
     def finish(response: Response) -> Response:

@@ -94,6 +94,7 @@ class FastPath:
         if route is None or not self._is_common(environ):
             return self._flask_app(environ, start_response)
         record = self._accounting.begin(environ)
+        turn = self._runtime.replication.turn
         notes, ignored = Notes(), IgnoredFields()
         headers: list[tuple[str, str]]
         try:
@@ -110,6 +111,7 @@ class FastPath:
                 DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER)
             )
             parts = route.answer(kb, parsed, notes)
+            self._runtime.replication.check_answer(turn)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             answer = self._accounting.failed(error, record.id)
             status, parts = answer.line(), [answer.body()]

@@ -26,7 +26,6 @@ from kbcore.config.storage_urls import redacted
 from kbcore.errors import KBError, NotReady
 from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
 from kbcore.node.runtime import open_runtime
-from kbcore.replication.role import FOLLOWER
 from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
@@ -341,12 +340,14 @@ def run(
     """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already."""
     logs.configure(config.log_level, config.log_format, secrets=config.secrets())
     offload, disk = Offload(os.cpu_count() or 1), Offload(2)  # the log and a snapshot, never more
+    wait = Offload(1)
     runtime = open_runtime(
         config,
         plugins=plugins,
         scheduling=Scheduling(
             offload=offload,
             offload_disk=disk,
+            offload_wait=wait,
             yield_now=yield_now,
             yield_in_background=yield_to_sockets,
         ),
@@ -367,8 +368,7 @@ def run(
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)
-        if config.replication_mode == FOLLOWER:
-            runtime.replication.follow(HTTPLogSource(config))
+        runtime.start_replication(HTTPLogSource)
         server.start()
         gc_schedule = collector.arrange(lambda: not server.disconnects)
         for line in announcement(config, server.address[:2], not runtime.keys().unused):
@@ -384,6 +384,7 @@ def run(
         runtime.close()
         offload.close()
         disk.close()
+        wait.close()
     return 0
 
 

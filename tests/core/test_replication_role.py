@@ -15,7 +15,7 @@ from kbcore.durable.snapshot import Restorer
 from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
 from kbcore.offline.rescue import running_backup
 from kbcore.plug.ports import LogSeed
-from kbcore.replication.follower import FIRST_REST, LONGEST_REST
+from kbcore.replication.follower import FIRST_REST, LONGEST_REST, NewState
 from kbcore.replication.role import check_settings, raise_term
 from kbcore.replication.wire_format import Unpacking, packed
 from kbcore.state.access import Uncounted
@@ -319,7 +319,7 @@ def test_a_snapshot_of_a_replaced_log_is_not_stored(tmp_path, leader, follower, 
     replaced = threading.Event()
 
     def replace_all():
-        follower.replication.become(seed, chunks, catalog, 0)
+        follower.replication.become(NewState(seed, chunks, catalog, 0), lambda: True)
         replaced.set()
 
     thread, save = threading.Thread(target=replace_all), follower.system.store.save_snapshot
@@ -345,7 +345,9 @@ def test_a_backup_says_whose_state_it_holds(leader, follower, monkeypatch):
 
     def replaced_then():
         found = captured()
-        follower.replication.become(replace(seed, seq=9), chunks, catalog, 0)
+        follower.replication.become(
+            NewState(replace(seed, seq=9), chunks, catalog, 0), lambda: True
+        )
         return found
 
     monkeypatch.setattr(follower, "captured", replaced_then)

@@ -26,6 +26,7 @@ from kbserver.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
+CLUSTER = "survive-the-loss-of-a-machine.md"
 KEYED, KEYS = "turn-on-keys.md", {"AUTH_ENABLED": "true", "BOOTSTRAP_TOKEN": "a-long-random-text"}
 """The page whose server asks for keys, and the settings it tells of."""
 MODELLED = ("swap-the-model.md",)
@@ -150,7 +151,8 @@ def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
 def test_commands_answer_as_shown(page, tmp_path):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    here = tmp_path / "here" if page.parent.name == "operations" or page.name == KEYED else None
+    has_files = page.parent.name == "operations" or page.name in (KEYED, CLUSTER)
+    here = tmp_path / "here" if has_files else None
     if here:
         here.mkdir()
     with StandIn() as standin:

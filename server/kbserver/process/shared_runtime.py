@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from kbcore.config.settings import Config, environment
 from kbcore.errors import KBError, NotReady, StorageBusy, StorageFailed
 from kbcore.node.runtime import Runtime, open_runtime
-from kbcore.replication.role import FOLLOWER
 from kbcore.scheduling import Scheduling
 from kbserver.replication.log_client import HTTPLogSource
 
@@ -98,8 +97,7 @@ class SharedRuntime:
         )
         self._owner = os.getpid()
         atexit.register(self.close)
-        if runtime.config.replication_mode == FOLLOWER:
-            runtime.replication.follow(HTTPLogSource(runtime.config))
+        runtime.start_replication(HTTPLogSource)
         return runtime
 
     def _end_forked_worker(self) -> None:
@@ -128,6 +126,7 @@ def _scheduling() -> Scheduling:
     return Scheduling(
         offload=Offload(os.cpu_count() or 1),
         offload_disk=Offload(2),
+        offload_wait=Offload(1),
         yield_now=yield_now,
         yield_in_background=yield_to_sockets,
     )

@@ -4,16 +4,17 @@ responses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
 
 from kbcore.config.settings import Config
-from kbcore.errors import InvalidInput
+from kbcore.config.storage_urls import redacted
+from kbcore.errors import InvalidInput, NotReady
 from kbcore.replication.role import FOLLOWER, LEADER, NONE, follower_storage_error
 from kbserver.http.request_context import DEFAULT
-from kbserver.operations import operation_at
+from kbserver.operations import Operation, operation_at
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -23,11 +24,15 @@ COMMIT_SEQ, MIN_SEQ, LAG = "X-Commit-Seq", "X-Min-Seq", "X-Replication-Lag-Ms"
 LOG = "/replication/log"
 """Route that followers request all the time; it is logged at level DEBUG only."""
 
+TURN = "kbcore.turn"
+"""Key in the WSGI environment of the turn in which a request was begun."""
+
 _DIGITS = 19
 
 
-def install(app: Flask, runtime: Runtime) -> None:
-    """Add the checks before each request and the headers after it.
+def install(app: Flask, runtime: Runtime, refuse: Callable[[NotReady], Response]) -> None:
+    """Add the checks before and after each request, and the headers; `refuse` makes the response
+    to an error.
 
     Raises ConfigError if the storage belongs to a follower but this node does not follow: its data
     would become stale without notice.
@@ -38,6 +43,7 @@ def install(app: Flask, runtime: Runtime) -> None:
 
     @app.before_request
     def arrive() -> None:
+        request.environ[TURN] = replication.turn
         if (text := request.environ.get("HTTP_X_MIN_SEQ")) is not None:
             environ = request.environ
             database, tenant = environ.get("HTTP_X_DATABASE"), environ.get("HTTP_X_TENANT_ID")
@@ -47,6 +53,12 @@ def install(app: Flask, runtime: Runtime) -> None:
 
     @app.after_request
     def leave(response: Response) -> Response:
+        turn = request.environ.get(TURN)
+        if turn is not None and _shows_state(response.status_code):
+            try:
+                replication.check_answer(turn)
+            except NotReady as error:
+                response = refuse(error)
         for name, value in headers(runtime):
             response.headers[name] = value
         return response
@@ -66,9 +78,22 @@ def headers(runtime: Runtime) -> list[tuple[str, str]]:
 
 
 def _needs_leader() -> bool:
-    rule = request.url_rule
-    declared = None if rule is None else operation_at(request.method, rule.rule)
+    declared = _declared()
     return declared is not None and declared.needs_leader
+
+
+def _declared() -> Operation | None:
+    rule = request.url_rule
+    return None if rule is None else operation_at(request.method, rule.rule)
+
+
+def _shows_state(status: int) -> bool:
+    """Return True if the response to the current request depends on the content of a tenant.
+
+    Routes of plugins, which are not declared, may.
+    """
+    declared = _declared()
+    return (status < 400 or status == 404) and (declared is None or declared.tenant)
 
 
 def _seq(text: str) -> int:
@@ -82,7 +107,12 @@ def _seq(text: str) -> int:
 
 def role_lines(config: Config) -> Iterable[str]:
     """Yield the start-up line about the role of a node, if it has one."""
-    if config.replication_mode == FOLLOWER:
+    if config.coordinator_url:
+        yield (
+            f"coordinator {redacted(config.coordinator_url)}: it decides which node leads;"
+            " writes wait for a follower (synchronous replication)"
+        )
+    elif config.replication_mode == FOLLOWER:
         yield f"follower of {config.leader_url}: read-only"
     elif config.replication_mode == LEADER:
         yield "leader: followers can read the log"

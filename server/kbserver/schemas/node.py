@@ -43,7 +43,7 @@ class Promoted(JsonObject):
 class LeaderStatus(JsonObject):
     """The leader of a follower, and how far behind the follower is."""
 
-    url = Text()
+    url = Text(allow_none=True)
     head = Count()
     epoch = Count()
     lag_records = Count()
@@ -52,6 +52,13 @@ class LeaderStatus(JsonObject):
     bootstraps = Count()
     divergences = Count()
     trouble = Text(allow_none=True)
+
+
+class LeaseStatus(JsonObject):
+    """The lease of a leader: fencing token, and how long the leader may rely on it."""
+
+    token = Count()
+    remaining_ms = Count()
 
 
 class FollowerStatus(JsonObject):
@@ -73,6 +80,7 @@ class ReplicationStatus(JsonObject):
     head = Count()
     durable = Count()
     snapshot = Count()
+    lease = One(LeaseStatus, optional=True)
     leader = One(LeaderStatus, optional=True)
     followers = Many(FollowerStatus)
 

@@ -13,6 +13,7 @@ from kbserver.cli.shared.output import OutputOption, print_json, text_of
 from kbserver.cli.shared.target import Target, note, target_options
 
 _NOT_READY = 503
+_STANDALONE = "this node does not replicate"
 
 
 @command("status")
@@ -30,6 +31,8 @@ def status(target: Target, as_json: bool) -> None:
     if isinstance(target, Server):
         report = {"url": target.url, "version": ready.headers.get("x-kb-version")}
     report |= {"status": health["status"], "writable": health["writable"]}
+    if (replication := health["checks"]["replication"]["message"]) != _STANDALONE:
+        report["replication"] = replication
     is_ready = health["status"] != "unhealthy"
     if is_ready:
         contents = target.send("GET", "/predicates").json()
