@@ -226,10 +226,24 @@ class Failover:
             leader = LeaderAddress.decode(held.value)
             if leader.name == self.name:
                 return  # the lease of this node before its restart, which ends soon
+            self._check_cluster()
             _log.info("%s leads, with token %d", leader.url, held.token)
             config = replace(self._config, leader_url=leader.url, replication_name=self.name)
             self._node.follow_leader(leader.url, self._connect(config))
             self._followed = held.token
+
+    def _check_cluster(self) -> None:
+        """Raise NotReady if this node has data that a leader of another cluster would replace."""
+        status = self._node.log_status()
+        is_new = self._config.replication_mode == "LEADER" and not self._node.was_coordinated()
+        if is_new and status.head:
+            last = self._stored()
+            if last is not None and last.log_id != status.log_id:
+                raise NotReady(
+                    "it has the record of another cluster, whose data would replace those of this node:"
+                    " use a folder, schema or path of its own in COORDINATOR_URL, or"
+                    " REPLICATION_MODE=FOLLOWER to replace them"
+                )
 
     def _run_for_leader(self) -> None:
         """Acquire the lease and lead, if this node has every acknowledged write."""

@@ -210,6 +210,18 @@ def test_a_cluster_without_its_record_is_not_begun_again(elections):
     assert ("lead", 2, ()) not in made.done
 
 
+def test_the_data_of_a_new_cluster_are_not_replaced_by_those_of_another(elections):
+    election, _ = elections.node("a", "LEADER")
+    election.step()
+    other, made = elections.node("b", "LEADER", FakeNode(log_id="cd" * 16))
+    with pytest.raises(NotReady, match="record of another cluster"):
+        other.step()
+    assert made.done == []
+    follower, made = elections.node("c", "FOLLOWER", FakeNode(log_id="cd" * 16))
+    follower.step()
+    assert made.done == [("follow", "http://a", "http://a")]
+
+
 def test_names_of_nodes_are_their_addresses():
     assert node_name("https://a.example") == "a-example-443"
     assert node_name("http://[::1]:9300/kb") == "--1-9300-kb"
