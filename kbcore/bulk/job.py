@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import unquote
 
+from kbcore.bulk.files import PARQUET, TableName, table_files
 from kbcore.errors import InvalidInput
 from kbcore.plug.ports import BulkFacts
 from kbplanner.compile.bulkplan import BulkPlan, UnfitForBulk, bulk_plan
@@ -16,8 +16,6 @@ from kbplanner.ir.terms import Atom, Rule
 from kbplanner.passes.check import check_fact, check_rule
 from kbplanner.syntax.parser import parse_goal, parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Statement
-
-SUFFIX = ".parquet"
 
 Row = tuple[str, ...]
 
@@ -98,13 +96,17 @@ def read_goal(text: str) -> Atom:
     return literal.atom
 
 
-def plan_job(rules: BulkRules, goal: Atom, folder: Path | None) -> BulkJob:
-    """Compile a goal, and find the facts in a folder of Parquet files (None: no files).
+def plan_job(rules: BulkRules, goal: Atom, *folders: Path) -> BulkJob:
+    """Compile a goal, and find the facts in folders of Parquet files.
 
     Raises InvalidInput naming the rule that cannot be evaluated, or the folder.
     """
-    files = {} if folder is None else fact_files(folder)
-    names = {(schema.predicate, schema.positive) for schema in rules.facts} | set(files)
+    files: dict[TableName, tuple[str, ...]] = {}
+    for folder in folders:
+        for table, paths in table_files(folder, [PARQUET]).items():
+            files[table] = files.get(table, ()) + tuple(map(str, paths))
+    names = {(schema.predicate, schema.positive) for schema in rules.facts}
+    names |= {(table.predicate, table.positive) for table in files}
     denied = {
         schema for schema in rules.rules.deniable if (schema.predicate, schema.positive) in names
     }
@@ -112,11 +114,14 @@ def plan_job(rules: BulkRules, goal: Atom, folder: Path | None) -> BulkJob:
         plan = bulk_plan(rules.rules, goal, denied)
     except UnfitForBulk as error:
         line = next(
-            line
-            for rule, line in rules.lines.items()
-            if str(_schema(rule.head)) in error.predicates
+            (
+                f"{rules.source}:{line}"
+                for rule, line in rules.lines.items()
+                if str(_schema(rule.head)) in error.predicates
+            ),
+            rules.source,
         )
-        raise InvalidInput(f"{rules.source}:{line}: {error.message}") from error
+        raise InvalidInput(f"{line}: {error.message}") from error
     notes = [
         f"{rules.source}:{line}: the goal is not evaluated; state it with --goal"
         for line in rules.goals[:1]
@@ -125,66 +130,30 @@ def plan_job(rules: BulkRules, goal: Atom, folder: Path | None) -> BulkJob:
         notes.append(
             "rules compute values in a recursion: the run may not end; --max-rows sets a limit"
         )
-    where = "" if folder is None else f" in {folder}"
+    where = "".join(f" in {folder}" for folder in folders[:1])
     facts = []
     for relation, schema in plan.stored.items():
-        paths = files.get((schema.predicate, schema.positive), ())
+        table = TableName(schema.predicate, schema.positive)
+        sources = files.get(table, ()) + files.get(replace(table, arity=schema.arity), ())
         rows = rules.facts.get(schema, ())
-        facts.append(BulkFacts(relation, str(schema), schema.arity, tuple(paths), rows))
-        if not (paths or rows or schema in rules.rules.derived):
+        facts.append(BulkFacts(relation, str(schema), schema.arity, sources, rows))
+        if not (sources or rows or schema in rules.rules.derived):
             notes.append(f"no facts for {schema}{where}: the relation is empty")
-    return BulkJob(plan, tuple(_matching_arities(facts, plan)), tuple(notes))
+    _refuse_mixed_arities(plan, files)
+    return BulkJob(plan, tuple(facts), tuple(notes))
 
 
-def _matching_arities(facts: Sequence[BulkFacts], plan: BulkPlan) -> list[BulkFacts]:
+def _refuse_mixed_arities(plan: BulkPlan, files: Mapping[TableName, Sequence[str]]) -> None:
     """Refuse a file that would serve one predicate name with several numbers of arguments."""
-    arities: dict[tuple[str, bool], int] = {}
-    for each in facts:
-        schema = plan.stored[each.relation]
-        name = (schema.predicate, schema.positive)
-        if each.files and arities.setdefault(name, each.arity) != each.arity:
+    arities: dict[TableName, int] = {}
+    for schema in plan.stored.values():
+        table = TableName(schema.predicate, schema.positive)
+        if table in files and arities.setdefault(table, schema.arity) != schema.arity:
             raise InvalidInput(
-                f"{each.files[0]}: the rules read {schema.predicate} with {arities[name]} and with "
-                f"{each.arity} arguments; a file has facts of one number of arguments"
+                f"{files[table][0]}: the rules read {schema.predicate} with {arities[table]} and "
+                f"with {schema.arity} arguments; a file has facts of one number of arguments, as "
+                f"{replace(table, arity=schema.arity)}{PARQUET} says in its name"
             )
-    return list(facts)
-
-
-def fact_files(folder: Path) -> dict[tuple[str, bool], tuple[str, ...]]:
-    """Return the Parquet files in a folder by predicate and sign: `p.parquet`, or all in the folder
-    `p`.
-
-    `~p` is the explicit negative of `p`; other unusual characters are written as in URLs, `%2F`.
-    Raises InvalidInput if the folder does not exist.
-    """
-    if not folder.is_dir():
-        raise InvalidInput(f"{folder}: this folder does not exist")
-    files: dict[tuple[str, bool], tuple[str, ...]] = {}
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
-        if path.is_dir():
-            paths = tuple(str(file) for file in sorted(path.glob(f"*{SUFFIX}")))
-            name = path.name
-        else:
-            paths, name = (str(path),), path.name.removesuffix(SUFFIX)
-            if name == path.name:
-                continue
-        if not paths:
-            continue
-        key = (unquote(name.removeprefix("~")), not name.startswith("~"))
-        if key in files:
-            raise InvalidInput(f"{path}: {path.with_suffix('')} has facts of this predicate too")
-        files[key] = paths
-    return files
-
-
-def answer_file(folder: Path, goal: Atom) -> Path:
-    """Return the path of the answers to a goal: a file of facts of its predicate."""
-    name = goal.predicate.replace("%", "%25").replace("/", "%2F")
-    if name.startswith((".", "~")):
-        name = f"%{ord(name[0]):02X}{name[1:]}"
-    return folder / f"{'' if goal.positive else '~'}{name}{SUFFIX}"
 
 
 def _schema(atom: Atom) -> RelationSchema:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbcore.bulk.job import BulkJob, answer_file
+from kbcore.bulk.files import PARQUET, TableName
+from kbcore.bulk.job import BulkJob
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkOptions
 from kbplanner.compile.bulkplan import BulkAtom, BulkPlan, BulkStratum, ClauseVersion
@@ -43,7 +44,8 @@ def run_job(
     folder inside `out`, which is removed. Raises InvalidInput if the file of the answers exists,
     BudgetExceeded, ConfigError.
     """
-    path = answer_file(out, job.plan.goal)
+    goal = job.plan.goal
+    path = out / f"{TableName(goal.predicate, goal.positive)}{PARQUET}"
     if path.exists():
         raise InvalidInput(f"{path} exists; remove it, or choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)

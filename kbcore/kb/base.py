@@ -25,6 +25,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
+    from kbcore.plug.manager import Plugins
 
 
 class TenantHandle:
@@ -40,6 +41,10 @@ class TenantHandle:
         self._caller = caller
         self.database = database
         self.tenant = tenant
+
+    def plugins(self) -> Plugins:
+        """Return the loaded plugins."""
+        return self._services.plugins
 
     def _answers(
         self,

@@ -23,6 +23,11 @@ class AtomQuery(Query):
         self._literal = literal
         self._options = options
 
+    @property
+    def atom(self) -> Atom:
+        """The atom of the literal."""
+        return self._literal.atom
+
     def body(self) -> Sequence[BodyItem]:
         """Return the literal."""
         return (self._literal,)

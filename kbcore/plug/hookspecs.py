@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SalienceScorer,
         ShardPlaces,
         StorageTools,
+        TableFormat,
         Tokenizer,
         Usage,
     )
@@ -117,6 +118,14 @@ def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]
 @hookspec
 def kb_bulk_engines() -> Mapping[str, BulkDatabase]:  # type: ignore[empty-body]
     """Name databases for bulk runs; `kbcore bulk run --engine` picks one."""
+
+
+@hookspec
+def kb_table_formats() -> Mapping[str, TableFormat]:  # type: ignore[empty-body]
+    """Name formats of files with tables of facts, by the ending of the files.
+
+    `kbcore export --format` picks one, `kbcore import` reads all of them.
+    """
 
 
 @hookspec

@@ -26,6 +26,7 @@ from kbcore.plug.ports import (
     SalienceScorer,
     ShardPlaces,
     StorageTools,
+    TableFormat,
     Tokenizer,
 )
 
@@ -168,6 +169,10 @@ class Plugins:
     def bulk_databases(self) -> dict[str, BulkDatabase]:
         """Return the databases for bulk runs, by name."""
         return self._collect("kb_bulk_engines")
+
+    def table_formats(self) -> dict[str, TableFormat]:
+        """Return the formats of files with tables of facts, by the ending of the files."""
+        return self._collect("kb_table_formats")
 
     def salience_scorer(self) -> SalienceScorer:
         """Return the scorer that SALIENCE_SCORER names; raise ConfigError naming the choices."""
@@ -398,5 +403,6 @@ COLLECTING = (
     "kb_embedders",
     "kb_tokenizers",
     "kb_bulk_engines",
+    "kb_table_formats",
 )
 """Hooks that return names; two plugins may not offer the same name."""

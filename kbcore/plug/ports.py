@@ -591,3 +591,25 @@ class BulkDatabase(Protocol):
 
     def statements(self, version: ClauseVersion, plan: BulkPlan) -> Sequence[str]:
         """Return the statements of a clause version as text, without running anything."""
+
+
+class TableFormat(Protocol):
+    """A format of files with a table of facts; its name is the ending of the files.
+
+    Each column holds an argument. A table of facts without arguments has one column of booleans.
+    """
+
+    def write(
+        self, path: str, columns: Sequence[str], batches: Iterable[Sequence[Sequence[str]]]
+    ) -> int:
+        """Write rows of texts to a new file and return their number.
+
+        Raises ConfigError naming what to install.
+        """
+
+    def read(self, path: str) -> Iterator[Sequence[tuple[str, ...]]]:
+        """Yield the rows of a file in batches; integers become texts.
+
+        Raises InvalidInput naming the file for columns of other types, and for NULL; ConfigError
+        naming what to install.
+        """

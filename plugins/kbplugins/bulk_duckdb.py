@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbcore.bulk.files import column_names
 from kbcore.errors import Cancelled, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
@@ -20,6 +21,7 @@ from kbplanner.ir.compute import compute
 from kbplanner.ir.pattern import compile_pattern, matches
 from kbplanner.ir.program import Aggregation
 from kbplanner.ir.terms import Variable
+from kbplugins.tables.parquet import counted, literal, quoted, text_query
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,10 +30,6 @@ INSTALL = "bulk runs on DuckDB need the packages duckdb and sqlglot: pip install
 
 BATCH_ROWS = 20_000
 """Calls of functions that are evaluated in Python at once."""
-
-_INTEGERS = frozenset(
-    f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "BIG", "HUGE")
-) | {"INTEGER", "UINTEGER"}
 
 
 class DuckDBDatabase:
@@ -107,7 +105,7 @@ class DuckDBRun:
         for each in facts:
             self._raw(each)
         columns = [
-            f"SELECT {_quoted(f'c{index}')} AS text FROM raw_{each.relation}"  # nosec B608
+            f"SELECT {quoted(f'c{index}')} AS text FROM raw_{each.relation}"  # nosec B608
             for each in facts
             for index in range(each.arity)
         ]
@@ -144,7 +142,7 @@ class DuckDBRun:
 
     def answers(self, plan: BulkPlan, path: str) -> int:
         """Decode the answers while they are written."""
-        names = answer_names(plan)
+        names = column_names(plan.goal)
         selected, joins, conditions = [], [], []
         first: dict[Variable, str] = {}
         for index, (arg, at) in enumerate(zip(plan.goal.args, plan.answer_columns, strict=True)):
@@ -158,11 +156,11 @@ class DuckDBRun:
                     conditions.append(f"{first[arg]} = {source}")
                 first.setdefault(arg, source)
             joins.append(f" JOIN kb_text AS t{index} ON t{index}.id = {source}")
-            selected.append(f"t{index}.text AS {_quoted(names[index])}")
+            selected.append(f"t{index}.text AS {quoted(names[index])}")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         columns = ", ".join(selected) or "TRUE AS holds"
         query = f"SELECT {columns} FROM {plan.answer} AS a{''.join(joins)}{where}"  # nosec B608
-        return self._changed(f"COPY ({query}) TO {_literal(path)} (FORMAT parquet)")
+        return self._changed(f"COPY ({query}) TO {literal(path)} (FORMAT parquet)")
 
     def drop(self, relation: str) -> None:
         """Drop the table."""
@@ -206,33 +204,17 @@ class DuckDBRun:
 
     def _file(self, facts: BulkFacts, file: str) -> str:
         """Return the SELECT of a Parquet file, its columns as texts."""
-        source = f"read_parquet({_literal(file)}, hive_partitioning = false)"
         try:
-            columns = self._run(f"DESCRIBE SELECT * FROM {source}").fetchall()  # nosec B608
-        except (EngineFault, InvalidInput) as error:
+            query, arity = text_query(self._run, file)
+        except EngineFault as error:
             raise InvalidInput(f"{file} is not a Parquet file: {error}") from error
-        if facts.arity == 0:
-            return f"SELECT TRUE AS held FROM {source}"  # nosec B608
-        if len(columns) != facts.arity:
+        if arity != facts.arity:
+            columns = counted(arity, "column") if arity else "facts without arguments"
             raise InvalidInput(
-                f"{file}: the rules read {facts.title}, with {_count(facts.arity, 'argument')}, "
-                f"but the file has {_count(len(columns), 'column')}"
+                f"{file}: the rules read {facts.title}, with {counted(facts.arity, 'argument')}, "
+                f"but the file has {columns}"
             )
-        selected = []
-        for index, (name, kind, *_) in enumerate(columns):
-            if kind != "VARCHAR" and kind not in _INTEGERS:
-                raise InvalidInput(
-                    f"{file}: column {index + 1} ({name}) has the type {kind}; write it as text or "
-                    "as integers"
-                )
-            selected.append(f"CAST({_quoted(name)} AS VARCHAR) AS c{index}")
-        empty = " OR ".join(f"{_quoted(name)} IS NULL" for name, *_ in columns)
-        row = self._run(f"SELECT COUNT(*) FROM {source} WHERE {empty}").fetchone()  # nosec B608
-        if row[0]:
-            raise InvalidInput(
-                f"{file}: {_count(row[0], 'row')} with NULL; a fact has a value in every column"
-            )
-        return f"SELECT {', '.join(selected)} FROM {source}"  # nosec B608
+        return query
 
     def _relation(self, facts: BulkFacts) -> int:
         """Create the table of a stored relation from its view; return the number of its rows."""
@@ -407,37 +389,12 @@ class DuckDBRun:
             raise EngineFault(f"DuckDB: {_first_line(error)}") from error
 
 
-def answer_names(plan: BulkPlan) -> list[str]:
-    """Return the column names of the answers: the variables, `arg1`, ... for other arguments and for
-    names that occur before. Names that differ in case only count as the same.
-    """
-    names: list[str] = []
-    for index, arg in enumerate(plan.goal.args, 1):
-        name = arg.name if isinstance(arg, Variable) and not arg.anonymous else f"arg{index}"
-        while name.casefold() in {other.casefold() for other in names}:
-            name = f"arg{index}" if name != f"arg{index}" else f"{name}_"
-        names.append(name)
-    return names
-
-
 def _function(function: str) -> Callable[[Sequence[str]], str | None]:
     return lambda args: compute(function, args)
 
 
 def _pattern(args: Sequence[str]) -> str:
     return str(int(matches(compile_pattern(args[1]), args[0])))
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _first_line(error: Exception) -> str:

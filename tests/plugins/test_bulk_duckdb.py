@@ -141,7 +141,7 @@ def test_computed_numbers_have_the_text_of_the_language():
 
 def test_a_run_can_be_cancelled_from_another_thread(tmp_path):
     text = "n(0). n(?y) :- n(?x), ?y = ?x + 1."
-    job = plan_job(read_rules(text, "rules.kb"), parse_atom("n(?x)"), None)
+    job = plan_job(read_rules(text, "rules.kb"), parse_atom("n(?x)"))
     runs = []
 
     class Watched(DuckDBDatabase):
@@ -172,7 +172,7 @@ def test_a_run_can_be_cancelled_from_another_thread(tmp_path):
 def test_ctrl_c_while_a_statement_runs_is_a_keyboard_interrupt(tmp_path):
     facts = " ".join(f"e({number})." for number in range(3000))
     text = f"p(?x, ?y, ?z) :- e(?x), e(?y), e(?z), ?x < ?y, ?y < ?z. {facts}"
-    job = plan_job(read_rules(text, "rules.kb"), parse_atom("p(?x, ?y, ?z)"), None)
+    job = plan_job(read_rules(text, "rules.kb"), parse_atom("p(?x, ?y, ?z)"))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -183,7 +183,7 @@ def test_ctrl_c_while_a_statement_runs_is_a_keyboard_interrupt(tmp_path):
 def test_a_limit_without_sense_is_a_configuration_error(tmp_path):
     with pytest.raises(ConfigError, match="DuckDB does not start"):
         DuckDBDatabase().open(BulkOptions(str(tmp_path), "many"))
-    job = plan_job(read_rules("p(?x) :- e(?x). e(a).", "rules.kb"), parse_atom("p(?x)"), None)
+    job = plan_job(read_rules("p(?x) :- e(?x). e(a).", "rules.kb"), parse_atom("p(?x)"))
     with pytest.raises(ConfigError, match="the memory limit is too small"):
         run_job(job, DuckDBDatabase(), tmp_path / "out", memory_limit="1KB")
 

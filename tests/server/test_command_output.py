@@ -192,7 +192,7 @@ def test_a_dump_loads_to_an_equal_base(where, dump_format, tmp_path):
 
 
 def test_a_dump_of_several_pages_is_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr("kbserver.cli.knowledge.dump.PAGE_ROWS", 10)
+    monkeypatch.setattr("kbserver.cli.shared.pages.PAGE_ROWS", 10)
     with Server(tmp_path / "kb") as server:
         where = ("--url", f"http://127.0.0.1:{server.address[1]}")
         file = tmp_path / "edges.csv"

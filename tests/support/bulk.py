@@ -35,7 +35,7 @@ def answers(rules: RuleSet, facts: Iterable[Atom], goal: Atom, **options) -> set
         schema = RelationSchema(fact.predicate, fact.arity, fact.positive)
         rows.setdefault(schema, {})[fact.args] = None
     read_rules = BulkRules("test", rules, {name: tuple(each) for name, each in rows.items()}, {})
-    job = plan_job(read_rules, goal, None)
+    job = plan_job(read_rules, goal)
     with tempfile.TemporaryDirectory() as folder:
         result = run_job(job, DuckDBDatabase(), Path(folder) / "out", **options)
         read_rows = read(result.path)

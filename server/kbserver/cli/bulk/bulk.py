@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
+from kbcore.bulk.files import TableName
 from kbcore.bulk.job import BulkJob, plan_job, read_goal, read_rules
 from kbcore.bulk.run import run_job
 from kbcore.config.settings import Config
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import BulkDatabase
+from kbserver.cli.bulk.tables import store_table
 from kbserver.cli.shared.exits import Failed, errors_in, reports_errors
 from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.output import counted
+from kbserver.cli.shared.target import TARGET_NAMES, opened, selects_target
 
 _SIZE = re.compile(r"[1-9][0-9]*(\.[0-9]+)? ?([KMGT]i?)?B", re.IGNORECASE)
 
@@ -38,6 +48,46 @@ def bulk() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Destination of the answers: a folder, a tenant of the knowledge base that `target` selects,
+    or both.
+    """
+
+    out: Path | None
+    tenant: str | None
+    scope: str | None
+    target: dict[str, Any]
+
+
+def _destination_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of where the answers go, as the argument `destination`."""
+
+    @click.option(
+        "--out",
+        metavar="FOLDER",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder for the Parquet file with the answers; created if it does not exist",
+    )
+    @click.option(
+        "--into-tenant",
+        "tenant",
+        metavar="TENANT",
+        help="Store the answers as facts of this tenant",
+    )
+    @click.option("--scope", help="Scope of the stored answers; default: the base")
+    @functools.wraps(function)
+    def command(out: Path | None, tenant: str | None, scope: str | None, **rest: Any) -> None:
+        target = {name: rest.pop(name) for name in TARGET_NAMES if name != "tenant"}
+        if out is None and tenant is None:
+            raise Failed("where should the answers go? use --out or --into-tenant", 2)
+        if scope is not None and tenant is None:
+            raise Failed("--scope is for the answers in a tenant; add --into-tenant", 2)
+        function(destination=Destination(out, tenant, scope, target), **rest)
+
+    return selects_target(command, tenant=False)
+
+
 @bulk.command("run")
 @_RULES
 @click.option(
@@ -48,13 +98,6 @@ def bulk() -> None:
 )
 @_GOAL
 @_ENGINE
-@click.option(
-    "--out",
-    required=True,
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the Parquet file with the answers; created if it does not exist",
-)
 @click.option("--memory-limit", metavar="SIZE", help="Memory for the database, such as 300MB")
 @click.option(
     "--max-rows",
@@ -63,20 +106,21 @@ def bulk() -> None:
     metavar="N",
     help="Stop after this many derived rows; 0 is no limit",
 )
-@reports_errors
+@_destination_options
 def run(
     rules: Path,
     facts: Path | None,
     goal: str,
     engine: str,
-    out: Path,
     memory_limit: str | None,
     max_rows: int,
+    destination: Destination,
 ) -> None:
-    """Derive all answers of a goal and write them to a Parquet file.
+    """Derive all answers of a goal and write them to a Parquet file, or into a tenant.
 
     Facts are read from Parquet files named by their predicate, with the arguments as columns in
-    order, as text or integers.
+    order, as text or integers. With --into-tenant the answers become facts of a knowledge base,
+    which a server or a storage folder has.
     """
     if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
         raise Failed(f"--memory-limit {memory_limit!r} is not a size; write it as 300MB or 4GB", 2)
@@ -84,13 +128,26 @@ def run(
     job = _job(rules, goal, facts)
     for note in job.notes:
         click.echo(f"kbcore: warning: {note}", err=True)
-    start = time.monotonic()
-    result = run_job(job, database, out, memory_limit=memory_limit, max_rows=max_rows)
-    seconds = time.monotonic() - start
-    click.echo(
-        f"{result.path}: {_counted(result.answers, 'answer')} from "
-        f"{_counted(result.facts, 'fact')} in {_counted(result.rounds, 'round')}, {seconds:.1f} s"
-    )
+    with ExitStack() as stack:
+        tenant, out = destination.tenant, destination.out
+        if out is None:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbcore-bulk-")))
+        target = None
+        if tenant is not None:  # before the run, so that a wrong address is known at once
+            target = stack.enter_context(opened(**destination.target, tenant=tenant))
+            target.send("GET", "/predicates?limit=1")
+        start = time.monotonic()
+        result = run_job(job, database, out, memory_limit=memory_limit, max_rows=max_rows)
+        seconds = time.monotonic() - start
+        click.echo(
+            f"{result.path if destination.out else goal}: {counted(result.answers, 'answer')} from "
+            f"{counted(result.facts, 'fact')} in {counted(result.rounds, 'round')}, {seconds:.1f} s"
+        )
+        if target is not None:
+            formats = Plugins(Config.from_env()).table_formats()
+            table = TableName(job.plan.goal.predicate, job.plan.goal.positive)
+            line = store_table(target, formats, table, [result.path], destination.scope)
+            click.echo(f"tenant {tenant}: {line}")
 
 
 @bulk.command("explain")
@@ -124,7 +181,7 @@ def _job(rules: Path, goal: str, facts: Path | None) -> BulkJob:
         read = read_rules(rules.read_text(encoding="utf-8"), str(rules))
     with errors_in("--goal"):
         atom = read_goal(goal)
-    return plan_job(read, atom, facts)
+    return plan_job(read, atom, *([] if facts is None else [facts]))
 
 
 def _database(name: str) -> BulkDatabase:
@@ -134,7 +191,3 @@ def _database(name: str) -> BulkDatabase:
             f"--engine {name!r}: no plugin offers it; choose from: {', '.join(sorted(offers))}", 2
         )
     return offers[name]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
-from urllib.parse import urlsplit
 
 import click
 
@@ -16,16 +15,11 @@ from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Variable
 from kbplanner.syntax.parser import parse_phrase
 from kbplanner.syntax.printer import print_atom
-from kbserver.cli.shared.client import Answer
 from kbserver.cli.shared.exits import Failed, describe_os_error
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.pages import pages
 from kbserver.cli.shared.target import Target, folder, note, target_options
-
-PAGE_ROWS = 50_000
-"""Facts in one answer of the server."""
-
-_CONFLICT = "CONFLICT"
 
 
 @command("dump", "kbcore dump family.kb", "kbcore dump --format jsonl | gzip > family.jsonl.gz")
@@ -75,30 +69,9 @@ def _facts(target: Target, scope: str) -> Iterator[dict[str, Any]]:
     for predicate, arity in sorted(signatures):
         # As text, which can name every predicate.
         pattern = print_atom(Atom(predicate, (Variable("_"),) * arity))
-        yield from _pages(target, {"text": pattern, "scope": scope})
-
-
-def _pages(target: Target, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    path: str | None = f"/query?limit={PAGE_ROWS}"
-    while path is not None:
-        try:
-            answer = target.send("POST", path, body)
-        except Failed as error:
-            if error.code != _CONFLICT:
-                raise
-            problem = "the facts changed during the dump; try again, or use `kbcore backup`"
-            raise Failed(problem) from error
-        yield from answer.json()
-        path = _next_page(answer)
-
-
-def _next_page(answer: Answer) -> str | None:
-    """Return the address of the next page; None after the last one."""
-    address = answer.headers.get("link", "").partition("<")[2].partition(">")[0]
-    if not address:
-        return None
-    parts = urlsplit(address)
-    return f"{parts.path}?{parts.query}"
+        changed = "the facts changed during the dump; try again, or use `kbcore backup`"
+        for rows in pages(target, "/query", {"text": pattern, "scope": scope}, changed):
+            yield from rows
 
 
 def _rules(target: Target, scope: str) -> Iterator[Definition]:

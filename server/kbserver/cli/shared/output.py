@@ -194,3 +194,8 @@ def output_options(function: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -185,35 +186,55 @@ _TARGET_OPTIONS = (
 )
 
 
+@contextmanager
+def opened(
+    url: str,
+    storage_dir: str | None,
+    storage_url: str | None,
+    database: str,
+    tenant: str,
+    api_key: str | None,
+) -> Iterator[Target]:
+    """Yield the knowledge base that the options select, and release it at the end."""
+    target: Target
+    if storage_url is not None and storage_dir is not None:
+        raise Failed("use either --storage-url or --storage-dir, not both")
+    if storage_url is not None or storage_dir is not None:
+        module = import_module("kbserver.cli.shared.folder")
+        target = module.open_folder(storage_url, storage_dir, database, tenant)
+    else:
+        target = Server(url, database, tenant, api_key)
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+TARGET_NAMES = ("url", "storage_dir", "storage_url", "database", "tenant", "api_key")
+"""The arguments of `opened`."""
+
+
 def target_options(function: Command) -> Command:
     """Add the options that select the `target` of a command, and report its failures."""
 
+    def command(**options: Any) -> None:
+        where = {name: options.pop(name) for name in TARGET_NAMES}
+        with opened(**where) as target:
+            function(target=target, **options)
+
+    return selects_target(functools.wraps(function)(command))
+
+
+def selects_target(function: Command, tenant: bool = True) -> Command:
+    """Add the options of `opened` to a command, without --tenant on request; report failures."""
+
     @functools.wraps(function)
-    def command(
-        url: str,
-        storage_dir: str | None,
-        storage_url: str | None,
-        database: str,
-        tenant: str,
-        api_key: str | None,
-        **rest: Any,
-    ) -> None:
+    def command(**options: Any) -> None:
         try:
-            target: Target
-            if storage_url is not None and storage_dir is not None:
-                raise Failed("use either --storage-url or --storage-dir, not both")
-            if storage_url is not None or storage_dir is not None:
-                module = import_module("kbserver.cli.shared.folder")
-                target = module.open_folder(storage_url, storage_dir, database, tenant)
-            else:
-                target = Server(url, database, tenant, api_key)
-            try:
-                function(target=target, **rest)
-            finally:
-                target.close()
+            function(**options)
         except ReadOnlyFollower as error:
             # Only a storage opened here raises this; the refusal of a server is a Failed.
-            _refuse_follower(error, storage_dir or storage_url or "")
+            _refuse_follower(error, options["storage_dir"] or options["storage_url"] or "")
         except BrokenPipeError:  # click ends the command quietly if its reader has left
             raise
         except OSError as error:
@@ -222,7 +243,8 @@ def target_options(function: Command) -> Command:
             report(error)
 
     for option in reversed(_TARGET_OPTIONS):
-        command = option(command)
+        if tenant or option is not tenant_option:
+            command = option(command)
     return command
 
 

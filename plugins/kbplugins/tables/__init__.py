@@ -1,0 +1,1 @@
+"""Formats of files for tables of facts: Parquet through DuckDB, Arrow IPC through pyarrow."""

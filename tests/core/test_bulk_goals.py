@@ -1,0 +1,100 @@
+"""Bulk runs of a knowledge base: `kb.bulk` over its own facts and over files."""
+
+from __future__ import annotations
+
+import pytest
+from support import bulk
+
+from kbcore import InvalidInput, open_kb
+
+RULES = """
+reach(?x, ?y) :- edge(?x, ?y), not ~edge(?x, ?y).
+reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z), not ~edge(?y, ?z).
+size(count(*)) :- reach(?x, ?y).
+"""
+
+
+@pytest.fixture
+def kb():
+    with open_kb() as opened:
+        opened.teach(RULES)
+        opened.tell_many("edge", [("a", "b"), ("b", "c"), ("c", "d")])
+        opened.tell("~edge(c, d). edge(x, y, z). flag().")
+        yield opened
+
+
+@pytest.mark.parametrize("goal", ["reach(?x, ?y)", "reach(a, ?y)", "size(?n)", "edge(?x, ?y, ?z)"])
+def test_a_bulk_run_answers_as_ask_does(kb, goal):
+    answers = kb.bulk(goal)
+    assert set(answers) == set(kb.ask(goal))
+    assert len(answers) == len(kb.ask(goal)) > 0
+
+
+def test_answers_have_the_forms_of_other_answers(kb):
+    answers = kb.bulk("reach(a, ?to)")
+    assert sorted(answer["to"] for answer in answers.dicts()) == ["b", "c"]
+    assert {tuple(row["args"]) for row in answers.rows()} == {("a", "b"), ("a", "c")}
+    assert len(kb.bulk("flag()")) == 1
+
+
+def test_facts_of_files_join_those_of_the_knowledge_base(kb, tmp_path):
+    bulk.write(tmp_path / "edge.2.parquet", "SELECT 'c' AS x, 7 AS y")
+    bulk.write(tmp_path / "edge.3.parquet", "SELECT 'c' AS x, 8 AS y, 9 AS z")
+    assert set(kb.bulk("reach(a, ?y)", facts=tmp_path)) == {("a", n) for n in "bc7"}
+    assert len(kb.ask("reach(a, ?y)")) == 2
+
+
+def test_a_folder_for_the_answers_gives_a_path(kb, tmp_path):
+    path = kb.bulk("reach(a, ?y)", out=tmp_path / "out")
+    assert path == tmp_path / "out" / "reach.parquet"
+    assert set(bulk.read(path)) == {("a", "b"), ("a", "c")}
+    assert [each.name for each in path.parent.iterdir()] == ["reach.parquet"]
+    with pytest.raises(InvalidInput, match=r"reach\.parquet exists"):
+        kb.bulk("reach(a, ?y)", out=tmp_path / "out")
+
+
+def test_answers_are_stored_once_in_a_scope_or_in_another_knowledge_base(kb):
+    for _ in range(2):
+        kb.bulk("reach(?x, ?y)", into="derived")
+        assert len(kb.query("reach(?x, ?y)", scope="derived")) == 3
+    assert len(kb.query("reach(?x, ?y)")) == 0
+    with open_kb() as other:
+        kb.bulk("reach(?x, ?y)", into=other)
+        assert len(other.query("reach(?x, ?y)")) == 3
+        with other.transaction() as inside:
+            kb.bulk("size(?n)", into=inside)
+            assert other.query("size(?n)") == []
+        assert other.query("size(?n)") == [("3",)]
+
+
+def test_rules_and_facts_are_those_of_the_scope(kb):
+    kb.tell("edge(s, t)", scope="work")
+    kb.teach("own(?x) :- edge(?x, _).", scope="work")
+    assert kb.bulk("own(?x)", scope="work") == [("s",)]
+    assert kb.bulk("own(?x)") == []
+
+
+def test_a_fact_that_is_not_valid_now_is_left_out(kb):
+    kb.tell("edge(d, e)", valid_from="2999-01-01T00:00:00Z")
+    assert kb.bulk("edge(d, ?x)") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"engine": "spork"}, "engine"),
+        ({"scope": "*"}, "scope"),
+        ({"into": ""}, "into"),
+        ({"max_rows": -1}, "max_rows"),
+        ({"facts": "/does/not/exist"}, "/does/not/exist"),
+    ],
+)
+def test_options_are_checked(kb, options, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        kb.bulk("reach(?x, ?y)", **options)
+
+
+def test_rules_that_a_bulk_run_cannot_evaluate_are_refused(kb):
+    kb.teach("win(?x) :- edge(?x, ?y), not win(?y).")
+    with pytest.raises(InvalidInput, match="the rules: recursion through negation"):
+        kb.bulk("win(?x)")
