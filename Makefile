@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
-ENVS   ?= lint,typing,imports,bandit,generated,docs,verify,faults,py310,py311,py312,py313,protocols,contract,asan
+ENVS   ?= lint,typing,imports,bandit,generated,docs,verify,faults,py310,py311,py312,py313,protocols,contract,spark,asan
 
 .PHONY: serve test test-all lint clean
 

@@ -118,6 +118,7 @@ _HOMES = {
 
 _TESTS = frozenset(
     {
+        "BulkEngineConformance",
         "Conformance",
         "CoordinatorConformance",
         "EmbedderConformance",

@@ -9,7 +9,7 @@ from typing import overload
 
 from kbcore.bulk.files import PARQUET, TableName
 from kbcore.bulk.job import BulkJob, BulkRules, plan_job, read_goal
-from kbcore.bulk.run import run_job
+from kbcore.bulk.run import RunOptions, run_job
 from kbcore.bulk.tables import table_facts, table_names
 from kbcore.errors import InvalidInput
 from kbcore.kb.answers import SymbolAnswers
@@ -79,8 +79,8 @@ class Bulk(Handle):
         its predicate. `memory_limit` is that of the database, such as "300MB". `max_rows` limits
         the derived rows; 0 is no limit.
 
-        With `out` the answers are written to a new Parquet file in that folder, and its path is
-        returned; otherwise they are returned as tuples, all in memory. `into` stores them as facts,
+        With `out` the answers are written to a new Parquet file in that folder, or a folder of
+        files, whose path is returned; otherwise they are returned as tuples, all in memory. `into` stores them as facts,
         too: in a scope of this knowledge base by its name, or in the base of another knowledge
         base. A run that is repeated stores nothing twice. Raises InvalidInput, RuleSyntaxError,
         BudgetExceeded, and ConfigError naming what to install.
@@ -97,21 +97,18 @@ class Bulk(Handle):
         formats = plugins.table_formats()
         with tempfile.TemporaryDirectory(prefix="kbcore-bulk-") as folder:
             job = self._job(atom, scope, facts, Path(folder) / "facts")
-            result = run_job(
-                job,
-                databases[engine],
-                Path(folder) if out is None else Path(out),
-                memory_limit=memory_limit,
-                max_rows=limit,
-            )
+            answers_folder = Path(folder) if out is None else Path(out)
+            options = RunOptions(memory_limit, limit)
+            result = run_job(job, databases[engine], answers_folder, options)
             table = TableName(atom.predicate, atom.positive)
             if store is not None:
-                for group in table_facts(formats, result.path, table, target_scope):
-                    store.assert_rows([group])
+                for file in result.files:
+                    for group in table_facts(formats, file, table, target_scope):
+                        store.assert_rows([group])
             if out is not None:
                 return result.path
-            batches = formats[PARQUET.removeprefix(".")].read(str(result.path))
-            rows = [row for batch in batches for row in batch]
+            read = formats[PARQUET.removeprefix(".")].read
+            rows = [row for file in result.files for batch in read(str(file)) for row in batch]
         query = _BulkQuery(self.kb, Literal(atom), AnswerOptions(scope))
         return AnswerSet(_TupleList(rows), query)
 

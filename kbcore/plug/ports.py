@@ -8,7 +8,7 @@ another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kbcore.plug.coordination import Change as Change
@@ -527,12 +527,14 @@ class Tokenizer(Protocol):
 class BulkOptions:
     """Options of a bulk run.
 
-    `folder` is an empty folder for temporary files. `memory_limit` is a size such as 300MB, None
-    for the default of the engine.
+    `folder` is a folder for temporary files: an empty one, or that of a stopped run, which
+    `restore` then continues. `memory_limit` is a size such as 300MB, None for the default of the
+    engine. `settings` are those of the database by name.
     """
 
     folder: str
     memory_limit: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,16 +551,26 @@ class BulkFacts:
 class BulkEngine(Protocol):
     """One bulk run on a database that works beyond memory.
 
-    Contract: `bind` is called once and first, `close` last. The rows of a derived relation remember
+    Contract: `bind` or `restore` is called once and first, `close` last. The rows of a derived relation remember
     the round that added them, from 0; clause versions read them by view. Constants are the same
     exactly when their texts are. `cancel` may be called by another thread; the call at work then
     raises Cancelled.
+
+    What `bind`, `make` and `extend` have completed survives the death of this process: an engine
+    opened on the same folder continues with `restore`.
     """
 
     def bind(self, plan: BulkPlan, facts: Sequence[BulkFacts]) -> int:
         """Read the facts, encode the constants, return the number of distinct facts.
 
         Raises InvalidInput naming the file for columns that do not fit.
+        """
+
+    def restore(self, plan: BulkPlan, rounds: Mapping[str, int | None]) -> None:
+        """Continue a stopped run of the same plan over the same facts, in place of `bind`.
+
+        `rounds` has the relations to keep, each with its last round (None: all rounds); everything
+        else is removed. Raises InvalidInput if a relation does not exist.
         """
 
     def make(self, relation: str, arity: int, rows: Sequence[tuple[str, ...]] = ()) -> None:
@@ -571,7 +583,9 @@ class BulkEngine(Protocol):
         """
 
     def answers(self, plan: BulkPlan, path: str) -> int:
-        """Write all arguments of the goal for each answer to a Parquet file; return their number."""
+        """Write all arguments of the goal for each answer to a Parquet file, or to a folder of them,
+        at this path; return their number.
+        """
 
     def drop(self, relation: str) -> None:
         """Remove a relation that no later clause reads."""

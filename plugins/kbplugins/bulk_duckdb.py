@@ -42,24 +42,12 @@ class DuckDBDatabase:
 
     def statements(self, version: ClauseVersion, plan: BulkPlan) -> Sequence[str]:
         """Return the queries of a clause version: of the arguments of its functions, then of its
-        rows. `$round` is the number of the last complete round.
+        rows.
         """
         _packages()
-        from sqlglot import exp
+        from kbplugins.bulk_sql import clauses, values
 
-        from kbplugins.bulk_sql import clauses
-
-        round_ = exp.Placeholder(this="round")
-        if any(isinstance(item, Aggregation) for item in version.items):
-            queries = [clauses.groups_of(version)]
-        else:
-            queries = [
-                clauses.arguments_of(version, at, round_, plan.constant)
-                for at, item in enumerate(version.items)
-                if clauses.is_call(item)
-            ]
-            queries.append(clauses.rows_of(version, round_, plan.constant))
-        return [query.sql(dialect="duckdb", pretty=True) for query in queries]
+        return clauses.statements(version, plan.constant, values.DUCKDB)
 
 
 def _packages() -> tuple[Any, ModuleType]:
@@ -83,6 +71,7 @@ class DuckDBRun:
         }
         if options.memory_limit is not None:
             config["memory_limit"] = options.memory_limit
+        config |= options.settings
         try:
             self._db = duckdb.connect(str(Path(options.folder) / "run.duckdb"), config=config)
         except duckdb.Error as error:
@@ -113,6 +102,24 @@ class DuckDBRun:
             self._encode(" UNION ALL ".join(columns))
         return sum(self._relation(each) for each in facts)
 
+    def restore(self, plan: BulkPlan, rounds: Mapping[str, int | None]) -> None:
+        """Drop what is not kept; the dictionary and the functions stay."""
+        self._constants = {text: index for index, text in enumerate(plan.constants, 1)}
+        for (view,) in self._run(
+            "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall():
+            self._run(f"DROP VIEW {view}")
+        tables = {row[0] for row in self._run("SELECT table_name FROM duckdb_tables()").fetchall()}
+        if missing := set(rounds) - tables:
+            raise InvalidInput(f"the stopped run has no {plan.titles[min(missing)]}")
+        self._functions = {table for table in tables if table.startswith("fn_")}
+        for table in tables - {"kb_text"} - self._functions - set(rounds):
+            self._run(f"DROP TABLE {table}")
+        for relation, last in rounds.items():
+            if last is not None:
+                self._run(f"DELETE FROM {relation} WHERE kb_round > {last}")  # nosec B608
+        self._texts = int(self._run("SELECT COALESCE(MAX(id), 0) FROM kb_text").fetchone()[0])
+
     def make(self, relation: str, arity: int, rows: Sequence[tuple[str, ...]] = ()) -> None:
         """Create a table with the rows as those of round 0."""
         columns = "".join(f", c{index} UINTEGER" for index in range(arity))
@@ -142,24 +149,10 @@ class DuckDBRun:
 
     def answers(self, plan: BulkPlan, path: str) -> int:
         """Decode the answers while they are written."""
-        names = column_names(plan.goal)
-        selected, joins, conditions = [], [], []
-        first: dict[Variable, str] = {}
-        for index, (arg, at) in enumerate(zip(plan.goal.args, plan.answer_columns, strict=True)):
-            source = f"CAST({self._constants[arg]} AS UINTEGER)" if isinstance(arg, str) else ""
-            if at is not None:
-                if source:
-                    conditions.append(f"a.c{at} = {source}")
-                source = f"a.c{at}"
-            if isinstance(arg, Variable) and not arg.anonymous:
-                if arg in first:
-                    conditions.append(f"{first[arg]} = {source}")
-                first.setdefault(arg, source)
-            joins.append(f" JOIN kb_text AS t{index} ON t{index}.id = {source}")
-            selected.append(f"t{index}.text AS {quoted(names[index])}")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        columns = ", ".join(selected) or "TRUE AS holds"
-        query = f"SELECT {columns} FROM {plan.answer} AS a{''.join(joins)}{where}"  # nosec B608
+        from kbplugins.bulk_sql import clauses, values
+
+        answers = clauses.answers_of(plan, column_names(plan.goal), self._constants.__getitem__)
+        query = values.DUCKDB.text(answers)
         return self._changed(f"COPY ({query}) TO {literal(path)} (FORMAT parquet)")
 
     def drop(self, relation: str) -> None:
@@ -233,11 +226,10 @@ class DuckDBRun:
         """
         from sqlglot import exp
 
-        from kbplugins.bulk_sql.values import number_columns
+        from kbplugins.bulk_sql.values import DUCKDB, number_columns
 
-        columns = ", ".join(
-            each.sql(dialect="duckdb") for each in number_columns(exp.column("text", table="n"))
-        )
+        text = exp.column("text", table="n")
+        columns = ", ".join(map(DUCKDB.text, number_columns(text, DUCKDB)))
         if not ordered:
             texts = (
                 f"SELECT DISTINCT text FROM ({texts}) AS s WHERE text IS NOT NULL"  # nosec B608
@@ -257,21 +249,19 @@ class DuckDBRun:
 
     def _rows(self, version: ClauseVersion, round_: int) -> str:
         """Return the query of the rows of a clause version, after its functions are evaluated."""
-        from sqlglot import exp
-
         from kbplugins.bulk_sql import clauses
+        from kbplugins.bulk_sql.values import DUCKDB
 
-        if any(isinstance(item, Aggregation) for item in version.items):
-            return self._groups(version, clauses.groups_of(version).sql(dialect="duckdb"))
-        number = exp.Literal.number(round_)
+        if clauses.has_aggregates(version):
+            return self._groups(version, DUCKDB.text(clauses.groups_of(version, DUCKDB)))
+        context = clauses.Context.of(round_, self._constants.__getitem__, DUCKDB)
         for at, item in enumerate(version.items):
             if clauses.is_call(item):
-                query = clauses.arguments_of(version, at, number, self._constants.__getitem__)
+                query = clauses.arguments_of(version, at, context)
                 function, args = clauses.call_of(item)
                 table = clauses.function_table(function, len(args))
-                self._evaluate(function, table, len(args), query.sql(dialect="duckdb"))
-        query = clauses.rows_of(version, number, self._constants.__getitem__)
-        return str(query.sql(dialect="duckdb"))
+                self._evaluate(function, table, len(args), DUCKDB.text(query))
+        return DUCKDB.text(clauses.rows_of(version, context))
 
     def _evaluate(self, function: str, table: str, count: int, query: str) -> None:
         """Add the values of a function for the arguments of a query that its table lacks."""

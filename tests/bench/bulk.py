@@ -14,7 +14,7 @@ from programs import Peer, open_without_tables
 from table import Row
 
 from kbcore.bulk.job import plan_job, read_goal, read_rules
-from kbcore.bulk.run import run_job
+from kbcore.bulk.run import RunOptions, run_job
 from kbplugins.bulk_duckdb import DuckDBDatabase
 
 RULES = """
@@ -46,7 +46,7 @@ def bulk_runs(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
             db.execute(f"COPY e TO '{facts / 'edge.parquet'}' (FORMAT parquet)")
         job = plan_job(read_rules(RULES, "closure"), read_goal(GOAL), facts)
         start = time.process_time()
-        result = run_job(job, DuckDBDatabase(), Path(folder) / "out", memory_limit=MEMORY_LIMIT)
+        result = run_job(job, DuckDBDatabase(), Path(folder) / "out", RunOptions(MEMORY_LIMIT))
         bulk = Sample(time.process_time() - start, result.answers)
     row = Row(f"the same as a bulk run, {MEMORY_LIMIT}", size, result.answers, bulk, section="bulk")
     row.ratio = f"{(bulk.seconds or 0.0) / (ours.seconds or 1.0):.3g} × in memory"

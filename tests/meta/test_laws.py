@@ -174,8 +174,8 @@ def test_no_import_inside_a_function_hides_a_cycle():
     # These import late, because gevent must be imported before the modules it patches, or only
     # where gevent is in use.
     allowed = {"server/kbserver/__init__.py", "server/kbserver/process/shared_runtime.py"}
-    # So does this one, because sqlglot is installed with an extra only.
-    allowed.add("plugins/kbplugins/bulk_duckdb.py")
+    # So do these, because sqlglot is installed with an extra only.
+    allowed |= {"plugins/kbplugins/bulk_duckdb.py", "plugins/kbplugins/bulk_spark.py"}
     # Commands import what they need when they run, so that the others start quickly.
     late = {path for path in importers_in_functions if not path.startswith("server/kbserver/cli/")}
     assert late <= allowed

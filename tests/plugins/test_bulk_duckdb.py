@@ -16,9 +16,10 @@ from support import bulk, programs
 from support.examples import examples
 
 from kbcore.bulk.job import plan_job, read_rules
-from kbcore.bulk.run import run_job
+from kbcore.bulk.run import RunOptions, run_job
 from kbcore.config import Config
 from kbcore.errors import Cancelled, ConfigError, InvalidInput
+from kbcore.plug.conformance import BulkEngineConformance
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import BulkOptions
@@ -30,6 +31,7 @@ from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_atom, parse_program, parse_rule
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 from kbplugins.bulk_duckdb import DuckDBDatabase
+from kbplugins.tables.parquet import ParquetTables
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "planner" / "golden" / "passes"
@@ -155,7 +157,7 @@ def test_a_run_can_be_cancelled_from_another_thread(tmp_path):
 
     def work():
         try:
-            run_job(job, Watched(), tmp_path / "out", progress=lambda *_: rounds.set())
+            run_job(job, Watched(), tmp_path / "out", RunOptions(report=lambda *_: rounds.set()))
         except Cancelled as error:
             raised.append(error)
 
@@ -166,7 +168,7 @@ def test_a_run_can_be_cancelled_from_another_thread(tmp_path):
     worker.join(60)
     assert len(raised) == 1
     runs[0].cancel()
-    assert list((tmp_path / "out").iterdir()) == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".bulk-n"]
 
 
 def test_ctrl_c_while_a_statement_runs_is_a_keyboard_interrupt(tmp_path):
@@ -176,8 +178,8 @@ def test_ctrl_c_while_a_statement_runs_is_a_keyboard_interrupt(tmp_path):
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run_job(job, DuckDBDatabase(), tmp_path / "out", memory_limit="200MB")
-    assert list((tmp_path / "out").iterdir()) == []
+        run_job(job, DuckDBDatabase(), tmp_path / "out", RunOptions("200MB"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] in ([], [".bulk-p"])
 
 
 def test_a_limit_without_sense_is_a_configuration_error(tmp_path):
@@ -185,7 +187,15 @@ def test_a_limit_without_sense_is_a_configuration_error(tmp_path):
         DuckDBDatabase().open(BulkOptions(str(tmp_path), "many"))
     job = plan_job(read_rules("p(?x) :- e(?x). e(a).", "rules.kb"), parse_atom("p(?x)"))
     with pytest.raises(ConfigError, match="the memory limit is too small"):
-        run_job(job, DuckDBDatabase(), tmp_path / "out", memory_limit="1KB")
+        run_job(job, DuckDBDatabase(), tmp_path / "out", RunOptions("1KB"))
+
+
+class TestDuckDB(BulkEngineConformance):
+    def make_database(self):
+        return DuckDBDatabase()
+
+    def read(self, path):
+        return bulk.read(path)
 
 
 class Offering:
@@ -198,10 +208,15 @@ class Offering:
     def kb_bulk_engines(self):
         return {self.name: DuckDBDatabase()}
 
+    @hookimpl
+    def kb_table_formats(self):
+        return {self.name: ParquetTables()}
+
 
 def test_plugins_offer_databases_by_name():
     plugins = Plugins(Config(storage_backend="memory"), [Offering("mine")])
-    assert set(plugins.bulk_databases()) == {"duckdb", "mine"}
+    assert set(plugins.bulk_databases()) == {"duckdb", "mine", "spark"}
+    assert set(plugins.table_formats()) == {"arrow", "parquet", "mine"}
 
 
 def test_a_name_of_a_database_belongs_to_one_plugin():

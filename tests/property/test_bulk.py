@@ -10,44 +10,17 @@ from sqlglot import exp
 from support import bulk, naive, programs
 from support.examples import examples
 
-from kbplanner.compile.rules import RuleSet
-from kbplanner.errors import BudgetExceeded, RecursiveAggregate
+from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.numbers import number, number_text
 from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS
-from kbplanner.syntax.parser import parse_rule
-from kbplugins.bulk_sql.values import number_columns, number_order, value_key
-
-RECURSIONS = [
-    parse_rule(text)
-    for text in (
-        "p(?x, ?z) :- p(?x, ?y), p(?y, ?z).",
-        "q(?x, ?z) :- q(?y, ?z), p(?x, ?y).",
-        "p(?x, ?z) :- e(?x, ?y), q(?y, ?z).",
-        "s(?x, ?u, ?z) :- s(?y, ?u, ?z), e(?x, ?y).",
-    )
-]
-
-random_rules = st.builds(
-    lambda recursions, plain, computing: [*recursions, *plain, *computing],
-    st.lists(st.sampled_from(RECURSIONS), max_size=2, unique=True),
-    st.lists(programs.rules(), min_size=1, max_size=3),
-    st.lists(programs.computing_rules(), max_size=2),
-)
-
-
-def rule_set(rules):
-    assume(naive.stratified(rules))
-    try:
-        return RuleSet(rules)
-    except RecursiveAggregate:
-        assume(False)
+from kbplugins.bulk_sql.values import DUCKDB, number_columns, number_order, value_key
 
 
 @examples(200)
-@given(random_rules, st.lists(programs.facts(), max_size=14), programs.goals())
+@given(bulk.random_rules, st.lists(programs.facts(), max_size=14), programs.goals())
 def test_a_bulk_run_has_the_answers_of_the_model(rules, facts, goal):
-    compiled = rule_set(rules)
+    compiled = bulk.rule_set(rules)
     try:
         model = naive.model(rules, facts, most=2000)
         answers = bulk.answers(compiled, facts, goal, max_rows=20_000)
@@ -88,7 +61,9 @@ numeric_texts = st.one_of(
 @pytest.fixture(scope="module")
 def numbers():
     with duckdb.connect() as db:
-        columns = [each.sql("duckdb") for each in number_columns(exp.column("text", table="v"))]
+        columns = [
+            each.sql("duckdb") for each in number_columns(exp.column("text", table="v"), DUCKDB)
+        ]
         values = f"(SELECT text, {', '.join(columns)} FROM (SELECT $1 AS text) AS v) AS a,"
         values += values.replace("$1", "$2").replace("AS a,", "AS b")
         orders = ", ".join(number_order(op, "a", "b").sql("duckdb") for op in COMPARISONS[4:])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
+import json
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -137,11 +141,74 @@ def test_missing_facts_endless_rules_and_existing_answers_are_reported(place):
     assert "p.parquet exists" in run(place, "p(?x)", expect=1).stderr
 
 
+def test_a_stopped_run_is_resumed_with_the_same_inputs_only(place):
+    stopped = run(place, "reach(?x, ?y)", "--max-rows", "100", expect=1).stderr
+    assert "the same command with --resume continues" in stopped
+    assert [path.name for path in (place / "out").iterdir()] == [".bulk-reach"]
+    progress = json.loads((place / "out" / ".bulk-reach" / "progress.json").read_text())
+    assert progress["round_"] > 0
+    with (place / "rules.kb").open("a") as rules:
+        rules.write("reach(?x, ?x) :- edge(?x, _).")
+    error = run(place, "reach(?x, ?y)", "--resume", expect=1).stderr
+    assert "was started with a different input (rules)" in error
+    (place / "rules.kb").write_text(CLOSURE)
+    error = run(place, "reach(0, ?y)", "--resume", expect=1).stderr
+    assert "a different input (goal)" in error
+    done = run(place, "reach(?x, ?y)", "--resume").stdout
+    assert "190 answers from 19 facts in 19 rounds" in done
+    assert len(set(bulk.read(place / "out" / "reach.parquet"))) == 190
+    assert [path.name for path in (place / "out").iterdir()] == ["reach.parquet"]
+
+
+def test_a_killed_run_is_resumed(place):
+    """The process dies between two rounds, with the database open."""
+    script = """
+import os, signal, sys
+from pathlib import Path
+from kbcore.bulk.job import plan_job, read_goal, read_rules
+from kbcore.bulk.run import RunOptions, run_job
+from kbplugins.bulk_duckdb import DuckDBDatabase
+place = Path(sys.argv[1])
+rules = read_rules((place / "rules.kb").read_text(), "rules")
+job = plan_job(rules, read_goal("reach(?x, ?y)"), place / "facts")
+die = lambda title, round_, rows: round_ == 7 and os.kill(os.getpid(), signal.SIGKILL)
+run_job(job, DuckDBDatabase(), place / "out", RunOptions(report=die))
+"""
+    killed = subprocess.run([sys.executable, "-c", script, str(place)], timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    edges, spare = place / "facts" / "edge.parquet", place / "edge.parquet"
+    edges.rename(spare)
+    bulk.write(edges, "SELECT i AS x, i + 2 AS y FROM range(19) AS t(i)")
+    error = run(place, "reach(?x, ?y)", "--resume", expect=1).stderr
+    assert "a different input (facts)" in error
+    spare.rename(edges)
+    assert (
+        "190 answers from 19 facts in 19 rounds" in run(place, "reach(?x, ?y)", "--resume").stdout
+    )
+
+
+def test_there_is_a_run_to_resume_and_one_at_a_time(place):
+    assert "nothing to resume" in run(place, "reach(?x, ?y)", "--resume", expect=1).stderr
+    (place / "out" / ".bulk-reach").mkdir(parents=True)
+    with (place / "out" / ".bulk-reach" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another run of this goal uses" in run(place, "reach(?x, ?y)", expect=1).stderr
+    assert "190 answers" in run(place, "reach(?x, ?y)").stdout
+
+
+def test_settings_are_those_of_the_database(place):
+    error = run(place, "reach(?x, ?y)", "--set", "thraeds=1", expect=78).stderr
+    assert "DuckDB does not start" in error
+    assert "190 answers" in run(place, "reach(?x, ?y)", "--set", "threads=1").stdout
+
+
 def test_options_are_checked_before_the_run(place):
+    error = run(place, "reach(?x, ?y)", "--set", "threads", expect=2).stderr
+    assert "--set 'threads' is not NAME=VALUE" in error
     error = run(place, "reach(?x, ?y)", "--memory-limit", "lots", expect=2).stderr
     assert "--memory-limit 'lots' is not a size" in error
     error = run(place, "reach(?x, ?y)", "--engine", "spork", expect=2).stderr
-    assert "--engine 'spork': no plugin offers it; choose from: duckdb" in error
+    assert "--engine 'spork': no plugin offers it; choose from: duckdb, spark" in error
 
 
 def test_without_its_packages_the_command_says_what_to_install(place, monkeypatch):

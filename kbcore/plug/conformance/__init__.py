@@ -7,12 +7,14 @@
             return MyStore(config)
 
 Each class names the one method that a subclass implements: `make_store`, `make_strategy`,
-`make_provider`, `make_sink`, `make_scorer`, `make_embedder`, `make_tokenizer`, `make_coordinator`.
+`make_provider`, `make_sink`, `make_scorer`, `make_embedder`, `make_tokenizer`, `make_coordinator`,
+`make_database`.
 A subclass without it is refused when it is defined. This module and those it takes the classes from import pytest;
 nothing else of the core imports them.
 """
 
 from kbcore.plug.conformance.base import Conformance
+from kbcore.plug.conformance.bulk_engine import BulkEngineConformance
 from kbcore.plug.conformance.coordinator import CoordinatorConformance
 from kbcore.plug.conformance.embedder import EmbedderConformance
 from kbcore.plug.conformance.llm import LLMProviderConformance
@@ -28,6 +30,7 @@ from kbcore.plug.conformance.tokenizer import TokenizerConformance
 
 __all__ = [
     "CONFLICTS",
+    "BulkEngineConformance",
     "Conformance",
     "CoordinatorConformance",
     "EmbedderConformance",

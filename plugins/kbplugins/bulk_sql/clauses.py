@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from kbplanner.compile.bulkplan import BulkAtom, BulkItem, ClauseVersion
+from kbplanner.compile.bulkplan import BulkAtom, BulkItem, BulkPlan, ClauseVersion
 from kbplanner.compile.plan import View
 from kbplanner.errors import EngineFault
 from kbplanner.ir.operators import SUBSTRING_TESTS
 from kbplanner.ir.program import Aggregation, Computation, equated
 from kbplanner.ir.terms import Comparison, Expr, Variable
-from kbplugins.bulk_sql.values import aggregate_text, number_order, text_tests, value_key
+from kbplugins.bulk_sql.values import Dialect, aggregate_text, number_order, text_tests, value_key
 
 TEXTS = "kb_text"
 ROUND = "kb_round"
@@ -20,6 +21,20 @@ ROUND = "kb_round"
 _WORDS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 
 ConstantId = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The round before the one that a statement is for, the ids of constants, and the dialect."""
+
+    round_: exp.Expr
+    constant: ConstantId
+    dialect: Dialect
+
+    @classmethod
+    def of(cls, round_: int, constant: ConstantId, dialect: Dialect) -> Context:
+        """Return the context after a round by its number."""
+        return cls(number(round_), constant, dialect)
 
 
 def function_table(function: str, count: int) -> str:
@@ -48,29 +63,24 @@ def call_of(item: BulkItem) -> tuple[str, tuple[Expr, ...]]:
     raise EngineFault("only computations and patterns are calls")
 
 
-def rows_of(version: ClauseVersion, round_: exp.Expr, constant: ConstantId) -> exp.Select:
-    """Return the SELECT of the rows that a clause version derives, as ids in `c0`, `c1`, ....
-
-    `round_` is the number of the last complete round.
-    """
-    body = _Body(round_, constant)
+def rows_of(version: ClauseVersion, context: Context) -> exp.Select:
+    """Return the SELECT of the rows that a clause version derives, as ids in `c0`, `c1`, ...."""
+    body = _Body(context)
     for item in version.items:
         body.add(item)
     return body.select([body.term(arg) for arg in version.args])
 
 
-def arguments_of(
-    version: ClauseVersion, at: int, round_: exp.Expr, constant: ConstantId
-) -> exp.Select:
+def arguments_of(version: ClauseVersion, at: int, context: Context) -> exp.Select:
     """Return the SELECT of the distinct arguments of the call that is item number `at`."""
-    body = _Body(round_, constant)
+    body = _Body(context)
     for item in version.items[:at]:
         body.add(item)
     _, args = call_of(version.items[at])
     return body.select([body.term(arg) for arg in args]).distinct()
 
 
-def groups_of(version: ClauseVersion) -> exp.Select:
+def groups_of(version: ClauseVersion, dialect: Dialect) -> exp.Select:
     """Return the SELECT of the groups of a clause with aggregates.
 
     A column of a group has ids; a column of an aggregate has the text of `values.aggregate_text`,
@@ -93,12 +103,60 @@ def groups_of(version: ClauseVersion) -> exp.Select:
                 at = source.args.index(fold.variable)
                 same = exp.EQ(this=exp.column("id", table=alias), expression=column(at, "b"))
                 query = query.join(exp.to_table(TEXTS).as_(alias), on=same)
-            value = aggregate_text(fold.function, joined.get(fold.variable or Variable("")))
+            value = aggregate_text(
+                fold.function, joined.get(fold.variable or Variable("")), dialect
+            )
             having.append(exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())))
         query = query.select(exp.alias_(value, f"c{index}"))
     if keys:
         query = query.group_by(*keys)
     return query.having(exp.and_(*having))
+
+
+def statements(version: ClauseVersion, constant: ConstantId, dialect: Dialect) -> Sequence[str]:
+    """Return the queries of a clause version: of the arguments of its functions, then of its rows.
+
+    `round` is a placeholder for the number of the last complete round.
+    """
+    context = Context(exp.Placeholder(this="round"), constant, dialect)
+    if has_aggregates(version):
+        queries = [groups_of(version, dialect)]
+    else:
+        calls = [at for at, item in enumerate(version.items) if is_call(item)]
+        queries = [*(arguments_of(version, at, context) for at in calls), rows_of(version, context)]
+    return [dialect.text(query, pretty=True) for query in queries]
+
+
+def has_aggregates(version: ClauseVersion) -> bool:
+    """Return True if a clause has aggregates, which stand alone in it."""
+    return any(isinstance(item, Aggregation) for item in version.items)
+
+
+def answers_of(plan: BulkPlan, names: Sequence[str], constant: ConstantId) -> exp.Select:
+    """Return the SELECT of the answers as texts, in columns of these names; a goal without
+    arguments has the column `holds`.
+    """
+    query = exp.select().from_(exp.to_table(plan.answer).as_("a"))
+    conditions: list[exp.Expr] = []
+    first: dict[Variable, exp.Expr] = {}
+    for index, (arg, at) in enumerate(zip(plan.goal.args, plan.answer_columns, strict=True)):
+        fixed = number(constant(arg)) if isinstance(arg, str) else None
+        source = fixed if at is None else column(at, "a")
+        if source is None:
+            raise EngineFault(f"no column of the answers has {arg}")
+        if fixed is not None and at is not None:
+            conditions.append(exp.EQ(this=source.copy(), expression=fixed))
+        if isinstance(arg, Variable) and not arg.anonymous:
+            if arg in first:
+                conditions.append(exp.EQ(this=first[arg].copy(), expression=source.copy()))
+            first.setdefault(arg, source)
+        same = exp.EQ(this=exp.column("id", table=f"t{index}"), expression=source.copy())
+        query = query.join(exp.to_table(TEXTS).as_(f"t{index}"), on=same)
+        text = exp.column("text", table=f"t{index}")
+        query = query.select(exp.alias_(text, names[index], quoted=True))
+    if not names:
+        query = query.select(exp.alias_(exp.true(), "holds"))
+    return query.where(*conditions) if conditions else query
 
 
 def number(value: int) -> exp.Expr:
@@ -114,9 +172,8 @@ def equal(pairs: Sequence[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
 class _Body:
     """FROM and WHERE of a SELECT, item by item."""
 
-    def __init__(self, round_: exp.Expr, constant: ConstantId) -> None:
-        self._round = round_
-        self._constant = constant
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._columns: dict[Variable, exp.Expr] = {}
         self._sources: list[tuple[exp.Expr, list[exp.Expr]]] = []
         self._conditions: list[exp.Expr] = []
@@ -125,7 +182,7 @@ class _Body:
     def term(self, term: Expr) -> exp.Expr:
         """Return the id of a constant or of a bound variable."""
         if isinstance(term, str):
-            return number(self._constant(term))
+            return number(self._context.constant(term))
         if isinstance(term, Variable) and term in self._columns:
             return self._columns[term].copy()
         raise EngineFault(f"nothing binds {term} where it is used")
@@ -169,7 +226,9 @@ class _Body:
         alias, on = self._join(atom.relation)
         if atom.growing:
             kind = {View.FULL: exp.LTE, View.DELTA: exp.EQ, View.OLD: exp.LT}[atom.view]
-            on.append(kind(this=exp.column(ROUND, table=alias), expression=self._round.copy()))
+            on.append(
+                kind(this=exp.column(ROUND, table=alias), expression=self._context.round_.copy())
+            )
         for index, arg in enumerate(atom.args):
             value = column(index, alias)
             if isinstance(arg, Variable) and arg not in self._columns:
@@ -232,7 +291,9 @@ class _Body:
             value = self._call("matches", (item.left, item.right))
             test = exp.EQ(this=value, expression=number(1))
         elif item.op in SUBSTRING_TESTS:
-            test = text_tests(item.op, self._text(item.left), self._text(item.right))
+            test = text_tests(
+                item.op, self._text(item.left), self._text(item.right), self._context.dialect
+            )
         else:
             test = number_order(item.op, self._text(item.left), self._text(item.right))
         self._conditions.append(exp.Not(this=exp.paren(test)) if item.negated else test)

@@ -7,6 +7,8 @@ compare exactly: by the nearest double, then by the rest that the double leaves 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
@@ -17,6 +19,49 @@ NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 INTEGER = r"-?(0|[1-9][0-9]*)"
 MAX_INTEGER_CHARS = 20
 """Longer texts of digits are doubles: no integer of 64 bits has more characters."""
+
+
+MAX_WHOLE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The SQL of a database: its name in sqlglot, and its names of functions.
+
+    `functions` has the tests of strings by their names in the language; `min` and `max`, which take
+    a value and what to order by; `total`, the sum of doubles; `row`, which makes a value of several;
+    `match`, the test of a pattern.
+    """
+
+    name: str
+    functions: Mapping[str, str]
+    whole_text: str
+    """The pattern that matches a whole text; `{}` is the pattern in it."""
+
+    def call(self, function: str, *args: exp.Expr) -> exp.Expr:
+        """Return the call of a function of the table."""
+        return exp.Anonymous(this=self.functions[function], expressions=list(args))
+
+    def text(self, query: exp.Expr, pretty: bool = False) -> str:
+        """Return the SQL of a query."""
+        return query.sql(dialect=self.name, pretty=pretty)
+
+
+_SAME = ("contains", "starts_with", "ends_with")
+
+DUCKDB = Dialect(
+    "duckdb",
+    {name: name for name in _SAME}
+    | {"min": "arg_min", "max": "arg_max", "total": "fsum", "row": "row"}
+    | {"match": "regexp_full_match"},
+    "{}",
+)
+SPARK = Dialect(
+    "spark",
+    {"contains": "contains", "starts_with": "startswith", "ends_with": "endswith"}
+    | {"min": "min_by", "max": "max_by", "total": "sum", "row": "struct", "match": "rlike"},
+    r"\A(?:{})\z",  # `$` would match before a line break at the end
+)
 
 
 def _field(name: str, alias: str) -> exp.Column:
@@ -31,35 +76,43 @@ def _has(value: exp.Expr) -> exp.Expr:
     return exp.Not(this=_is_null(value))
 
 
-def number_columns(text: exp.Expr) -> list[exp.Expr]:
+def number_columns(text: exp.Expr, dialect: Dialect) -> list[exp.Expr]:
     """Return the expressions of `whole`, `real` and `rest` of a text; NULL where it has none."""
     short = exp.LTE(
         this=exp.Length(this=text.copy()), expression=exp.Literal.number(MAX_INTEGER_CHARS)
     )
-    digits = _full_match(text, INTEGER)
+    digits = _full_match(text, INTEGER, dialect)
     cast = exp.TryCast(this=text.copy(), to=exp.DataType.build("bigint"))
     whole = exp.Case().when(exp.and_(short, digits), cast)
     parsed = exp.Case().when(
-        _full_match(text, NUMBER),
+        _full_match(text, NUMBER, dialect),
         exp.TryCast(this=text.copy(), to=exp.DataType.build("double")),
     )
+    double = exp.cast(whole.copy(), "double")
     # Zero is added so that minus zero and zero are the same value.
     real = exp.Add(
-        this=exp.Coalesce(this=exp.cast(whole.copy(), "double"), expressions=[parsed]),
+        this=exp.Coalesce(this=double.copy(), expressions=[parsed]),
         expression=exp.cast(exp.Literal.number(0), "double"),
     )
-    nearest = exp.cast(exp.cast(whole.copy(), "double"), "int128")
-    rest = exp.Coalesce(
-        this=exp.cast(
-            exp.Sub(this=exp.cast(whole.copy(), "int128"), expression=nearest), "integer"
-        ),
-        expressions=[exp.Literal.number(0)],
+    # The double next to the largest integers is 2 to the power of 63, which is no integer itself.
+    largest = exp.Literal.number(MAX_WHOLE)
+    below = exp.Sub(
+        this=exp.paren(exp.Sub(this=whole.copy(), expression=largest)),
+        expression=exp.Literal.number(1),
     )
+    nearest = exp.TryCast(this=double.copy(), to=exp.DataType.build("bigint"))
+    difference = (
+        exp.Case()
+        .when(exp.GTE(this=double.copy(), expression=exp.cast(largest.copy(), "double")), below)
+        .else_(exp.Sub(this=whole.copy(), expression=nearest))
+    )
+    rest = exp.Coalesce(this=exp.cast(difference, "integer"), expressions=[exp.Literal.number(0)])
     return [exp.alias_(whole, "whole"), exp.alias_(real, "real"), exp.alias_(rest, "rest")]
 
 
-def _full_match(text: exp.Expr, pattern: str) -> exp.Expr:
-    return exp.func("regexp_full_match", text.copy(), exp.Literal.string(pattern))
+def _full_match(text: exp.Expr, pattern: str, dialect: Dialect) -> exp.Expr:
+    whole = exp.Literal.string(dialect.whole_text.format(pattern))
+    return dialect.call("match", text.copy(), whole)
 
 
 def value_key(alias: str) -> exp.Expr:
@@ -91,13 +144,12 @@ def number_order(op: str, left: str, right: str) -> exp.Expr:
     return case.when(exp.and_(_is_null(a.copy()), _is_null(b.copy())), texts).else_(exp.false())
 
 
-def text_tests(op: str, text: str, part: str) -> exp.Expr:
+def text_tests(op: str, text: str, part: str, dialect: Dialect) -> exp.Expr:
     """Return `op(text, part)` for one of SUBSTRING_TESTS."""
-    # The names are the same in DuckDB as in the language.
-    return exp.Anonymous(this=op, expressions=[_field("text", text), _field("text", part)])
+    return dialect.call(op, _field("text", text), _field("text", part))
 
 
-def aggregate_text(function: str, alias: str | None) -> exp.Expr:
+def aggregate_text(function: str, alias: str | None, dialect: Dialect) -> exp.Expr:
     """Return an aggregate over a group as text, NULL without a value.
 
     For `sum` and `avg` the text is the input of `finished`; for the others it is the value itself.
@@ -106,19 +158,20 @@ def aggregate_text(function: str, alias: str | None) -> exp.Expr:
         return exp.cast(exp.Count(this=exp.Star()), "text")
     is_number = _has(_field("real", alias))
     if function in ("min", "max"):
-        order = exp.Anonymous(
-            this="row", expressions=[_field(name, alias) for name in ("real", "rest", "text")]
-        )
-        best = exp.Anonymous(this=f"arg_{function}", expressions=[_field("text", alias), order])
+        order = dialect.call("row", *(_field(name, alias) for name in ("real", "rest", "text")))
+        best = dialect.call(function, _field("text", alias), order)
         return exp.Filter(this=best, expression=exp.Where(this=is_number))
     whole = _field("whole", alias)
     reals = exp.Filter(
-        this=exp.Anonymous(this="fsum", expressions=[_field("real", alias)]),
+        this=dialect.call("total", _field("real", alias)),
         expression=exp.Where(this=exp.and_(_is_null(whole.copy()), is_number)),
     )
     parts = [
         exp.Literal.string(function),
-        exp.Coalesce(this=exp.cast(exp.Sum(this=whole), "text"), expressions=[_text("0")]),
+        exp.Coalesce(
+            this=exp.cast(exp.Sum(this=exp.cast(whole, "decimal(38, 0)")), "text"),
+            expressions=[_text("0")],
+        ),
         exp.Coalesce(this=exp.cast(reals, "text"), expressions=[_text("-")]),
         exp.cast(exp.Count(this=_field("real", alias)), "text"),
     ]

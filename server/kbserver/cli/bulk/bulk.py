@@ -6,8 +6,8 @@ import functools
 import re
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,16 @@ import click
 
 from kbcore.bulk.files import TableName
 from kbcore.bulk.job import BulkJob, plan_job, read_goal, read_rules
-from kbcore.bulk.run import run_job
+from kbcore.bulk.run import RunOptions, run_job
 from kbcore.config.settings import Config
+from kbcore.errors import KBError
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import BulkDatabase
 from kbserver.cli.bulk.tables import store_table
 from kbserver.cli.shared.exits import Failed, errors_in, reports_errors
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import counted
-from kbserver.cli.shared.target import TARGET_NAMES, opened, selects_target
+from kbserver.cli.shared.target import TARGET_NAMES, note, opened, selects_target
 
 _SIZE = re.compile(r"[1-9][0-9]*(\.[0-9]+)? ?([KMGT]i?)?B", re.IGNORECASE)
 
@@ -88,6 +89,57 @@ def _destination_options(function: Callable[..., None]) -> Callable[..., None]:
     return selects_target(command, tenant=False)
 
 
+def _run_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the run, as the argument `options`."""
+
+    @click.option("--memory-limit", metavar="SIZE", help="Memory for the database, such as 300MB")
+    @click.option(
+        "--max-rows",
+        default=0,
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Stop after this many derived rows; 0 is no limit",
+    )
+    @click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Setting of the database, such as threads=2 or spark.master=local[2]; repeatable",
+    )
+    @click.option(
+        "--resume", is_flag=True, help="Continue a run that was stopped, after its last round"
+    )
+    @functools.wraps(function)
+    def command(
+        memory_limit: str | None, max_rows: int, settings: Sequence[str], resume: bool, **rest: Any
+    ) -> None:
+        if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
+            raise Failed(
+                f"--memory-limit {memory_limit!r} is not a size; write it as 300MB or 4GB", 2
+            )
+        pairs = {}
+        for text in settings:
+            name, equals, value = text.partition("=")
+            if not (name and equals):
+                raise Failed(f"--set {text!r} is not NAME=VALUE", 2)
+            pairs[name] = value
+        function(options=RunOptions(memory_limit, max_rows, pairs, resume), **rest)
+
+    return command
+
+
+@contextmanager
+def _mentions_resume(out: Path, stays: bool) -> Iterator[None]:
+    """Print how to continue a run that fails or is stopped after its first rounds."""
+    try:
+        yield
+    except (KBError, KeyboardInterrupt):
+        if stays and any(out.glob(".bulk-*/progress.json")):
+            note("the completed rounds are kept; the same command with --resume continues")
+        raise
+
+
 @bulk.command("run")
 @_RULES
 @click.option(
@@ -98,22 +150,14 @@ def _destination_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @_GOAL
 @_ENGINE
-@click.option("--memory-limit", metavar="SIZE", help="Memory for the database, such as 300MB")
-@click.option(
-    "--max-rows",
-    default=0,
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Stop after this many derived rows; 0 is no limit",
-)
 @_destination_options
+@_run_options
 def run(
     rules: Path,
     facts: Path | None,
     goal: str,
     engine: str,
-    memory_limit: str | None,
-    max_rows: int,
+    options: RunOptions,
     destination: Destination,
 ) -> None:
     """Derive all answers of a goal and write them to a Parquet file, or into a tenant.
@@ -122,12 +166,12 @@ def run(
     order, as text or integers. With --into-tenant the answers become facts of a knowledge base,
     which a server or a storage folder has.
     """
-    if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
-        raise Failed(f"--memory-limit {memory_limit!r} is not a size; write it as 300MB or 4GB", 2)
+    if options.resume and destination.out is None:
+        raise Failed("--resume needs the --out of the run that was stopped", 2)
     database = _database(engine)
     job = _job(rules, goal, facts)
-    for note in job.notes:
-        click.echo(f"kbcore: warning: {note}", err=True)
+    for text in job.notes:
+        note(f"warning: {text}")
     with ExitStack() as stack:
         tenant, out = destination.tenant, destination.out
         if out is None:
@@ -137,7 +181,8 @@ def run(
             target = stack.enter_context(opened(**destination.target, tenant=tenant))
             target.send("GET", "/predicates?limit=1")
         start = time.monotonic()
-        result = run_job(job, database, out, memory_limit=memory_limit, max_rows=max_rows)
+        with _mentions_resume(out, destination.out is not None):
+            result = run_job(job, database, out, options)
         seconds = time.monotonic() - start
         click.echo(
             f"{result.path if destination.out else goal}: {counted(result.answers, 'answer')} from "
@@ -146,7 +191,7 @@ def run(
         if target is not None:
             formats = Plugins(Config.from_env()).table_formats()
             table = TableName(job.plan.goal.predicate, job.plan.goal.positive)
-            line = store_table(target, formats, table, [result.path], destination.scope)
+            line = store_table(target, formats, table, result.files, destination.scope)
             click.echo(f"tenant {tenant}: {line}")
 
 
