@@ -49,6 +49,7 @@ THOROUGH = (
     "server/test_documented_limits.py",
     "server/test_storage_commands.py",
     "server/test_table_commands.py",
+    "server/test_workers.py",
 )
 """Files that start many processes or try every variant; `make test` leaves them out and `make test-all` runs them."""
 

@@ -106,6 +106,11 @@ class Config:
 
     host: str = _setting("127.0.0.1", TEXT, "address to listen on")
     port: int = _setting(9300, integer(0, 65535), "port to listen on; 0: any free port")
+    workers: int = _setting(
+        1,
+        integer(1, 64),
+        "number of server processes, which share the tenants; more than 1 needs a storage with at least as many shards",
+    )
     storage_dir: str = _setting("./data", TEXT, "folder of the stored data")
     storage_backend: str = _setting(
         "wal",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbcore.errors import AlreadyExists, Conflict, NotFound
+from kbcore.node.peers import TenantSize
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
-from kbcore.state.tenant import Tenant
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -38,14 +38,16 @@ class Admin:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._system = runtime.system.catalog
+        self._system = runtime.databases
 
     def databases(self) -> list[DatabaseInfo]:
         """Return every database, by name."""
-        return [
-            DatabaseInfo(database.name, *self._counts(database.name), database.created_at)
-            for database in self._system.databases()
-        ]
+        sizes = self._sizes()
+        infos = []
+        for database in self._system.databases():
+            facts = [size.facts for size in sizes if size.database == database.name]
+            infos.append(DatabaseInfo(database.name, len(facts), sum(facts), database.created_at))
+        return infos
 
     def create_database(self, name: str) -> None:
         """Create a database; raises AlreadyExists."""
@@ -74,7 +76,7 @@ class Admin:
     def tenants(self, database: str) -> list[str]:
         """Return the ids of a database's tenants, sorted; raise UnknownDatabase."""
         self._system.database(database)
-        return sorted(tenant.name for tenant in self._tenants(database))
+        return sorted(size.name for size in self._sizes() if size.database == database)
 
     def create_tenant(self, database: str, tenant: str) -> bool:
         """Create a tenant; return False if it exists already. Raises UnknownDatabase."""
@@ -104,16 +106,10 @@ class Admin:
     def _catalog(self, database: str, tenant: str) -> Catalog:
         return self._runtime.shard(database, tenant).catalog
 
-    def _tenants(self, database: str) -> list[Tenant]:
-        return [tenant for tenant in self._runtime.tenants()[1] if tenant.database == database]
-
-    def _counts(self, database: str) -> tuple[int, int]:
-        """Return the numbers of tenants and facts of a database."""
-        tenants, facts = self._tenants(database), 0
-        for tenant in tenants:
-            with tenant.lock.read():
-                facts += tenant.facts()
-        return len(tenants), facts
+    def _sizes(self) -> list[TenantSize]:
+        """Return every tenant, also those of other processes."""
+        peers = self._runtime.peers
+        return self._runtime.sizes() + ([] if peers is None else peers.tenants())
 
     def _known(self, database: str, tenant: str | None = None) -> None:
         """Raise if the database or the tenant does not exist."""

@@ -18,6 +18,9 @@ from kbcore.plug.ports import LogStore, ShardPlaces
 SYSTEM = 0
 """The shard that decides which databases and API keys exist."""
 
+WORKER_SHARDS = 16
+"""Number of shards of a new storage for several workers."""
+
 Logs = dict[int, LogStore]
 """Open logs by the numbers of their shards."""
 
@@ -50,16 +53,19 @@ def recorded_shards(plugins: Plugins, config: Config) -> int:
 
 
 def open_logs(
-    plugins: Plugins, config: Config, owns: Callable[[int], bool] = lambda shard: True
+    plugins: Plugins, config: Config, owns: Callable[[int], bool] | None = None
 ) -> tuple[int, Logs]:
     """Open the logs of a storage, and create it if it does not exist.
 
-    Return the number of shards and the logs of those that `owns` selects. Raises ConfigError if
-    STORAGE_SHARDS is set to another number, LogCorrupted if a shard is damaged, missing or of
-    another storage, StorageBusy.
+    Return the number of shards and the logs of those that `owns` selects; None: all, because there
+    are no other processes. Raises ConfigError if STORAGE_SHARDS is set to another number or there
+    are more WORKERS than shards, LogCorrupted if a shard is damaged, missing or of another storage,
+    StorageBusy.
     """
     places, requested = plugins.shard_places(), config.storage_shards
     recorded = None if places is None else places.recorded(config)
+    if recorded is None and config.workers > 1 and not requested:
+        requested = max(WORKER_SHARDS, config.workers)
     if recorded is None and requested > 1:
         if places is None:
             raise ConfigError(
@@ -74,9 +80,15 @@ def open_logs(
             f" {'shard' if shards == 1 else 'shards'}; leave STORAGE_SHARDS out, or convert the"
             f" data: kbcore storage copy FROM TO --shards {requested}"
         )
+    if owns is not None and shards < config.workers:
+        raise ConfigError(
+            f"WORKERS={config.workers}, but {location_of(config)} has {shards}"
+            f" {'shard' if shards == 1 else 'shards'}, and each worker needs one; convert the data:"
+            f" kbcore storage copy FROM TO --shards {max(WORKER_SHARDS, config.workers)}"
+        )
     if not recorded or places is None:
         return 1, {SYSTEM: plugins.check_storage()(config)}
-    return shards, _open(plugins, config, places, list(recorded), owns)
+    return shards, _open(plugins, config, places, list(recorded), owns or _every)
 
 
 def _open(
@@ -90,16 +102,18 @@ def _open(
     is_new = False
     try:
         for shard, log_id in enumerate(recorded):
-            if not owns(shard):
+            if log_id and not owns(shard):
                 continue
-            logs[shard] = factory(places.place(config, shard, new=not log_id))
-            status = logs[shard].status()
+            log = logs[shard] = factory(places.place(config, shard, new=not log_id))
+            status = log.status()
             if log_id and status.log_id != log_id:
                 raise _exchanged(config, shard, f"its log is {status.log_id}, not {log_id}")
             if not log_id and (status.head or status.snapshot):
                 raise _exchanged(config, shard, "it has records, but the storage is new")
             is_new = is_new or not log_id
             recorded[shard] = status.log_id
+            if not owns(shard):  # created for another process
+                logs.pop(shard).close()
         if is_new:
             places.record(config, recorded)
     except BaseException:
@@ -107,6 +121,10 @@ def _open(
             log.close(clean=False)
         raise
     return logs
+
+
+def _every(shard: int) -> bool:
+    return True
 
 
 def _exchanged(config: Config, shard: int, problem: str) -> LogCorrupted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbcore.config.settings import Config
@@ -42,3 +42,21 @@ def readiness(checks: Mapping[str, Check], *, available: bool, writable: bool) -
         return {"status": "unhealthy", "checks": checks, "writable": False}
     overall = "degraded" if "warn" in statuses else "healthy"
     return {"status": overall, "checks": checks, "writable": writable}
+
+
+_SEVERITY = ("pass", "warn", "fail")
+_STATUSES = ("healthy", "degraded", "unhealthy")
+
+
+def worst(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the readiness of several processes: of each check the worst; writable if all are."""
+    checks = {
+        name: max(
+            (report["checks"][name] for report in reports),
+            key=lambda check: _SEVERITY.index(check["status"]),
+        )
+        for name in reports[0]["checks"]
+    }
+    status = max((report["status"] for report in reports), key=_STATUSES.index)
+    writable = all(report["writable"] for report in reports)
+    return {"status": status, "checks": checks, "writable": writable}

@@ -12,13 +12,13 @@ from typing import Any, TypeVar, cast
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.durable.capture import Capture
 from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
 from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
+from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import ConfigError, KBError, StorageFailed
+from kbcore.errors import ConfigError, KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
@@ -29,12 +29,13 @@ from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters, collector, model_called
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
+from kbcore.node.peers import Directory, Peers, TenantSize
 from kbcore.node.placement import SYSTEM, open_logs, shard_of
 from kbcore.node.quotas import Quotas
-from kbcore.node.readiness import readiness, recovery_check, storage_check
-from kbcore.node.shard import RecoveredLog, Shard, ShardListener, recover_log
+from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
+from kbcore.node.shard import RecoveredLog, Shard, ShardListener, new_catalog, recover_log
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LLMProvider, LogStatus, LogStore
+from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.replication.failover import Connect
@@ -68,11 +69,13 @@ def open_runtime(
     scheduling: Scheduling | None = None,
     on_failure: Callable[[StorageFailed], None] | None = None,
     llm: LLMProvider | None = None,
+    peers: Peers | None = None,
 ) -> Runtime:
     """Load plugins, open the logs, recover the state, and return a node that is ready to serve.
 
-    `on_failure` is called when a log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError,
-    StorageBusy, LogCorrupted.
+    `on_failure` is called when a log failed. `llm` replaces LLM_PROVIDER. `peers` are the other
+    processes of a node that shares its shards with them. Raises ConfigError, StorageBusy,
+    LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
@@ -82,9 +85,10 @@ def open_runtime(
     embedder, tokenizer = loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     logged = LoggedClock(clock or SystemClock())
-    shards, logs = open_logs(loaded, config)
+    directory = None if peers is None else peers.directory()
+    shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
     begun = logged.monotonic()
-    storage = _recovered(shards, logs, config, logged)
+    storage = replace(_recovered(shards, logs, config, logged), peers=peers, directory=directory)
     model = None
     if provider is not None:
         model = Model(provider, config, logged, model_called(metrics, loaded))
@@ -99,11 +103,16 @@ def open_runtime(
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The open logs of a node by shard, of `shards` in all, and the state recovered from them."""
+    """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
+
+    `peers` have the other shards; without the system shard, `directory` is what that decides.
+    """
 
     shards: int
     logs: Mapping[int, RecoveredLog]
     clock: LoggedClock
+    peers: Peers | None = None
+    directory: Directory | None = None
 
     @property
     def recovered(self) -> Recovered:
@@ -185,13 +194,20 @@ class Runtime:
             number: Shard(log, self.clock, config, scheduling, listener)
             for number, log in storage.logs.items()
         }
-        self.system = self.shards[SYSTEM]
+        self.system = next(iter(self.shards.values()))
+        self.peers = storage.peers
+        self.databases = self.system.catalog if SYSTEM in self.shards else new_catalog(config)
+        self._version = self.system.store.status().head
+        if storage.directory is not None:
+            storage.directory.fill(self.databases)
+            self._version = storage.directory.version
         self.feed = Feeds(
             [shard.committer.feed for shard in self.shards.values()],
             lambda database, tenant: self.shard(database, tenant).committer.feed,
         )
         self._aligning = threading.Lock()
         self._not_aligned = False
+        self._not_announced = storage.peers is not None and SYSTEM in self.shards
         self._align()
         self.system.committer.confirmed = self.meters.replicated
         if plugins.listens("kb_changes_committed"):
@@ -235,8 +251,12 @@ class Runtime:
         )
 
     def shard(self, database: str, tenant: str) -> Shard:
-        """Return the shard that holds a tenant."""
-        return self.shards[shard_of(database, tenant, self.shard_count)]
+        """Return the shard that holds a tenant; raise NotReady if another process has it."""
+        number = shard_of(database, tenant, self.shard_count)
+        shard = self.shards.get(number)
+        if shard is None:
+            raise NotReady(f"shard {number} belongs to another worker", {"shard": number})
+        return shard
 
     def knowledge_base(
         self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
@@ -261,7 +281,7 @@ class Runtime:
 
     def keys(self) -> Keys:
         """Return a handle on the API keys of the node."""
-        return Keys(self, self.system.catalog)
+        return Keys(self, self.databases)
 
     def begin(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
         """Open a transaction and return its id.
@@ -321,8 +341,10 @@ class Runtime:
     def _commit(self, changes: ChangeSet) -> Delta:
         if changes.of_catalog and not changes.tenant:
             with self._aligning:
-                delta = self._commit_in(self.system, changes)
+                delta = self._commit_in(self.shards[SYSTEM], changes)
+                self._version = delta.seq
                 self._align()
+                self._announce()
         else:
             delta = self._commit_in(self.shard(changes.database, changes.tenant), changes)
         self.replication.last_commit.seq = delta.seq
@@ -339,13 +361,42 @@ class Runtime:
         self._not_aligned = True
         failures = 0
         for shard in self.shards.values():
-            if shard is not self.system:
-                for changes, error in shard.align(self.system.catalog):
+            if shard.catalog is not self.databases:
+                for changes, error in shard.align(self.databases):
                     failures += 1
                     _log.warning(
                         "database %s is not in every shard yet: %s", changes.database, error
                     )
         self._not_aligned = failures > 0
+
+    def directory(self) -> Directory:
+        """Return which databases and keys exist, in the process that has the system shard."""
+        version = self._version  # first, so that what follows is not older
+        return Directory.of(version, self.databases)
+
+    def adopt(self, directory: Directory) -> None:
+        """Act on what the system shard of another process decided, unless it is outdated.
+
+        Raises what prevents that: it is tried again later.
+        """
+        with self._aligning:
+            if directory.version < self._version:
+                return
+            directory.fill(self.databases)
+            self._version = directory.version
+            self._align()
+        if self._not_aligned:
+            raise NotReady("a database could not be created in every shard yet")
+
+    def _announce(self) -> None:
+        """Make the other processes act on what the system shard decided.
+
+        Raises NotReady if one does not answer; the directory is then sent again later.
+        """
+        if self.peers is not None and SYSTEM in self.shards:
+            self._not_announced = True
+            self.peers.announce(self.directory())
+            self._not_announced = False
 
     def _wrote(self, changes: ChangeSet, delta: Delta) -> None:
         """Update metrics and caches after a change set was applied, from here or from the
@@ -428,19 +479,47 @@ class Runtime:
 
         Return the sequence number of the first shard's.
         """
+        head = self.own_snapshot()
+        if self.peers is not None:
+            self.peers.snapshot()
+        return head
+
+    def own_snapshot(self) -> int:
+        """Take snapshots of the shards of this process; return the first sequence number."""
         heads = [shard.snapshots.take() for shard in self.shards.values()]
         return heads[0]
 
-    def captured(self) -> list[tuple[LogStatus, Capture]]:
-        """Capture the state of every shard between two of its batches, with the status of its log
-        at that point.
+    def captured(self) -> tuple[tuple[LogSeed, ...], list[Iterator[bytes]]]:
+        """Begin to capture the state of every shard; return the logs and the snapshots' chunks.
+
+        Each shard is captured between two of its batches.
         """
+        logs: list[LogSeed] = []
+        chunks: list[Iterator[bytes]] = []
         with self._aligning:  # no database is created, dropped or emptied in between
-            return [shard.snapshots.captured() for shard in self.shards.values()]
+            for number in range(self.shard_count):
+                shard = self.shards.get(number)
+                if shard is not None:
+                    status, captured = shard.snapshots.captured()
+                    log = LogSeed(status.log_id, status.epoch, status.head)
+                    parts = paced(captured, self.yield_in_background)
+                elif self.peers is not None:
+                    log, parts = self.peers.capture(number)
+                logs.append(log)
+                chunks.append(parts)
+        return tuple(logs), chunks
 
     def tenants(self) -> tuple[int, list[Tenant]]:
-        """Return the number of databases, and every tenant."""
-        return len(self.system.catalog.databases()), list(self._all_tenants())
+        """Return the number of databases, and every tenant of this process."""
+        return len(self.databases.databases()), list(self._all_tenants())
+
+    def sizes(self) -> list[TenantSize]:
+        """Return the tenants of this process with their numbers of facts."""
+        sizes = []
+        for tenant in self._all_tenants():
+            with tenant.lock.read():
+                sizes.append(TenantSize(tenant.database, tenant.name, tenant.facts()))
+        return sizes
 
     def log_status(self) -> LogStatus:
         """Return the status of the first shard's log; writable if all logs are and none failed."""
@@ -449,7 +528,16 @@ class Runtime:
         return replace(statuses[0], writable=writable)
 
     def health(self) -> dict[str, Any]:
-        """Return the readiness: overall status, a check for each part, and `writable`."""
+        """Return the readiness: overall status, a check for each part, and `writable`.
+
+        With other processes, each check is the worst of all. Raises NotReady if one does not
+        answer.
+        """
+        own = self.own_health()
+        return own if self.peers is None else worst([own, *self.peers.health()])
+
+    def own_health(self) -> dict[str, Any]:
+        """Return the readiness of this process."""
         status = self.log_status()
         checks = {
             "storage": storage_check(self.config, status, failed=self._failed is not None),
@@ -504,8 +592,8 @@ class Runtime:
             if self._stopping:
                 return
             self.transactions.expire()
-            if self._not_aligned:
-                self._align_again()
+            if self._not_aligned or self._not_announced:
+                self.align_again()
             for shard in self.shards.values():
                 shard.keep()
             self.metrics.push()
@@ -519,12 +607,15 @@ class Runtime:
                 self.reasoner(tenant).tables.clear()
                 tenant.models.clear()
 
-    def _align_again(self) -> None:
+    def align_again(self) -> None:
+        """Repeat what the system shard decided where that has failed, or was cut short by a crash."""
         try:
             with self._aligning:
                 self._align()
+                if self._not_announced:
+                    self._announce()
         except KBError as error:
-            _log.warning("the databases of the shards still differ: %s", error)
+            _log.warning("the databases of the shards may differ: %s", error)
 
     def _known_tenant(self, database: str, tenant: str) -> Tenant | None:
         """Return a tenant, None if nothing was ever written to it; raise UnknownDatabase."""

@@ -73,6 +73,7 @@ class Shard:
         scheduling: Scheduling,
         listener: ShardListener,
     ) -> None:
+        self._wrote = listener.wrote
         self.store = log.store
         self.catalog = log.catalog
         self.recovered = log.recovered
@@ -118,7 +119,7 @@ class Shard:
             if any(creation.database == changes.database for creation, _ in failed):
                 continue
             try:
-                self.committer.commit(changes)
+                self._wrote(changes, self.committer.commit(changes))
             except KBError as error:
                 if changes.makes_room:
                     raise

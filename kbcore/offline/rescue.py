@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from kbcore.clock import SystemClock
 from kbcore.config.settings import Config
 from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
-from kbcore.durable.capture import Capture, capture
+from kbcore.durable.capture import capture
 from kbcore.durable.records import owners
-from kbcore.durable.snapshot import encode, paced
+from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
 from kbcore.node.placement import adopt_logs
 from kbcore.offline.logs import opened_logs, recovered, tenants_of
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LogSeed, LogStatus
+from kbcore.plug.ports import LogSeed
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -123,21 +123,17 @@ def backup_storage(to: Path, config: Config) -> BackupInfo:
     if config.storage_backend == "wal":
         _must_be(config.storage_dir)
     with opened_logs(Plugins(config), config) as stores, recovered(stores, config) as logs:
-        captured = [(log.store.status(), capture(log.catalog)) for log in logs]
-        info = BackupInfo(_seeds(captured), SystemClock().now_ms())
-        return keep(written(info, (encode(each) for _, each in captured)), to)
+        statuses = [log.store.status() for log in logs]
+        seeds = tuple(LogSeed(each.log_id, each.epoch, each.head) for each in statuses)
+        info = BackupInfo(seeds, SystemClock().now_ms())
+        return keep(written(info, (encode(capture(log.catalog)) for log in logs)), to)
 
 
 def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     """Return the current state as a backup file, in pieces that can be written while serving."""
-    captured = runtime.captured()
-    info = BackupInfo(_seeds(captured), runtime.clock.now_ms())
-    chunks = [paced(each, runtime.yield_in_background) for _, each in captured]
+    logs, chunks = runtime.captured()
+    info = BackupInfo(logs, runtime.clock.now_ms())
     return info, written(info, chunks)
-
-
-def _seeds(captured: Iterable[tuple[LogStatus, Capture]]) -> tuple[LogSeed, ...]:
-    return tuple(LogSeed(status.log_id, status.epoch, status.head) for status, _ in captured)
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kbcore.errors import UnknownDatabase
 from kbcore.state.access import Uncounted
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeKeys, ChangeSet
-from kbcore.state.keys import KeyRing
+from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine
 
@@ -138,6 +138,17 @@ class Catalog:
                     known[tenant] = self._new_tenant(name, tenant, known[tenant].created_at)
                     known[tenant].seq = seq
         return None
+
+    def mirror(
+        self, databases: Iterable[Database], keys: Iterable[StoredKey], *, used: bool
+    ) -> None:
+        """Replace the databases, which have no tenants here, and the keys."""
+        ring = KeyRing()
+        ring.change(keys, ())
+        ring.used = used
+        with self._mutex:
+            self._databases = {database.name: database for database in databases}
+            self.keys = ring
 
     def become(self, other: Catalog) -> None:
         """Replace the contents with those of another catalog at once, and release the old

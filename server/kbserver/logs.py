@@ -38,15 +38,21 @@ access = logging.getLogger("kbserver.access")
 
 
 def configure(
-    level: str, form: str, stream: TextIO | None = None, secrets: Iterable[str] = ()
+    level: str,
+    form: str,
+    stream: TextIO | None = None,
+    secrets: Iterable[str] = (),
+    worker: int | None = None,
 ) -> None:
     """Write log records of `level` (DEBUG, INFO, WARN, ERROR) or higher to `stream`, as `text` or
     `json`.
 
-    `secrets` are removed from all lines.
+    `secrets` are removed from all lines. `worker` is the number of this process, of several, which
+    each line then has.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter(secrets) if form == "json" else TextFormatter(secrets))
+    kind = JsonFormatter if form == "json" else TextFormatter
+    handler.setFormatter(kind(secrets, worker))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -84,8 +90,10 @@ def _level(record: logging.LogRecord) -> str:
     return _NAMES.get(record.levelname, record.levelname)
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+def _fields(record: logging.LogRecord, worker: int | None) -> Mapping[str, Any]:
     raw: Mapping[str, Any] = getattr(record, "fields", {})
+    if worker is not None:
+        raw = {**raw, "worker": worker}
     fields = {name: field(name, value) for name, value in raw.items()}
     if "path" in fields:
         fields["path"] = str(fields["path"])[:MAX_PATH_CHARS]
@@ -103,10 +111,11 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
 
 
 class _Formatter(logging.Formatter):
-    """Base of the formatters: removes secrets."""
+    """Base of the formatters: removes secrets, and adds the number of the worker, if any."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), worker: int | None = None) -> None:
         super().__init__()
+        self._worker = worker
         self._redacted: Callable[[str], str] = redactor(secrets)
 
 
@@ -116,7 +125,9 @@ class TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record; line breaks and control characters are escaped."""
         parts = [_when(record), _level(record), record.name, _escaped(record.getMessage())]
-        parts.extend(f"{name}={_value(value)}" for name, value in _fields(record).items())
+        parts.extend(
+            f"{name}={_value(value)}" for name, value in _fields(record, self._worker).items()
+        )
         trace = _trace(self, record)
         if trace:
             parts.append(f"trace={_value(trace)}")
@@ -134,7 +145,7 @@ class JsonFormatter(_Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update(_fields(record))
+        line.update(_fields(record, self._worker))
         trace = _trace(self, record)
         if trace:
             line["trace"] = trace

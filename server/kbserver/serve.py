@@ -12,13 +12,15 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.event import Event
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
+from gevent.socket import wait_read
 
 from kbcore.config.lint import is_loopback, key_warnings
 from kbcore.config.settings import Config
@@ -32,6 +34,7 @@ from kbserver.app import create_app, stop_process
 from kbserver.errors import ErrorAnswer
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
+from kbserver.http.listening import listen
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
@@ -42,13 +45,30 @@ from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
 from kbserver.security.guard import MANAGED, SINGLE, mode_of
+from kbserver.workers.forwarding import Forwarder
+from kbserver.workers.peers import WorkerPeers
+from kbserver.workers.private import PrivateApp
+from kbserver.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from kbcore.node.runtime import Runtime
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
 _STOP_SECONDS = 5.0
 _SLICE = 1 << 20
 _STREAM_BUFFER = 1 << 17
+_CODES = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR", 503: "NOT_READY"}
 
 log = logging.getLogger(__name__)
+
+
+MAX_DISK_THREADS = 8
+"""Threads for syncs of the shards' logs and for snapshots."""
+
+PRIVATE_IDLE_SECONDS = 3600.0
+"""Idle time after which a connection between workers is closed; they close it earlier themselves."""
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]
@@ -56,6 +76,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
     busy = False
     left = False
+    head: Head
     wsgi_input: BodyInput
     response_headers: list[tuple[bytes, bytes]]
 
@@ -111,9 +132,29 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.close_connection = head.closes or self.server.stopping
         self.environ = self._environ(head, len(buffered) - head.size)
         self.application = self.server.application
-        self._head = head
-        self.handle_one_response()
+        self.head = head
+        owner = None
+        if self.server.forwarder is not None:
+            owner = self.server.forwarder.owner_of(self.environ)
+        if owner is None:
+            self.handle_one_response()
+        else:
+            self._forward(owner)
         return None if self.close_connection else True
+
+    def _forward(self, owner: int) -> None:
+        """Have another worker answer the request."""
+        try:
+            self.server.forwarder.forward(self, owner)
+        except OSError:
+            self.close_connection = True
+            if self.wsgi_input.broken:
+                self.refuse(400, "the body could not be read")
+        self.close_connection = self.close_connection or self.wsgi_input.abandoned
+
+    def refuse(self, status: int, message: str, details: dict[str, Any] | None = None) -> None:
+        """Answer the request with an error, and close the connection."""
+        self._refuse(self.head, status, message, details)
 
     def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
         """Call `stop` if the client disconnects during a long goal; see
@@ -203,17 +244,19 @@ class Handler(WSGIHandler):  # type: ignore[misc]
                 400: "the body could not be read",
                 500: "the server failed to handle this request; the log has more",
             }
-            self._refuse(self._head, error_code, messages[error_code])
+            self._refuse(self.head, error_code, messages[error_code])
 
     def _refuse(
         self, head: Head, status: int, message: str, details: dict[str, Any] | None = None
     ) -> None:
-        code = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}.get(status, "VALIDATION_ERROR")
+        code = _CODES.get(status, "VALIDATION_ERROR")
         path = head.target.partition("?")[0][: logs.MAX_PATH_CHARS]
         logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
         self.close_connection = True
         self.server.refused(status)
-        headers = {"Retry-After": "1", **rate_headers(used_up(details, 1))} if status == 429 else {}
+        headers = {"Retry-After": "1"} if status in (429, 503) else {}
+        if status == 429:
+            headers |= rate_headers(used_up(details, 1))
         self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, details, headers)))
 
     def _close(self) -> None:
@@ -255,7 +298,9 @@ class Server(WSGIServer):  # type: ignore[misc]
         max_per_address: int = Config().max_connections_address,
         times: Times | None = None,
         refused: Callable[[int], None] | None = None,
+        forwarder: Forwarder | None = None,
     ) -> None:
+        self.forwarder = forwarder
         self.handlers: set[Handler] = set()
         self.connection_limit = ConnectionLimit(max_per_address)
         self.times = times or Times.of(Config())
@@ -269,7 +314,8 @@ class Server(WSGIServer):  # type: ignore[misc]
             spawn=Pool(connections),
             log=None,
             error_log=log,
-            environ={"SERVER_NAME": name},
+            # Of several processes that share a socket, each accepts one connection at a time.
+            environ={"SERVER_NAME": name, "wsgi.multiprocess": forwarder is not None},
         )
 
     def do_handle(self, *args: Any) -> None:
@@ -298,48 +344,29 @@ class Server(WSGIServer):  # type: ignore[misc]
         self.stop(timeout=_STOP_SECONDS)
 
 
-_LISTEN_PROBLEMS = {
-    errno.EADDRINUSE: "port {port} on {host} is already in use; choose another with --port",
-    errno.EADDRNOTAVAIL: "{host} is not an address of this machine; choose another with --host",
-    errno.EACCES: "no permission to listen on port {port}; choose one above 1023 with --port",
-}
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Open the listening socket with Nagle's algorithm off; raises OSError with a message for the
-    operator.
-    """
-    from gevent import socket as green
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = green.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.bind((host, port))
-        sock.listen(1024)
-        sock.setblocking(False)
-    except socket.gaierror as error:
-        sock.close()
-        message = f"{host} is not a known address or host name; choose another with --host"
-        raise OSError(error.errno, message) from error
-    except OSError as error:
-        sock.close()
-        problem = _LISTEN_PROBLEMS.get(error.errno or 0, str(error.strerror))
-        raise OSError(error.errno, problem.format(host=host, port=port)) from error
-    return sock  # type: ignore[no-any-return]
-
-
 announce = partial(print, flush=True)
 """Print and flush, so that a program that reads the address through a pipe gets it at once."""
 
 
 def run(
-    config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce
+    config: Config,
+    *,
+    plugins: Sequence[object] = (),
+    say: Callable[[str], None] = announce,
+    worker: Worker | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already."""
-    logs.configure(config.log_level, config.log_format, secrets=config.secrets())
-    offload, disk = Offload(os.cpu_count() or 1), Offload(2)  # the log and a snapshot, never more
+    """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already.
+
+    With `worker` this process is one of several.
+    """
+    logs.configure(
+        config.log_level,
+        config.log_format,
+        secrets=config.secrets(),
+        worker=None if worker is None else worker.index,
+    )
+    # The logs and a snapshot; a single log has one sync at a time.
+    offload, disk = Offload(os.cpu_count() or 1), Offload(MAX_DISK_THREADS)
     wait = Offload(1)
     runtime = open_runtime(
         config,
@@ -352,40 +379,94 @@ def run(
             yield_in_background=yield_to_sockets,
         ),
         on_failure=stop_process,
+        peers=None if worker is None else WorkerPeers(worker),
     )
     try:
         application = create_app(runtime, on_storage_failed=stop_process, yield_now=yield_now)
-        metrics = runtime.metrics
-        server = Server(
-            listen(config.host, config.port),
-            application,
-            connections=config.max_connections,
-            max_per_address=0 if config.forwarded_hops else config.max_connections_address,
-            times=Times.of(config),
-            refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
-        )
-        metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(server.handlers)))
+        servers = _servers(config, runtime, application, worker)
+        public = servers[0]
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)
         runtime.start_replication(HTTPLogSource)
-        server.start()
-        gc_schedule = collector.arrange(lambda: not server.disconnects)
-        for line in announcement(config, server.address[:2], not runtime.keys().unused):
-            say(line)
+        for server in servers:
+            server.start()
+        gc_schedule = collector.arrange(
+            lambda: not any(len(server.disconnects) for server in servers)
+        )
+        lines = announcement(config, public.address[:2], not runtime.keys().unused)
+        if worker is None:
+            for line in lines:
+                say(line)
+        else:
+            _report(worker, lines)
+            gevent.spawn(_stop_with_supervisor, worker, stop_requested)
+            gevent.spawn(runtime.align_again)
         stop_requested.wait()
         log.info("stopping")
         gc_schedule.kill()
         runtime.replication.close()
         application.extensions["kbcore.events"].close()
         application.extensions["kbcore.mcp"].close()
-        server.drain(config.shutdown_timeout_ms / 1000)
+        drains = [
+            gevent.spawn(server.drain, config.shutdown_timeout_ms / 1000) for server in servers
+        ]
+        gevent.joinall(drains, raise_error=True)
     finally:
         runtime.close()
         offload.close()
         disk.close()
         wait.close()
     return 0
+
+
+def _servers(
+    config: Config, runtime: Runtime, application: Flask, worker: Worker | None
+) -> list[Server]:
+    """Return the server on the public address and, in a worker, the one on its private socket."""
+    metrics, times = runtime.metrics, Times.of(config)
+
+    def refused(status: int) -> None:
+        metrics.observe(HTTP_REFUSED, 1, (str(status),))
+
+    forwarder = None
+    if worker is not None:
+        guard = application.extensions["kbcore.guard"]
+        forwarder = Forwarder(worker, runtime.shard_count, guard.implied_tenant)
+    public = Server(
+        listen(config.host, config.port) if worker is None else worker.public_socket(),
+        application,
+        connections=config.max_connections,
+        max_per_address=0 if config.forwarded_hops else config.max_connections_address,
+        times=times,
+        refused=refused,
+        forwarder=forwarder,
+    )
+    metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
+    if worker is None:
+        return [public]
+    private = Server(
+        worker.private_socket(),
+        PrivateApp(application, runtime),
+        connections=config.max_connections * worker.count,
+        max_per_address=0,
+        times=replace(times, idle=PRIVATE_IDLE_SECONDS),
+        refused=refused,
+    )
+    return [public, private]
+
+
+def _report(worker: Worker, lines: Iterable[str]) -> None:
+    """Tell the supervisor that this worker serves."""
+    with os.fdopen(worker.ready, "w", encoding="utf-8") as ready:
+        ready.write("\n".join(lines))
+
+
+def _stop_with_supervisor(worker: Worker, stop_requested: Event) -> None:
+    """Stop this worker when the supervisor has ended."""
+    wait_read(worker.alive)
+    log.warning("the supervisor has ended; stopping")
+    stop_requested.set()
 
 
 def announcement(

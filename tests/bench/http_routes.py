@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +32,7 @@ near(?x, ?y) :- knows(?x, ?z), near(?z, ?y).
 class Server:
     """`kbcore serve` on a free port over a folder."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, flags: Sequence[str] = ()) -> None:
         command = [
             sys.executable,
             "-m",
@@ -48,7 +48,7 @@ class Server:
         self._text = Path(f"{folder}.log")
         self._log = self._text.open("w")
         self._process = subprocess.Popen(
-            [*command, "--log-level", "WARN"],
+            [*command, "--log-level", "WARN", *flags],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,

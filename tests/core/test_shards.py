@@ -300,7 +300,7 @@ def test_a_database_that_a_full_shard_does_not_have_yet_follows_later(
             patch.setattr(other.store, "append", _full)
             node.admin().create_database("late")
             assert node._not_aligned
-        node._align_again()
+        node.align_again()
         assert not node._not_aligned
         for number in range(8):
             node.open(f"t{number}", "late").tell("p", [number])

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from kbcore.config.settings import Config, environment
-from kbcore.errors import KBError, NotReady, StorageBusy, StorageFailed
+from kbcore.errors import ConfigError, KBError, NotReady, StorageBusy, StorageFailed
 from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.scheduling import Scheduling
 from kbserver.replication.log_client import HTTPLogSource
@@ -89,8 +89,13 @@ class SharedRuntime:
             runtime.close()
 
     def _open(self) -> Runtime:
+        config = self._settings()
+        if config.workers > 1:
+            raise ConfigError(
+                f"WORKERS={config.workers} is for `kbcore serve`; another server uses one process"
+            )
         runtime = open_runtime(
-            self._settings(),
+            config,
             plugins=self._plugins,
             scheduling=_scheduling(),
             on_failure=self._on_failure,

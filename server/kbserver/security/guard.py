@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbcore.config.settings import Config
-from kbcore.errors import Forbidden, PluginFailed, RateLimited, Unauthorized
+from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unauthorized
 from kbcore.node.api_keys import digest_of, same
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
@@ -89,6 +89,22 @@ class Guard:
                 environ, who.key or who.name if who else None, address_of(environ, self._hops)
             )
         environ[ADMITTED] = True
+
+    def implied_tenant(self, environ: dict[str, Any]) -> str:
+        """Return the tenant of a request that names none: the only one of its key, or `default`.
+
+        The request is not admitted by this.
+        """
+        key: StoredKey | Principal | None = None
+        try:
+            if self._plugin:
+                key = self._plugin_principal(environ)
+            text = None if key is not None or self._keys is None else credentials(environ)
+            if text is not None and self._keys is not None:
+                key = self._keys.judge(text)
+        except KBError:  # the request will be refused
+            return DEFAULT
+        return next(iter(key.tenants)) if key is not None and len(key.tenants) == 1 else DEFAULT
 
     def is_valid(self, who: Principal) -> bool:
         """Return True if the key of an admitted principal is still valid; streams check this."""

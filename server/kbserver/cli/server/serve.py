@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ _METAVARS = {
     "FSYNC_POLICY": "POLICY",
     "STORAGE_BACKEND": "NAME",
     "STORAGE_URL": "URL",
+    "WORKERS": "NUMBER",
     "LOG_LEVEL": "LEVEL",
     "LOG_FORMAT": "FORMAT",
 }
@@ -47,28 +50,40 @@ def options(command: Command) -> Command:
 
 @command("serve")
 @options
-def serve(**flags: str | None) -> None:
+@click.option("--worker", hidden=True)
+def serve(worker: str | None, **flags: str | None) -> None:
     """Run the server until it receives SIGTERM or SIGINT.
 
     Options override the environment variables of the same name (--storage-dir: STORAGE_DIR). See
     `kbcore config check --all` for all settings.
     """
+    used = {name: text for name, text in flags.items() if text is not None}
     try:
-        config = Config.from_env().updated(
-            {name: text for name, text in flags.items() if text is not None}
-        )
-        sys.exit(_serve(config))
+        config = Config.from_env().updated(used)
+        if worker is not None:
+            sys.exit(_serve(config, worker))
+        sys.exit(_supervise(config, used) if config.workers > 1 else _serve(config))
     except KBError as error:
         fail(error.message, exit_status(error))
     except OSError as error:
         fail(f"cannot start: {describe_os_error(error)}", CANNOT_LISTEN)
 
 
-def _serve(config: Config) -> int:
+def _serve(config: Config, worker: str | None = None) -> int:
     """Let gevent replace the blocking calls of the standard library before anything else runs."""
     from gevent import monkey  # no other command needs it
 
     monkey.patch_all()
     from kbserver.serve import run  # must see the patched library
+    from kbserver.workers.worker import Worker
 
-    return run(config)
+    return run(config, worker=None if worker is None else Worker.decode(worker))
+
+
+def _supervise(config: Config, flags: Mapping[str, str]) -> int:
+    """Start several processes that serve, with the same options as this one."""
+    supervisor = import_module("kbserver.workers.supervisor")
+    words = [f"--{name.lower().replace('_', '-')}={text}" for name, text in flags.items()]
+    command = supervisor.worker_command(words)
+    status: int = supervisor.supervise(config, command, partial(print, flush=True))
+    return status

@@ -8,6 +8,8 @@ from flask import Response, current_app
 
 from kbcore import __version__
 from kbcore.errors import NotFound
+from kbcore.metrics.exposition import merged
+from kbcore.node.placement import SYSTEM
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime
@@ -60,9 +62,12 @@ def ready() -> Response:
 )
 def metrics() -> Response:
     """Return the metrics in the Prometheus text format; 404 if no metrics sink supports it."""
-    health = runtime().metrics.expose()
-    if health is None:
+    exposition = runtime().metrics.expose()
+    if exposition is None:
         raise NotFound(
             "no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"}
         )
-    return Response(health, content_type=EXPOSITION)
+    peers = runtime().peers
+    if peers is not None:
+        exposition = merged([(SYSTEM, exposition.decode()), *peers.expositions()]).encode()
+    return Response(exposition, content_type=EXPOSITION)

@@ -1,0 +1,100 @@
+"""The other processes of a node that is divided into workers, as the node sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kbcore.durable.records import KEY_CODEC
+from kbcore.plug.ports import LogSeed
+from kbcore.state.catalog import Catalog, Database
+from kbcore.state.keys import StoredKey
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The decisions of the system shard for all shards: which databases and API keys exist.
+
+    `version` grows with every change. A database has its name and the times at which it was created
+    and last emptied.
+    """
+
+    version: int
+    databases: tuple[tuple[str, int, int], ...]
+    keys_used: bool
+    keys: tuple[StoredKey, ...]
+
+    @classmethod
+    def of(cls, version: int, catalog: Catalog) -> Directory:
+        """Return the directory in the catalog of the system shard."""
+        databases = (
+            (database.name, database.created_at, database.emptied_at)
+            for database in catalog.databases()
+        )
+        return cls(version, tuple(databases), catalog.keys.used, tuple(catalog.keys.all()))
+
+    def fill(self, catalog: Catalog) -> None:
+        """Replace the databases and keys of a catalog without tenants."""
+        catalog.mirror(
+            [Database(name, created, emptied) for name, created, emptied in self.databases],
+            self.keys,
+            used=self.keys_used,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the directory as a JSON object."""
+        return {
+            "version": self.version,
+            "databases": self.databases,
+            "keysUsed": self.keys_used,
+            "keys": [KEY_CODEC.encode(key) for key in self.keys],
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Directory:
+        """Return the directory of a JSON object."""
+        return cls(
+            body["version"],
+            tuple((name, created, emptied) for name, created, emptied in body["databases"]),
+            body["keysUsed"],
+            tuple(KEY_CODEC.decode(key) for key in body["keys"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSize:
+    """A tenant with its number of stored facts."""
+
+    database: str
+    name: str
+    facts: int
+
+
+class Peers(Protocol):
+    """The other workers. Every method raises NotReady if one does not answer: nothing is left out."""
+
+    @property
+    def owns(self) -> Callable[[int], bool]:
+        """Function that returns True for the numbers of the shards of this worker."""
+
+    def directory(self) -> Directory | None:
+        """Return the directory of the worker with the system shard; None in that worker."""
+
+    def announce(self, directory: Directory) -> None:
+        """Make every other worker act on a directory."""
+
+    def tenants(self) -> list[TenantSize]:
+        """Return the tenants of all other workers."""
+
+    def snapshot(self) -> None:
+        """Take snapshots in all other workers."""
+
+    def capture(self, shard: int) -> tuple[LogSeed, Iterator[bytes]]:
+        """Begin to capture a shard of another worker; return its log and the snapshot's chunks."""
+
+    def health(self) -> list[dict[str, Any]]:
+        """Return the readiness of all other workers."""
+
+    def expositions(self) -> list[tuple[int, str]]:
+        """Return the metrics of every other worker, with its number."""

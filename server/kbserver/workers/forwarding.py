@@ -1,0 +1,366 @@
+"""Forwarding of requests to the worker that owns their tenant, as they are, in both directions.
+
+A request goes over a kept connection to the private socket of its owner, and the response comes back
+unchanged. The owner authenticates, accounts and answers. A request is sent once: if the owner ends
+before it answers, the response is 503, and `details.outcome` is `not_done` if the owner cannot have got the
+request, else `unknown`. A forwarded request is never forwarded again.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, Protocol
+
+import gevent
+import orjson
+
+from kbcore.errors import KBError
+from kbcore.node.placement import SYSTEM, shard_of
+from kbserver.http.request_context import DEFAULT
+from kbserver.http.request_head import Head
+from kbserver.http.request_id import request_id
+from kbserver.workers.worker import Worker
+
+CLIENT = "X-KBCore-Client"
+"""Header of a forwarded request: address and port of the client. It counts on private sockets only."""
+
+IDLE_SECONDS = 30.0
+"""Idle time after which a connection to an owner is not used again."""
+
+MAX_IDLE = 64
+"""Number of idle connections kept to each owner."""
+
+WATCH_SECONDS = 0.1
+"""Time without a response after which the client is watched for a disconnect."""
+
+SEND_SECONDS = 15.0
+"""Seconds after which a client that reads nothing is disconnected."""
+
+BLOCK = 64 * 1024
+"""Bytes read at a time; smaller bodies are sent together with the head."""
+
+TENANT_KEYS = ("tenantId", "id", "name")
+"""Keys of the body that names a new tenant; the first that it has counts."""
+
+_NOT_FORWARDED = frozenset(
+    (
+        *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
+        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID", "X_KBCORE_CLIENT"),
+    )
+)
+_CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+_TENANT = re.compile(r"/admin/databases/([^/]+)/tenants/([^/]+)(?:/nuke)?")
+_TENANTS = re.compile(r"/admin/databases/([^/]+)/tenants")
+_HERE = frozenset(("/health",))
+_OF_NODE = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
+_WITHOUT_BODY = frozenset((b"204", b"304"))
+
+
+class Client(Protocol):
+    """A connection of a client with a request that was read up to its body."""
+
+    environ: dict[str, Any]
+    head: Head
+    socket: Any
+    close_connection: bool
+    left: bool
+
+    def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
+        """Call `stop` if the client disconnects; return a function that ends the watch."""
+
+    def refuse(self, status: int, message: str, details: dict[str, Any] | None = None) -> None:
+        """Answer with an error and close the connection."""
+
+
+class _Ended(OSError):
+    """The owner closed the connection."""
+
+
+class Forwarder:
+    """Finds the owner of a request, and forwards requests of other owners.
+
+    `implied_tenant` returns the tenant of a request that names none.
+    """
+
+    def __init__(
+        self, worker: Worker, shards: int, implied_tenant: Callable[[dict[str, Any]], str]
+    ) -> None:
+        self._worker = worker
+        self._implied_tenant = implied_tenant
+        self._idle: dict[int, list[tuple[float, Any]]] = {index: [] for index in worker.others}
+        self._worker_of = lru_cache(maxsize=1 << 16)(
+            lambda database, tenant: shard_of(database, tenant, shards) % worker.count
+        )
+
+    def owner_of(self, environ: dict[str, Any]) -> int | None:
+        """Return the other worker that a request is for, None if it is for this one."""
+        path = environ["PATH_INFO"]
+        if path.startswith(_OF_NODE):
+            owner = self._owner_of_path(path, environ)
+        elif path in _HERE:
+            return None
+        else:
+            tenant = environ.get("HTTP_X_TENANT_ID") or self._implied_tenant(environ)
+            owner = self._worker_of(environ.get("HTTP_X_DATABASE") or DEFAULT, tenant)
+        return None if owner == self._worker.index else owner
+
+    def _owner_of_path(self, path: str, environ: dict[str, Any]) -> int:
+        if match := _TENANT.fullmatch(path):
+            return self._worker_of(match[1], match[2])
+        if environ["REQUEST_METHOD"] == "POST" and (match := _TENANTS.fullmatch(path)):
+            tenant = _tenant_in_body(environ)
+            if tenant is not None:
+                return self._worker_of(match[1], tenant)
+        return SYSTEM % self._worker.count
+
+    def forward(self, client: Client, owner: int) -> None:
+        """Pass a request to its owner and the response to the client.
+
+        `close_connection` of the client is set if its connection must not be used again.
+        """
+        exchange = _Exchange(client)
+        connection = None
+        try:
+            connection = self._send_head(exchange, owner)
+            if exchange.run(connection):
+                self._keep(owner, connection)
+                connection = None
+        except _Ended:
+            client.close_connection = True
+            if not exchange.answered and not client.left:
+                message = "the worker that owns this tenant has ended; it is being started again"
+                outcome = "unknown" if exchange.sent else "not_done"
+                client.refuse(503, message, {"reason": "worker", "outcome": outcome})
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _send_head(self, exchange: _Exchange, owner: int) -> Any:
+        """Send the head of a request with a small body; return the connection."""
+        first = exchange.first_block()
+        idle = self._idle[owner]
+        while idle:
+            since, connection = idle.pop()
+            if time.monotonic() - since < IDLE_SECONDS and not _is_closed(connection):
+                try:
+                    connection.sendall(first)
+                except OSError:  # the owner has ended since the check and got nothing
+                    connection.close()
+                    continue
+                exchange.sent = True
+                return connection
+            connection.close()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(self._worker.path_of(owner))
+            exchange.sent = True
+            connection.sendall(first)
+        except OSError as error:
+            connection.close()
+            raise _Ended(str(error)) from error
+        return connection
+
+    def _keep(self, owner: int, connection: Any) -> None:
+        idle = self._idle[owner]
+        if len(idle) < MAX_IDLE:
+            idle.append((time.monotonic(), connection))
+        else:
+            connection.close()
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._input = client.environ["wsgi.input"]
+        self._pending = True
+        self._sender: gevent.Greenlet | None = None
+        self._body_error: OSError | None = None
+        self._end_watch: Callable[[], None] | None = None
+        self.sent = False
+        self.answered = False
+
+    def first_block(self) -> bytes:
+        """Return the head of the request, with the body if it is small."""
+        head, environ = self._client.head, self._client.environ
+        lines = [f"{head.method} {head.target} {head.version}"]
+        for name, value in head.headers.items():
+            if name not in _NOT_FORWARDED:
+                lines.append(f"{name.replace('_', '-')}: {value}")
+        lines.append(f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}")
+        address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
+        lines.append(f"{CLIENT}: {address} {port}")
+        if head.chunked:
+            lines.append("Transfer-Encoding: chunked")
+        first = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+        if not head.chunked and (head.length or 0) <= BLOCK:
+            self._pending = False
+            return first + (self._input.read() if head.length else b"")
+        return first
+
+    def run(self, connection: Any) -> bool:
+        """Send the rest of the request and relay the response, which may come first.
+
+        Return True if the connection to the owner can be used again. Raises _Ended, and the error
+        of a body that cannot be read.
+        """
+        if self._pending:
+            self._sender = gevent.spawn(self._send_body, connection)
+        try:
+            return self._relay(connection)
+        except _Ended:
+            if self._body_error is not None:
+                raise self._body_error from None
+            raise
+        finally:
+            if self._sender is not None:
+                self._sender.kill()
+            if self._end_watch is not None:
+                self._end_watch()
+
+    def _send_body(self, connection: Any) -> None:
+        """Send a large body, until the owner reads no more of it."""
+        chunked = self._client.head.chunked
+        while True:
+            try:
+                block = self._input.read(BLOCK)
+            except OSError as error:
+                self._body_error = error
+                _shut_down(connection)
+                return
+            try:
+                if chunked:
+                    connection.sendall(b"%x\r\n%b\r\n" % (len(block), block))
+                elif block:
+                    connection.sendall(block)
+            except OSError:  # the owner has answered already, for example with 413, or has ended
+                return
+            if not block:
+                return
+
+    def _relay(self, connection: Any) -> bool:
+        data = b""
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            data += self._receive(connection)
+        head, body = data[:end], data[end + 4 :]
+        closing = _CONNECTION.search(head)
+        reusable = closing is None or b"close" not in closing[1].lower()
+        length, chunked = _LENGTH.search(head), _CHUNKED.search(head)
+        is_bodiless = self._client.head.method == "HEAD" or head[9:12] in _WITHOUT_BODY
+        is_sending = self._sender is not None and not self._sender.ready()
+        if is_sending or not (is_bodiless or length or chunked):
+            self._client.close_connection = True
+            reusable = False
+        head = _CONNECTION.sub(b"", head)
+        if self._client.close_connection:
+            head += b"\r\nConnection: close"
+        elif self._client.head.version == "HTTP/1.0":
+            head += b"\r\nConnection: keep-alive"
+        self.answered = True
+        send = self._client.socket.sendall
+        if is_bodiless:
+            send(head + b"\r\n\r\n")
+        elif length is not None:
+            left = int(length[1]) - len(body)
+            send(head + b"\r\n\r\n" + body)
+            while left > 0:
+                block = self._receive(connection)
+                left -= len(block)
+                send(block)
+        else:
+            self._client.socket.settimeout(SEND_SECONDS)
+            send(head + b"\r\n\r\n")
+            for block in (
+                _chunks(body, connection, self._receive) if chunked else self._all(body, connection)
+            ):
+                send(block)
+        return reusable
+
+    def _all(self, body: bytes, connection: Any) -> Iterator[bytes]:
+        while True:
+            if body:
+                yield body
+            try:
+                body = self._receive(connection)
+            except _Ended:
+                return
+
+    def _receive(self, connection: Any) -> bytes:
+        """Return what the owner has sent; watch the client while that takes long."""
+        data: bytes | None = None
+        try:
+            if self._end_watch is None:
+                with gevent.Timeout(WATCH_SECONDS, False):
+                    data = connection.recv(BLOCK)
+                if data is None:
+                    self._end_watch = self._client.watch(lambda error: _shut_down(connection))
+            if data is None:
+                data = connection.recv(BLOCK)
+        except OSError as error:
+            raise _Ended(str(error)) from error
+        if not data:
+            raise _Ended("the owner closed the connection")
+        return data
+
+
+def _chunks(data: bytes, connection: Any, receive: Callable[[Any], bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a chunked body, as they are, up to its end."""
+    while True:
+        while b"\r\n" not in data:
+            data += receive(connection)
+        line = data[: data.index(b"\r\n")]
+        size = int(line.partition(b";")[0], 16)
+        left = len(line) + 2 + size + 2
+        while len(data) < left:
+            if data:
+                yield data
+            left -= len(data)
+            data = receive(connection)
+        yield data[:left]
+        data = data[left:]
+        if size == 0:
+            return
+
+
+def _tenant_in_body(environ: dict[str, Any]) -> str | None:
+    """Return the tenant that a small body names, and keep the body for its reader."""
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if not length.isdigit() or int(length) > BLOCK:
+        return None
+    body = environ["wsgi.input"].read()
+    environ["wsgi.input"] = BytesIO(body)
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    named = (fields.get(key) for key in TENANT_KEYS) if isinstance(fields, dict) else ()
+    return next((tenant for tenant in named if isinstance(tenant, str)), None)
+
+
+def _is_closed(connection: Any) -> bool:
+    """Return True if the owner has closed an idle connection."""
+    try:
+        connection.setblocking(False)
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.setblocking(True)
+    return True
+
+
+def _shut_down(connection: Any) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

@@ -1,0 +1,65 @@
+"""One worker of several: its number, its sockets, and the shards that it owns."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+SYSTEM_WORKER = 0
+"""The worker with the system shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker: its number, of `count`, and the sockets that it inherits as file descriptors.
+
+    `listener` is the public socket, which all workers share, `private` the Unix socket of this
+    worker in `folder`. `alive` ends when the supervisor ends. On `ready` the worker writes the lines
+    of its announcement when it serves.
+    """
+
+    index: int
+    count: int
+    folder: str
+    listener: int
+    private: int
+    alive: int
+    ready: int = -1
+
+    @property
+    def owns(self) -> Callable[[int], bool]:
+        """Function that returns True for the numbers of the shards of this worker."""
+        return lambda shard: shard % self.count == self.index
+
+    @property
+    def others(self) -> list[int]:
+        """Numbers of the other workers."""
+        return [index for index in range(self.count) if index != self.index]
+
+    def public_socket(self) -> socket.socket:
+        """Return the public socket."""
+        return socket.socket(fileno=self.listener)
+
+    def private_socket(self) -> socket.socket:
+        """Return the private socket of this worker."""
+        return socket.socket(fileno=self.private)
+
+    def path_of(self, index: int) -> str:
+        """Return the path of the private socket of a worker."""
+        return private_path(self.folder, index)
+
+    def encode(self) -> str:
+        """Return the worker as a text for the command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Worker:
+        """Return the worker that a text describes."""
+        return cls(**json.loads(text))
+
+
+def private_path(folder: str, index: int) -> str:
+    """Return the path of the private socket of a worker."""
+    return f"{folder}/worker-{index}"
