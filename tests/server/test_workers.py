@@ -342,6 +342,7 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
     assert check_storage(f"wal:{tmp_path / 'data'}", Config(min_free_mb=0)).shards == WORKER_SHARDS
 
 
+@pytest.mark.slow
 def test_workers_stop_when_the_supervisor_is_killed(tmp_path) -> None:
     with Server(tmp_path, "--workers", "2") as server:
         pids = children(server)
@@ -365,6 +366,7 @@ def refused(*flags: str, **settings: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_starts_that_cannot_work_say_why(tmp_path) -> None:
     with kbcore.open_kb(path=tmp_path / "one", config=Config(min_free_mb=0)) as kb:
         kb.tell("p", ["a"])
