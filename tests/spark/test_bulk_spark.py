@@ -62,6 +62,10 @@ class TestSpark(BulkEngineConformance):
     def read(self, path):
         return bulk.read(path)
 
+    @pytest.mark.slow
+    def test_values_are_those_of_the_language(self, folder, tmp_path):
+        super().test_values_are_those_of_the_language(folder, tmp_path)
+
 
 def check(rules, facts, goal):
     compiled = bulk.rule_set(rules)

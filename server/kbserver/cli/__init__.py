@@ -55,8 +55,14 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Beyond memory": {
         "bulk": Entry("bulk.bulk:bulk", "Run rules over Parquet files that do not fit in memory"),
-        "export": Entry("bulk.tables:export", "Write facts as tables that other engines read"),
-        "import": Entry("bulk.tables:import_", "Store the facts of tables"),
+        "export": Entry(
+            "bulk.tables:export",
+            "Write facts as tables, a file for each predicate, that other engines read",
+        ),
+        "import": Entry(
+            "bulk.tables:import_",
+            "Store the facts of tables: a Parquet or Arrow file, or a folder of them, per predicate",
+        ),
     },
     "Storage": {
         "backup": Entry("storage.rescue:backup", "Write a backup file"),
