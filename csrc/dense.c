@@ -676,7 +676,7 @@ kb_status kb_dense_run(kb_run *run, const kb_component *component)
     kb_status status;
     dense_rule form;
 
-    do {
+    for (uint32_t last = run->rule;; run->rule = component->first_rule) {
         for (; run->rule < component->first_rule + component->rules; run->rule++) {
             const kb_rule *rule = run->plan->rules + run->rule;
 
@@ -693,9 +693,12 @@ kb_status kb_dense_run(kb_run *run, const kb_component *component)
             if ((status = work_rule(run, &form, cursor)) != KB_OK)
                 return status;
             dense->in_rule = 0;
+            last = run->rule;
         }
-        run->rule = component->first_rule;
-    } while ((status = end_round(run)) == KB_OK);
+        run->rule = last;             /* which is reported if a budget is spent */
+        if ((status = end_round(run)) != KB_OK)
+            break;
+    }
     for (uint32_t i = 0; i < dense->count && status == KB_DONE; i++)
         if (keep(run, component, dense->relations + i) < 0)
             status = KB_NOMEM;

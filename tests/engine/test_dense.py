@@ -362,6 +362,8 @@ def test_budgets():
         with pytest.raises(BudgetExceeded) as exceeded:
             finish(run, 5000)
         assert exceeded.value.details["limit"] == name
+        if name == "derivedRows":
+            assert exceeded.value.details["rule"] == "2"
         run.close()
     run = world.open(*rules, limits=Limits(rows=stats.rows_made, steps=stats.steps))
     assert finish(run) == RunState.DONE

@@ -14,6 +14,7 @@ from kbcore.plug.conformance import LogStoreConformance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/write-a-storage-plugin.md"
 FACTORIES = {
+    "BulkEngineConformance": "make_database",
     "CoordinatorConformance": "make_coordinator",
     "EmbedderConformance": "make_embedder",
     "LLMProviderConformance": "make_provider",
