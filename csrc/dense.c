@@ -673,7 +673,7 @@ kb_status kb_dense_run(kb_run *run, const kb_component *component)
 {
     kb_dense *dense = run->dense;
     kb_cursor *cursor;
-    kb_status status;
+    kb_status status = KB_OK;
     dense_rule form;
 
     for (uint32_t last = run->rule;; run->rule = component->first_rule) {
