@@ -7,7 +7,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 SHARE = {"few": 20, "some": 4}.get(os.environ.get("KB_TEST_EXAMPLES", ""), 1)
-"""Of so many examples one is tried."""
+"""One of this number of examples is tried."""
 
 # No deadline: how long one example takes says nothing on a busy machine. The health checks measure time as well.
 settings.register_profile(
