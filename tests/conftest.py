@@ -38,6 +38,7 @@ THOROUGH = (
     "server/test_events.py",
     "server/test_explain.py",
     "server/test_follower_storage.py",
+    "server/test_handover.py",
     "server/test_idempotency.py",
     "server/test_isolation.py",
     "server/test_language.py",

@@ -7,6 +7,7 @@ packet of each response waits for the client's delayed acknowledgement, 40 ms pe
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import signal
@@ -46,6 +47,7 @@ from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
 from kbserver.security.guard import MANAGED, SINGLE, mode_of
 from kbserver.workers.forwarding import Forwarder
+from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
 from kbserver.workers.peers import WorkerPeers
 from kbserver.workers.private import PrivateApp
 from kbserver.workers.worker import Worker
@@ -72,13 +74,20 @@ PRIVATE_IDLE_SECONDS = 3600.0
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]
-    """One connection."""
+    """One connection. `received` are its first bytes, if another worker has read them."""
 
     busy = False
     left = False
     head: Head
+    rfile: io.BufferedReader
     wsgi_input: BodyInput
     response_headers: list[tuple[bytes, bytes]]
+
+    def __init__(self, sock: Any, address: Any, server: Server, received: bytes = b"") -> None:
+        super().__init__(sock, address, server)
+        self.affinity = Affinity(is_new=not received)
+        if received:
+            self.rfile = resumed(self.rfile, received)
 
     def handle(self) -> None:
         """Serve requests until one side closes the connection."""
@@ -136,11 +145,25 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         owner = None
         if self.server.forwarder is not None:
             owner = self.server.forwarder.owner_of(self.environ)
+            if self.affinity.moves_to(owner) and self._hand_over(owner, buffered):
+                return None
         if owner is None:
             self.handle_one_response()
         else:
             self._forward(owner)
         return None if self.close_connection else True
+
+    def _hand_over(self, owner: int, buffered: bytes) -> bool:
+        """Give the connection to the worker that owns the tenant of the request; False if it stays."""
+        handover = self.server.handover
+        # Otherwise a part of the request has left the buffer.
+        is_whole = b"\r\n\r\n" in buffered and self.environ["wsgi.input"] is self.wsgi_input
+        if handover is None or self.server.stopping or not is_whole:
+            return False
+        if not handover.send(owner, self.socket, buffered):
+            return False
+        self.busy = False  # the connection must not be shut down
+        return True
 
     def _forward(self, owner: int) -> None:
         """Have another worker answer the request."""
@@ -301,6 +324,7 @@ class Server(WSGIServer):  # type: ignore[misc]
         forwarder: Forwarder | None = None,
     ) -> None:
         self.forwarder = forwarder
+        self.handover: Handover | None = None
         self.handlers: set[Handler] = set()
         self.connection_limit = ConnectionLimit(max_per_address)
         self.times = times or Times.of(Config())
@@ -326,6 +350,18 @@ class Server(WSGIServer):  # type: ignore[misc]
             self.do_close(sock, address)
         else:
             super().do_handle(sock, address)
+
+    def handle(self, sock: Any, address: Any, received: bytes = b"") -> None:
+        """Serve a connection; `received` are its first bytes, if another worker has read them."""
+        Handler(sock, address, self, received).handle()
+
+    def take_over(self, sock: Any, received: bytes) -> None:
+        """Serve a connection of another worker until it is closed."""
+        try:
+            address = sock.getpeername()
+        except OSError:  # the client has left
+            return
+        self.handle(sock, address, received)
 
     def drain(self, seconds: float) -> None:
         """Stop accepting, close idle connections, wait up to `seconds` for busy ones, then stop
@@ -385,12 +421,18 @@ def run(
         application = create_app(runtime, on_storage_failed=stop_process, yield_now=yield_now)
         servers = _servers(config, runtime, application, worker)
         public = servers[0]
+        receiver = None
+        if worker is not None:
+            public.handover = Handover(worker)
+            receiver = HandoverReceiver(worker.handover_socket(), public.take_over, public.pool)
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)
         runtime.start_replication(HTTPLogSource)
         for server in servers:
             server.start()
+        if receiver is not None:
+            receiver.start()
         gc_schedule = collector.arrange(
             lambda: not any(len(server.disconnects) for server in servers)
         )
@@ -412,6 +454,8 @@ def run(
             gevent.spawn(server.drain, config.shutdown_timeout_ms / 1000) for server in servers
         ]
         gevent.joinall(drains, raise_error=True)
+        if receiver is not None:
+            receiver.close()
     finally:
         runtime.close()
         offload.close()

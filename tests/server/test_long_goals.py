@@ -30,7 +30,9 @@ def test_health_answers_while_a_large_closure_runs(tmp_path):
         answer = []
 
         def ask():
-            answer.append(server.post("/infer", {"predicate": "reach", "args": ["?x", "?x", "?how"]}))
+            answer.append(
+                server.post("/infer", {"predicate": "reach", "args": ["?x", "?x", "?how"]})
+            )
 
         asking = threading.Thread(target=ask)
         asking.start()

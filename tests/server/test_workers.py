@@ -11,50 +11,19 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.servers import Server
+from support.workers import DEADLINE_S, children, tenants_of, until
 
 import kbcore
 from kbcore.config import Config
-from kbcore.node.placement import WORKER_SHARDS, shard_of
+from kbcore.node.placement import WORKER_SHARDS
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.offline.rescue import restore_file
-
-DEADLINE_S = 60
-
-
-def children(server: Server) -> list[int]:
-    """Process ids of the workers, in the order of their numbers."""
-    pid = server.process.pid
-    found = {}
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if "--worker" in command:  # else it is just being started
-            found[json.loads(command[command.index("--worker") + 1])["index"]] = int(child)
-    return [found[index] for index in sorted(found)]
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until a condition holds; return its value."""
-    end = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < end, what
-        threading.Event().wait(0.02)
-    return value
-
-
-def owner(tenant: str, database: str = "default", workers: int = 2) -> int:
-    return shard_of(database, tenant, WORKER_SHARDS) % workers
-
-
-def tenants_of(index: int, count: int = 4, workers: int = 2) -> list[str]:
-    names = (f"t{number}" for number in range(1000))
-    return [name for name in names if owner(name, workers=workers) == index][:count]
 
 
 def call(

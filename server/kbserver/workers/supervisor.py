@@ -24,7 +24,7 @@ from kbcore.config.settings import Config
 from kbcore.errors import ConfigError
 from kbserver import logs
 from kbserver.http.listening import listen
-from kbserver.workers.worker import SYSTEM_WORKER, Worker, private_path
+from kbserver.workers.worker import SYSTEM_WORKER, Worker, handover_path, private_path
 
 MIN_UPTIME_S = 5.0
 """A worker that ends before it serves, or earlier than this after its start, may be unable to run."""
@@ -94,13 +94,17 @@ class _Supervisor:
         self._sockets = [listener]
         self._children: list[_Child] = []
         for index in range(config.workers):
-            private = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            private.bind(private_path(folder, index))
-            private.listen(_BACKLOG)
-            private.setblocking(False)
-            self._sockets.append(private)
+            private = _unix_listener(socket.SOCK_STREAM, private_path(folder, index))
+            handover = _unix_listener(socket.SOCK_SEQPACKET, handover_path(folder, index))
+            self._sockets += [private, handover]
             worker = Worker(
-                index, config.workers, folder, listener.fileno(), private.fileno(), alive
+                index,
+                config.workers,
+                folder,
+                listener.fileno(),
+                private.fileno(),
+                handover.fileno(),
+                alive,
             )
             self._children.append(_Child(worker))
 
@@ -162,7 +166,13 @@ class _Supervisor:
         child.started = time.monotonic()
         child.process = subprocess.Popen(  # noqa: S603  # nosec B603
             [*self._command, "--worker", worker.encode()],
-            pass_fds=[worker.listener, worker.private, worker.alive, worker.ready],
+            pass_fds=[
+                worker.listener,
+                worker.private,
+                worker.handover,
+                worker.alive,
+                worker.ready,
+            ],
             stdin=subprocess.DEVNULL,
         )
         os.close(write)
@@ -215,6 +225,15 @@ class _Supervisor:
                 child.process.wait()
             if not self._stopping or child.process.returncode > 0:
                 self._status = self._status or _exit_status(child)
+
+
+def _unix_listener(kind: int, path: str) -> socket.socket:
+    """Return a listening Unix socket."""
+    listener = socket.socket(socket.AF_UNIX, kind)
+    listener.bind(path)
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener
 
 
 def _wake(number: int, frame: object) -> None:

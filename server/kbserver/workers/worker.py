@@ -15,9 +15,9 @@ SYSTEM_WORKER = 0
 class Worker:
     """A worker: its number, of `count`, and the sockets that it inherits as file descriptors.
 
-    `listener` is the public socket, which all workers share, `private` the Unix socket of this
-    worker in `folder`. `alive` ends when the supervisor ends. On `ready` the worker writes the lines
-    of its announcement when it serves.
+    `listener` is the public socket, which all workers share. Of the Unix sockets of this worker in
+    `folder`, `private` gets requests and `handover` connections. `alive` ends when the supervisor
+    ends. On `ready` the worker writes the lines of its announcement when it serves.
     """
 
     index: int
@@ -25,6 +25,7 @@ class Worker:
     folder: str
     listener: int
     private: int
+    handover: int
     alive: int
     ready: int = -1
 
@@ -46,9 +47,17 @@ class Worker:
         """Return the private socket of this worker."""
         return socket.socket(fileno=self.private)
 
+    def handover_socket(self) -> socket.socket:
+        """Return the socket on which this worker gets connections from others."""
+        return socket.socket(fileno=self.handover)
+
     def path_of(self, index: int) -> str:
         """Return the path of the private socket of a worker."""
         return private_path(self.folder, index)
+
+    def handover_path_of(self, index: int) -> str:
+        """Return the path of the socket on which a worker gets connections."""
+        return handover_path(self.folder, index)
 
     def encode(self) -> str:
         """Return the worker as a text for the command line."""
@@ -63,3 +72,8 @@ class Worker:
 def private_path(folder: str, index: int) -> str:
     """Return the path of the private socket of a worker."""
     return f"{folder}/worker-{index}"
+
+
+def handover_path(folder: str, index: int) -> str:
+    """Return the path of the socket on which a worker gets connections."""
+    return f"{folder}/handover-{index}"
