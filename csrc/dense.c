@@ -15,6 +15,9 @@
 #define MAX_SIZE 16384u               /* values of a column; a round then ends within milliseconds */
 #define MAX_RELATIONS 8u
 #define WORDS_PER_STEP 8u             /* words processed for one step of fuel */
+#define PROBED 2u                     /* number of the value that a rule's probe loads */
+#define VALUES 3u                     /* of a rule that can be tested */
+#define CHECK_ROWS 16u                /* rows joined between two tests whether a head row is complete */
 
 /* A rule: rows of `from` that are new, joined by their column `join` with `with`. The other column of
  * `from` is column `keep` of the head. Without a join the columns are copied, or exchanged if keep is
@@ -39,21 +42,23 @@ struct kb_dense {
     dense_relation relations[MAX_RELATIONS];
     uint32_t count, first, size, words;   /* first: the symbol of bit 0, a multiple of 64 */
     uint32_t row;                     /* of the current rule: the next row of `fresh` */
-    uint64_t *masks[2], *passed;      /* by column of the scanned relation: values that pass the
-                                       * guards; the words of one row */
-    uint8_t is_masked[2];
+    uint64_t *masks[VALUES];          /* by value of a rule: those that pass the guards */
+    uint64_t *passed, *joined;        /* the words of a row that pass; those that are joined to a head
+                                       * row */
+    uint64_t *reachable, *missing;    /* bits that a rule can add to any head row; to the current one */
+    uint8_t is_masked[VALUES];
     uint8_t in_rule, by_pairs;        /* by_pairs: one OR for each new pair, not for each pair of
                                        * `with` */
 };
 
-/* Return 1 if the step tests the value of one column of a scanned row, in `column`, or nothing of the
- * row: then `column` is KB_FIXED. */
-static int is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *step, uint32_t *column)
+/* Return 1 if the step tests one value of a rule, in `value`: 0 and 1 are the columns of the scanned
+ * row, PROBED is the value that the probe loads, KB_FIXED none of them. */
+static int is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, const kb_step *step, uint32_t *value)
 {
     const kb_pair *loads = plan->pairs + scan->pairs, *keys = plan->pairs + step->pairs;
     uint32_t registers[2] = { step->a, step->b }, count = 2, shared = 0;
 
-    *column = KB_FIXED;
+    *value = KB_FIXED;
     if (step->op == KB_OP_SCAN)
         return step->arity == 0 && step->view != KB_VIEW_DELTA;
     if (step->op != KB_OP_COMPARE && (step->keys != step->arity || step->arity > 2
@@ -66,20 +71,34 @@ static int is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *ste
     for (uint32_t i = 0; i < count; i++) {
         uint32_t from = registers[i] == loads[0].with ? loads[0].column : registers[i] == loads[1].with ? loads[1].column : KB_FIXED;
 
+        if (probe != NULL && registers[i] == plan->pairs[probe->pairs + probe->keys].with)
+            from = PROBED;
         if (from == KB_FIXED && registers[i] >= plan->param_count)
             return 0;
-        shared |= from != KB_FIXED && *column != KB_FIXED && from != *column;
-        *column = from == KB_FIXED ? *column : from;
+        shared |= from != KB_FIXED && *value != KB_FIXED && from != *value;
+        *value = from == KB_FIXED ? *value : from;
     }
     return !shared;
+}
+
+/* Return the step that reads rows by one column and loads the other; NULL if the rule has none. */
+static const kb_step *find_probe(const kb_plan *plan, const kb_rule *rule)
+{
+    for (uint32_t i = 1; i + 1 < rule->count; i++) {
+        const kb_step *step = plan->steps + rule->first + i;
+
+        if (step->op == KB_OP_PROBE && step->arity == 2 && step->keys == 1 && step->loads == 1 && !step->intersects)
+            return step;
+    }
+    return NULL;
 }
 
 /* Read the form of a rule. Return 0 if it has another one. */
 static int read_rule(const kb_plan *plan, const kb_rule *rule, dense_rule *out)
 {
-    const kb_step *scan = plan->steps + rule->first, *emit = scan + rule->count - 1, *probe = emit - 1;
+    const kb_step *scan = plan->steps + rule->first, *emit = scan + rule->count - 1, *probe = find_probe(plan, rule);
     const kb_pair *loads = plan->pairs + scan->pairs, *heads = plan->pairs + emit->pairs;
-    uint32_t registers[2] = { 0, 0 }, value, kept_register, column;
+    uint32_t registers[2] = { 0, 0 }, value, kept_register;
 
     if (rule->count < 2 || scan->op != KB_OP_SCAN || scan->view != KB_VIEW_DELTA || scan->arity != 2
         || scan->loads != 2 || emit->arity != 2)
@@ -90,17 +109,15 @@ static int read_rule(const kb_plan *plan, const kb_rule *rule, dense_rule *out)
     out->from = scan->slot;
     out->head = emit->slot;
     out->with = KB_NONE;
-    while (probe != scan && is_guard(plan, scan, probe, &column))
-        probe--;
-    for (const kb_step *step = scan + 1; step < probe; step++)
-        if (!is_guard(plan, scan, step, &column))
+    for (const kb_step *step = scan + 1; step < emit; step++)
+        if (step != probe && !is_guard(plan, scan, probe, step, &value))
             return 0;
-    if (probe == scan) {
+    if (probe == NULL) {
         out->keep = heads[0].with == registers[0];
         return (heads[0].with == registers[0] && heads[1].with == registers[1])
                || (heads[0].with == registers[1] && heads[1].with == registers[0]);
     }
-    if (probe->op != KB_OP_PROBE || probe->view == KB_VIEW_DELTA || probe->arity != 2 || probe->keys != 1 || probe->loads != 1)
+    if (probe->view == KB_VIEW_DELTA)
         return 0;
     loads = plan->pairs + probe->pairs;
     if (loads[0].with != registers[0] && loads[0].with != registers[1])
@@ -285,10 +302,13 @@ static int allocate(kb_run *run, kb_dense *dense)
 {
     size_t words = (size_t)dense->size * dense->words;
 
-    if ((dense->passed = kb_alloc(&run->heap, (size_t)dense->words * 3, sizeof *dense->passed)) == NULL)
+    if ((dense->passed = kb_alloc(&run->heap, (size_t)dense->words * (4 + VALUES), sizeof *dense->passed)) == NULL)
         return 0;
-    dense->masks[0] = dense->passed + dense->words;
-    dense->masks[1] = dense->masks[0] + dense->words;
+    for (uint32_t value = 0; value < VALUES; value++)
+        dense->masks[value] = dense->passed + (size_t)dense->words * (4 + value);
+    dense->joined = dense->passed + dense->words;
+    dense->reachable = dense->joined + dense->words;
+    dense->missing = dense->reachable + dense->words;
     for (uint32_t i = 0; i < dense->count; i++)
         for (uint32_t side = 0; side < 2; side++) {
             dense_relation *each = dense->relations + i;
@@ -464,6 +484,12 @@ static void add_row(kb_run *run, const uint64_t *from, uint64_t *to, uint32_t ra
     run->stats.probes++;
 }
 
+/* Return 1 if a value that the probe of the rule loads passes its guards. */
+static int passes_probed(const kb_dense *dense, uint32_t bit)
+{
+    return !dense->is_masked[PROBED] || (dense->masks[PROBED][bit >> 6] >> (bit & 63) & 1);
+}
+
 /* Add a row of `from` to the head rows of all values that `with` has for it. */
 static void join_row(kb_run *run, const dense_rule *rule, kb_cursor *cursor, const uint64_t *words, uint32_t row)
 {
@@ -476,8 +502,12 @@ static void join_row(kb_run *run, const dense_rule *rule, kb_cursor *cursor, con
         const uint64_t *values = row_of(dense, with->full[rule->key], row);
 
         for (uint32_t i = 0; i < dense->words; i++)
-            for (uint64_t left = values[i]; left != 0; left &= left - 1)
-                add_row(run, words, row_of(dense, heads, i * 64 + KB_LOWEST_BIT(left)), range);
+            for (uint64_t left = values[i]; left != 0; left &= left - 1) {
+                uint32_t bit = i * 64 + KB_LOWEST_BIT(left);
+
+                if (passes_probed(dense, bit))
+                    add_row(run, words, row_of(dense, heads, bit), range);
+            }
     } else {
         const kb_relation *relation = run->slots[rule->with];
         const uint32_t *list;
@@ -485,59 +515,96 @@ static void join_row(kb_run *run, const dense_rule *rule, kb_cursor *cursor, con
         run->registers[run->plan->pairs[rule->probe->pairs].with] = dense->first + row;
         kb_cursor_seek(run, rule->probe, cursor);
         list = cursor->at < cursor->end ? kb_index_list(cursor->index, cursor->entry) : NULL;
-        for (; cursor->at < cursor->end; cursor->at++)
-            if (kb_visible(relation, list[cursor->at]))
-                add_row(run, words,
-                        row_of(dense, heads, kb_row(relation, list[cursor->at])[1 - rule->key] - dense->first), range);
+        for (; cursor->at < cursor->end; cursor->at++) {
+            uint32_t bit = kb_row(relation, list[cursor->at])[1 - rule->key] - dense->first;
+
+            if (kb_visible(relation, list[cursor->at]) && passes_probed(dense, bit))
+                add_row(run, words, row_of(dense, heads, bit), range);
+        }
     }
     run->left--;
 }
 
-/* Add to a head row the rows that `with` has for its new values. */
+/* Set `missing` to the bits that a rule can add to a head row. Return 0 if there are none. */
+static int find_missing(kb_run *run, const dense_rule *rule, const dense_relation *head, uint32_t row)
+{
+    kb_dense *dense = run->dense;
+    const uint64_t *full = row_of(dense, head->full[rule->keep], row), *next = row_of(dense, head->next[rule->keep], row);
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < dense->words; i++)
+        any |= dense->missing[i] = dense->reachable[i] & ~full[i] & ~next[i];
+    run->left -= dense->words / WORDS_PER_STEP;
+    return any != 0;
+}
+
+/* Return 1 if no bit is missing in a row. */
+static int is_complete(kb_run *run, const uint64_t *words)
+{
+    const kb_dense *dense = run->dense;
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < dense->words; i++)
+        any |= dense->missing[i] & ~words[i];
+    run->left -= dense->words / WORDS_PER_STEP;
+    return any == 0;
+}
+
+/* Add to a head row the rows that `with` has for its new values, until no bit is missing: rows of a
+ * dense result are complete after a few of them. */
 static void join_pairs(kb_run *run, const dense_rule *rule, const uint64_t *words, uint32_t row)
 {
     kb_dense *dense = run->dense;
     const dense_relation *from = find(dense, rule->from), *head = find(dense, rule->head), *with = find(dense, rule->with);
-    uint64_t *to = row_of(dense, head->next[rule->keep], row);
-    uint32_t range = from->ranges[1 - rule->join][row];
+    uint64_t *to = row_of(dense, head->next[rule->keep], row), *joined = dense->joined;
+    uint32_t range = from->ranges[1 - rule->join][row], count = 0, done = 0;
 
-    for (uint32_t i = range >> 16; i < (range & 0xFFFF); i++)
-        for (uint64_t left = words[i]; left != 0; left &= left - 1)
-            add_row(run, row_of(dense, with->full[rule->key], i * 64 + KB_LOWEST_BIT(left)), to, dense->words);
+    if (!find_missing(run, rule, head, row))
+        return;
+    memset(joined, 0, dense->words * sizeof *joined);
+    for (uint32_t i = range >> 16; i < (range & 0xFFFF) && !done; i++)
+        for (uint64_t left = words[i]; left != 0 && !done; left &= left - 1) {
+            add_row(run, row_of(dense, with->full[rule->key], i * 64 + KB_LOWEST_BIT(left)), joined, dense->words);
+            done = (++count % CHECK_ROWS == 0 || (count & (count - 1)) == 0) && is_complete(run, joined);
+        }
+    for (uint32_t i = 0; i < dense->words; i++)
+        to[i] |= joined[i] & dense->missing[i];
 }
 
-/* Evaluate the guards of a rule: `masks` receives the values of each column that pass, NULL where all
- * do. Return KB_DONE if no row passes. */
-static kb_status test_guards(kb_run *run, const kb_rule *rule)
+/* Evaluate the guards of a rule: `masks` receives those of each value that pass, where a guard tests
+ * it. Return KB_DONE if no row passes. */
+static kb_status test_guards(kb_run *run, const kb_rule *rule, const dense_rule *form)
 {
     kb_dense *dense = run->dense;
     const kb_step *steps = run->plan->steps + rule->first;
     const kb_pair *loads = run->plan->pairs + steps->pairs;
-    uint32_t column;
+    uint32_t value;
 
-    dense->is_masked[0] = dense->is_masked[1] = 0;
+    memset(dense->is_masked, 0, sizeof dense->is_masked);
     for (uint32_t i = 1; i + 1 < rule->count; i++) {
         uint64_t *mask;
+        uint32_t to;
 
-        if (!is_guard(run->plan, steps, steps + i, &column))
+        if (steps + i == form->probe || !is_guard(run->plan, steps, form->probe, steps + i, &value))
             continue;
         if (kb_step_start(run, steps + i, run->cursors + i) < 0)
             return KB_NOMEM;
-        if (column == KB_FIXED) {
+        if (value == KB_FIXED) {
             if (!kb_step_holds(run, steps + i, run->cursors + i))
                 return KB_DONE;
             continue;
         }
-        mask = dense->masks[column];
-        if (!dense->is_masked[column])
+        to = value == PROBED ? run->plan->pairs[form->probe->pairs + 1].with : loads[loads[0].column != value].with;
+        mask = dense->masks[value];
+        if (!dense->is_masked[value])
             memset(mask, 0xFF, dense->words * sizeof *mask);
-        dense->is_masked[column] = 1;
+        dense->is_masked[value] = 1;
         for (uint32_t bit = 0; bit < dense->size; bit++) {
-            kb_sym value = dense->first + bit;
+            kb_sym symbol = dense->first + bit;
 
-            if (!(mask[bit >> 6] >> (bit & 63) & 1) || value == 0 || value > run->engine->symbols.count)
+            if (!(mask[bit >> 6] >> (bit & 63) & 1) || symbol == 0 || symbol > run->engine->symbols.count)
                 continue;
-            run->registers[loads[loads[0].column != column].with] = value;
+            run->registers[to] = symbol;
             if (!kb_step_holds(run, steps + i, run->cursors + i))
                 mask[bit >> 6] &= ~(UINT64_C(1) << (bit & 63));
         }
@@ -560,6 +627,17 @@ static const uint64_t *guarded_row(kb_dense *dense, const dense_relation *from, 
     return dense->passed;
 }
 
+/* Set `reachable` to the values that the probe of the current rule can load. */
+static void find_reachable(kb_dense *dense, const uint64_t *words)
+{
+    memset(dense->reachable, 0, dense->words * sizeof *dense->reachable);
+    for (uint32_t row = 0; row < dense->size; row++)
+        for (uint32_t i = 0; i < dense->words; i++)
+            dense->reachable[i] |= words[(size_t)row * dense->words + i];
+    for (uint32_t i = 0; dense->is_masked[PROBED] && i < dense->words; i++)
+        dense->reachable[i] &= dense->masks[PROBED][i];
+}
+
 /* Prepare a rule. For a join with a relation of the component, choose the way with fewer ORs. */
 static kb_status start_rule(kb_run *run, const dense_rule *rule, kb_cursor *cursor)
 {
@@ -579,6 +657,8 @@ static kb_status start_rule(kb_run *run, const dense_rule *rule, kb_cursor *curs
         for (uint32_t i = 0; from->ranges[rule->join][row] != 0 && i < dense->words; i++)
             ors += count_bits(row_of(dense, with->full[rule->key], row)[i]);
     dense->by_pairs = ors >= from->fresh_bits;
+    if (dense->by_pairs)
+        find_reachable(dense, with->full[rule->key]);
     return KB_OK;
 }
 
@@ -683,7 +763,7 @@ kb_status kb_dense_run(kb_run *run, const kb_component *component)
             if (!reads_new_rows(run->plan, component, rule))
                 continue;
             read_rule(run->plan, rule, &form);
-            if (!dense->in_rule && (status = test_guards(run, rule)) < 0)
+            if (!dense->in_rule && (status = test_guards(run, rule, &form)) < 0)
                 return status;
             if (!dense->in_rule && status == KB_DONE)
                 continue;

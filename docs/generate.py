@@ -360,6 +360,7 @@ PASS_ORDER = (
     "order",
     "linear_recursion",
     "magic",
+    "project",
     "stratify",
     "verify",
     "build",

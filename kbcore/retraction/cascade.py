@@ -144,12 +144,12 @@ class Cascades:
             expecting = SmallDerived(
                 view.statistics, lambda schema: affected_of(schema) is not None
             )
-            program = rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"})
+            program = rewrite(affected.clauses, ALL, "", expecting, skip={"restrict", "project"})
             goal = CompiledGoal(load(self._tenant.engine, program, expecting))
             start = None
             if not (affected.signed or affected.incomplete or touched):
                 begun = rewrite(
-                    first(clauses, removed), ALL, "", view.statistics, skip={"restrict"}
+                    first(clauses, removed), ALL, "", view.statistics, skip={"restrict", "project"}
                 )
                 start = CompiledGoal(load(self._tenant.engine, begun, view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()

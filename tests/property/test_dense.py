@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ NAMES = [f"n{i:03}" for i in range(SIZE)]
 START_ROWS = 4300
 """Enough for an evaluation by rows of bits, which begins with 4,096."""
 
+VARIABLES = "xyzw"
 BASE = ("many", "edge")
 DERIVED = ("p", "q")
 GUARDS = ("marked(?{0})", "not marked(?{0})", "?{0} != n003")
@@ -39,13 +42,12 @@ class Clause:
 
 @st.composite
 def clauses(draw):
-    """A copy or a join of two relations, each with its columns in any order."""
+    """A copy, or a join of two or three relations, each with its columns in any order."""
     relations = st.sampled_from(BASE + DERIVED)
-    body = [(draw(relations), *draw(st.permutations(["x", "y"])))]
-    ends = ["x", "y"]
-    if draw(st.integers(0, 4)):
-        body.append((draw(relations), *draw(st.permutations(["y", "z"]))))
-        ends = ["x", "z"]
+    count = draw(st.sampled_from([1, 2, 2, 2, 3, 3]))
+    links = list(pairwise(VARIABLES))[:count]
+    body = [(draw(relations), *draw(st.permutations(link))) for link in links]
+    ends = [VARIABLES[0], VARIABLES[count]]
     variables = sorted({variable for _, *args in body for variable in args})
     guard = st.tuples(st.integers(0, len(GUARDS) - 1), st.sampled_from(variables))
     guards = draw(st.lists(guard, max_size=1 if draw(st.booleans()) else 2, unique=True))
@@ -79,7 +81,7 @@ def joined(left, right):
 
 def conclusions(clause, relations, marked):
     """Return the pairs that a clause derives."""
-    allowed = dict.fromkeys("xyz", (1 << SIZE) - 1)
+    allowed = dict.fromkeys(VARIABLES, (1 << SIZE) - 1)
     for kind, variable in clause.guards:
         allowed[variable] &= (marked, ~marked, ~(1 << 3))[kind]
 
@@ -91,11 +93,12 @@ def conclusions(clause, relations, marked):
             for i, row in enumerate(rows_of_one)
         ]
 
-    result = rows(clause.body[0], "x", "y")
-    last = "y"
-    if len(clause.body) == 2:
-        result, last = joined(result, rows(clause.body[1], "y", "z")), "z"
-    return result if clause.head[1:] == ("x", last) else exchanged(result)
+    links = pairwise(VARIABLES)
+    result = reduce(
+        joined, [rows(atom, *link) for atom, link in zip(clause.body, links, strict=False)]
+    )
+    last = VARIABLES[len(clause.body)]
+    return result if clause.head[1:] == (VARIABLES[0], last) else exchanged(result)
 
 
 def least_model(program, base, marked):

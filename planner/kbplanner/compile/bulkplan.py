@@ -158,9 +158,9 @@ def _program(
 ) -> Program:
     adornment = "".join("b" if isinstance(arg, str) else "f" for arg in goal.args)
     clauses = rules.clauses(known)
-    program = rewrite(clauses, schema.derived, adornment)
+    program = rewrite(clauses, schema.derived, adornment, skip={"project"})
     if demand_can_cost_more(program) and not _computes_recursively(program, rules):
-        return rewrite(clauses, schema.derived, "f" * schema.arity, full=True)
+        return rewrite(clauses, schema.derived, "f" * schema.arity, full=True, skip={"project"})
     return program
 
 

@@ -26,6 +26,7 @@ from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
+from kbplanner.passes.project import joins_pairs
 from kbplanner.syntax.printer import print_rule
 
 EXTRA_SYMBOLS = 1 << 18
@@ -43,12 +44,13 @@ class CompiledGoal:
     """A loaded plan for one predicate and binding pattern, and its rules.
 
     `full` is the same goal without demand, where demand can cost more than it saves; a run then
-    tries both.
+    tries both. `joins_pairs`: its recursion can be evaluated by rows of bits.
     """
 
     loaded: LoadedPlan
     rules: tuple[Rule, ...] = ()
     full: CompiledGoal | None = None
+    joins_pairs: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -108,7 +110,12 @@ class PlanCache:
         full = None
         if kind != FULL and demand_can_cost_more(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
-        compiled = CompiledGoal(load(self._engine, program, statistics), rules.rules, full)
+            if "b" not in adornment and full.joins_pairs:
+                # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
+                self._plans.put(key, _CachedGoal(full, version))
+                return full
+        loaded = load(self._engine, program, statistics)
+        compiled = CompiledGoal(loaded, rules.rules, full, kind == FULL and joins_pairs(program))
         self._plans.put(key, _CachedGoal(compiled, version))
         return compiled
 

@@ -33,6 +33,8 @@ class Role(str, Enum):
     """Some columns of a relation, for a clause that tests that no row has given values in them."""
     PART = "part"
     """The values that a part of a clause's body shares with the yield_now of it: `passes/parts.py`."""
+    JOIN = "join"
+    """Two atoms of a body joined, without the variable they share: `passes/project.py`."""
     GUARD = "guard"
     """The values for which a part of a clause's body is useful."""
 

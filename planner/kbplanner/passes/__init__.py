@@ -13,6 +13,7 @@ from kbplanner.passes.adorn import adorn
 from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
 from kbplanner.passes.order import NoStatistics, Statistics
+from kbplanner.passes.project import project
 from kbplanner.passes.restrict import restrict
 from kbplanner.passes.slice import slice_program
 from kbplanner.passes.stratify import widen
@@ -35,10 +36,11 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
     ("linear_recursion", lambda program, context: rewrite_linear_recursion(program)),
     ("magic", lambda program, context: magic(program)),
+    ("project", lambda program, context: project(program, context.statistics)),
 )
 """Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
 
-OPTIONAL = frozenset({"restrict", "linear_recursion"})
+OPTIONAL = frozenset({"restrict", "linear_recursion", "project"})
 
 
 def rewrite(

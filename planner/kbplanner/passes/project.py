@@ -1,0 +1,281 @@
+"""Early projection: a variable that only two atoms of a recursive rule share is removed by a join of its own.
+
+The rule of the example has a step for each pair of children of each pair of parents. With the join
+of its first two atoms as a relation, it has a step for each child of a pair, and one more for each
+pair of a child and the other parent: n·m steps instead of n·m². Each rule then joins two atoms,
+which the engine evaluates by whole rows of bits where relations are dense.
+
+Before:
+
+    sg(?x, ?y) :- flat(?x, ?y).
+    sg(?x, ?y) :- up(?x, ?a), sg(?a, ?b), down(?b, ?y).
+    ?- sg(?x, ?y).
+
+After:
+
+    sg/2[ff](?x, ?y) :- demand sg/2[ff](), flat/2(?x, ?y).  % rule 1
+    join sg#1/2(?x, ?b) :- demand sg/2[ff](), up/2(?x, ?a), sg/2[ff](?a, ?b).  % rule 2
+    sg/2[ff](?x, ?y) :- join sg#1/2(?x, ?b), down/2(?b, ?y).  % rule 2
+    sg/2[ff](?a0, ?a1) :- demand sg/2[ff](), sg/2(?a0, ?a1).
+
+A component is left as it is where that does not pay: where the rules cannot all become joins of two
+atoms with tests of single variables, where the relations have too few or too many values to be
+evaluated by rows of bits, or where the lookups of the atoms return about one row each. Goals with
+bound arguments derive fewer pairs; there the pass asks for more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, count
+
+from kbplanner.ir.operators import COMPARISONS
+from kbplanner.ir.program import (
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Component,
+    Program,
+    components,
+    dependencies,
+)
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Comparison, Variable
+from kbplanner.passes.order import DERIVED_ROWS, Statistics, rows_per_lookup
+
+MIN_VALUES = 64
+"""With fewer values of a column, a relation has too few rows for rows of bits."""
+
+MAX_VALUES = 16_384
+"""With more values, the engine does not keep rows of bits (MAX_SIZE in csrc/dense.c)."""
+
+MAX_RELATIONS = 8
+"""Relations of a component that the engine evaluates by rows of bits (MAX_RELATIONS in csrc/dense.c)."""
+
+MIN_FAN_OUT = 2.0
+"""Rows that the lookups of the atoms of a rule return together, at least."""
+
+MIN_SAVING = 2.0
+"""Steps of a rule for each step of the two joins, at least, where only some pairs are demanded."""
+
+
+def project(program: Program, statistics: Statistics) -> Program:
+    """Split the rules of recursive components into joins of two atoms where that pays."""
+    names = count(1)
+    replaced: dict[Clause, list[Clause]] = {}
+    for part in components(program.clauses):
+        if part.recursive:
+            replaced.update(_split_component(program.clauses, part, statistics, names))
+    if not replaced:
+        return program
+    clauses = (new for clause in program.clauses for new in replaced.get(clause, [clause]))
+    return replace(program, clauses=tuple(clauses))
+
+
+def joins_pairs(program: Program) -> bool:
+    """Return True if the recursion that concludes the goal's relation consists of joins of two
+    atoms with two variables each.
+    """
+    for part in components(program.clauses):
+        if part.recursive and program.goal in part.relations:
+            own = _recursive_clauses(program.clauses, part)
+            return all(relation.arity == 2 for relation in part.relations) and all(
+                len(_binary(clause)) <= 2 and _is_pairwise(clause, part.relations) for clause in own
+            )
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """A join split off a clause: the fan-outs of the atom it adds to a recursive one, and of the
+    next.
+    """
+
+    clauses: list[Clause]
+    fan_outs: tuple[float, ...]
+    is_demanded: bool
+
+    @property
+    def pays(self) -> bool:
+        """True if two joins take fewer steps than one of all atoms."""
+        product, total = 1.0, 0.0
+        for fan_out in self.fan_outs:
+            product *= fan_out
+            total += fan_out
+        return product >= (MIN_SAVING * (total + 2) if self.is_demanded else MIN_FAN_OUT)
+
+
+def _split_component(
+    clauses: Sequence[Clause], part: Component, statistics: Statistics, names: Iterator[int]
+) -> dict[Clause, list[Clause]]:
+    """Return the clauses of a component that are split, and into what; none if that does not pay."""
+    own = _recursive_clauses(clauses, part)
+    if any(relation.arity != 2 for relation in part.relations) or not all(
+        _is_pairwise(clause, part.relations) for clause in own
+    ):
+        return {}
+    long = [clause for clause in own if len(_binary(clause)) > 2]
+    if not long:
+        return {}
+    values = _values(clauses, part, statistics)
+    if not MIN_VALUES <= values <= MAX_VALUES:
+        return {}
+    splits: dict[Clause, list[Clause]] = {}
+    pays = False
+    for clause in long:
+        split = _split(clause, part.relations, statistics, values, names)
+        if split is None:
+            return {}
+        splits[clause] = split.clauses
+        pays = pays or split.pays
+    relations = len(part.relations) + sum(len(split) - 1 for split in splits.values())
+    return splits if pays and relations <= MAX_RELATIONS else {}
+
+
+def _recursive_clauses(clauses: Sequence[Clause], part: Component) -> list[Clause]:
+    return [
+        clause
+        for clause in clauses
+        if clause.head.schema in part.relations
+        and any(atom.schema in part.relations for atom in clause.all_atoms())
+    ]
+
+
+def _binary(clause: Clause) -> list[ClauseAtom]:
+    """Return the atoms of a body that relate two variables."""
+    return [atom for atom in clause.atoms() if len(set(atom.variables())) > 1]
+
+
+def _is_pairwise(clause: Clause, growing: Collection[RelationSchema]) -> bool:
+    """Return True if a clause relates two variables by atoms of two, and tests single ones."""
+    binary = _binary(clause)
+    bound = {variable for atom in binary for variable in atom.variables()}
+    head = set(clause.head.variables())
+    return (
+        len(head) == 2
+        and head <= bound
+        and all(atom.schema.arity == 2 for atom in binary)
+        and all(
+            _is_test(item, growing) and bound.issuperset(item.variables())
+            for item in clause.body
+            if not any(item is atom for atom in binary)
+        )
+        and (len(binary) != 2 or _is_join(binary[0], binary[1], head))
+    )
+
+
+def _is_join(a: ClauseAtom, b: ClauseAtom, head: Collection[Variable]) -> bool:
+    """Return True if two atoms share the one variable that the head does not have."""
+    first, second = set(a.variables()), set(b.variables())
+    return len(first & second) == 1 and (first ^ second) == set(head)
+
+
+def _is_test(item: ClauseItem, growing: Collection[RelationSchema]) -> bool:
+    """Return True if an item tests one variable, or none, by relations that do not change."""
+    if isinstance(item, ClauseAtom):
+        return (
+            item.schema not in growing
+            and item.schema.arity <= 2
+            and len(set(item.variables())) <= 1
+            and not any(isinstance(arg, Variable) and arg.anonymous for arg in item.args)
+        )
+    return (
+        isinstance(item, Comparison)
+        and item.op in COMPARISONS
+        and all(isinstance(side, (str, Variable)) for side in (item.left, item.right))
+        and len(set(item.variables())) <= 1
+    )
+
+
+def _values(clauses: Sequence[Clause], part: Component, statistics: Statistics) -> float:
+    """Estimate how many values the columns of a component's relations have: from the stored pairs
+    that its rules read, or else from all stored relations it depends on.
+    """
+    own = [clause for clause in clauses if clause.head.schema in part.relations]
+    read = {atom.schema: None for clause in own for atom in clause.atoms()}
+    pairs = [schema for schema in read if schema.role is Role.STORED and schema.arity == 2]
+    below = dependencies(clauses, part.relations)
+    for stored in (pairs, [schema for schema in below if schema.role is Role.STORED]):
+        counts = [
+            statistics.distinct(schema, [index])
+            for schema in stored
+            for index in range(schema.arity)
+        ]
+        if any(counts):
+            return float(max(counts))
+    return math.sqrt(DERIVED_ROWS)
+
+
+def _split(
+    clause: Clause,
+    growing: Collection[RelationSchema],
+    statistics: Statistics,
+    values: float,
+    names: Iterator[int],
+) -> _Join | None:
+    """Split joins off a clause until two atoms are left; None if no two atoms can be joined."""
+    known = set(growing)
+    made: list[Clause] = []
+    fan_outs: list[float] = []
+    is_demanded = any(atom.schema.role is Role.DEMAND and atom.args for atom in clause.atoms())
+    while len(binary := _binary(clause)) > 2:
+        head = set(clause.head.variables())
+        pairs = [
+            (a, b)
+            for a, b in combinations(binary, 2)
+            if (a.schema in known or b.schema in known) and _leaves_two(a, b, binary, head)
+        ]
+        if not pairs:
+            return None
+        first, second = min(pairs, key=lambda pair: _added_fan_out(pair, known, statistics, values))
+        fan_outs.append(_added_fan_out((first, second), known, statistics, values))
+        join = RelationSchema(f"{clause.head.schema.predicate}#{next(names)}", 2, role=Role.JOIN)
+        known.add(join)
+        ends = set(first.variables()) ^ set(second.variables())
+        columns = tuple(v for v in (*first.variables(), *second.variables()) if v in ends)
+        joined = ClauseAtom(join, columns)
+        inside = {*first.variables(), *second.variables()}
+        moved = [
+            item
+            for item in clause.body
+            if item is first
+            or item is second
+            or (not any(item is atom for atom in binary) and inside.issuperset(item.variables()))
+        ]
+        rest = [item for item in clause.body if not any(item is other for other in moved)]
+        made.append(Clause(joined, tuple(moved), clause.rule))
+        clause = Clause(clause.head, (joined, *rest), clause.rule)
+    last, other = _binary(clause)
+    if not _is_join(last, other, set(clause.head.variables())):
+        return None
+    fan_outs.append(_added_fan_out((last, other), known, statistics, values))
+    return _Join([*made, clause], tuple(fan_outs), is_demanded)
+
+
+def _leaves_two(
+    a: ClauseAtom, b: ClauseAtom, binary: Sequence[ClauseAtom], head: Collection[Variable]
+) -> bool:
+    """Return True if the join of two atoms can drop the variable they share, and needs both others."""
+    first, second = set(a.variables()), set(b.variables())
+    needed = {v for atom in binary if atom is not a and atom is not b for v in atom.variables()}
+    needed.update(head)
+    shared = first & second
+    return len(shared) == 1 and shared.isdisjoint(needed) and (first ^ second) <= needed
+
+
+def _added_fan_out(
+    pair: tuple[ClauseAtom, ClauseAtom],
+    growing: Collection[RelationSchema],
+    statistics: Statistics,
+    values: float,
+) -> float:
+    """Estimate the rows of one lookup in the atom that a recursive atom is joined with."""
+    first, second = pair
+    shared = set(first.variables()) & set(second.variables())
+    atom = second if first.schema in growing else first
+    if atom.schema in growing:
+        return values
+    columns = [index for index, arg in enumerate(atom.args) if arg in shared]
+    return rows_per_lookup(atom.schema, columns, 1, statistics)
