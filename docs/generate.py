@@ -362,13 +362,12 @@ PASS_ORDER = (
     "magic",
     "project",
     "stratify",
-    "verify",
     "build",
     "instances",
     "parts",
 )
-"""Modules of `kbplanner.passes` in the order they run; `order` and `verify` are used by other passes,
-`instances` and `parts` by proofs."""
+"""Modules of `kbplanner.passes` in the order they run; `order` is used by other passes, `instances` and
+`parts` by proofs."""
 
 
 def operation_list() -> str:

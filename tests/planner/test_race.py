@@ -94,9 +94,15 @@ def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY
     return Evaluated(answers, sum(steps.values()), rows, run.goal is goal.full)
 
 
-@pytest.mark.parametrize(
-    "text", ["points(n1, ?y)", "points(?x, n1)", "points(n1, n2)", "through(?x, ?y)"]
-)
+def test_an_open_goal_on_a_recursion_of_joins_has_no_demand(world):
+    found = evaluated(world, "through(?x, ?y)")
+    goal = world.cache.get(world.rules, RelationSchema("through", 2), "ff", frozenset(), world)
+    assert found.answers > 0
+    assert goal.full is None
+    assert not any(goal.plan.demand)
+
+
+@pytest.mark.parametrize("text", ["points(n1, ?y)", "points(?x, n1)", "points(n1, n2)"])
 def test_a_goal_costs_a_small_factor_of_the_full_evaluation(world, monkeypatch, text):
     monkeypatch.setattr(race, "HEAD_START_STEPS", 1000)
     both = evaluated(world, text)

@@ -9,6 +9,7 @@ from time import perf_counter_ns
 from kbplanner.errors import EngineFault
 from kbplanner.ir.program import Clause, Program
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.verify import verify
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
@@ -17,7 +18,6 @@ from kbplanner.passes.project import project
 from kbplanner.passes.restrict import restrict
 from kbplanner.passes.slice import slice_program
 from kbplanner.passes.stratify import widen
-from kbplanner.passes.verify import verify
 
 
 @dataclass(frozen=True, slots=True)

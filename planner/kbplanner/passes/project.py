@@ -20,8 +20,9 @@ After:
 
 A component is left as it is where that does not pay: where the rules cannot all become joins of two
 atoms with tests of single variables, where the relations have too few or too many values to be
-evaluated by rows of bits, or where the lookups of the atoms return about one row each. Goals with
-bound arguments derive fewer pairs; there the pass asks for more.
+evaluated by rows of bits, or where the lookups of the atoms return about one row each and no rule
+joins relations of the component alone. Goals with bound arguments derive fewer pairs; there the
+pass asks for more.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _split_component(
     if not MIN_VALUES <= values <= MAX_VALUES:
         return {}
     splits: dict[Clause, list[Clause]] = {}
-    pays = False
+    pays = any(_is_non_linear(clause, part.relations) for clause in own)
     for clause in long:
         split = _split(clause, part.relations, statistics, values, names)
         if split is None:
@@ -132,6 +133,12 @@ def _split_component(
         pays = pays or split.pays
     relations = len(part.relations) + sum(len(split) - 1 for split in splits.values())
     return splits if pays and relations <= MAX_RELATIONS else {}
+
+
+def _is_non_linear(clause: Clause, growing: Collection[RelationSchema]) -> bool:
+    """Return True if a clause joins relations of its component alone: their rows multiply."""
+    binary = _binary(clause)
+    return len(binary) > 1 and all(atom.schema in growing for atom in binary)
 
 
 def _recursive_clauses(clauses: Sequence[Clause], part: Component) -> list[Clause]:
@@ -217,7 +224,7 @@ def _split(
 ) -> _Join | None:
     """Split joins off a clause until two atoms are left; None if no two atoms can be joined."""
     known = set(growing)
-    made: list[Clause] = []
+    joins: list[Clause] = []
     fan_outs: list[float] = []
     is_demanded = any(atom.schema.role is Role.DEMAND and atom.args for atom in clause.atoms())
     while len(binary := _binary(clause)) > 2:
@@ -245,13 +252,13 @@ def _split(
             or (not any(item is atom for atom in binary) and inside.issuperset(item.variables()))
         ]
         rest = [item for item in clause.body if not any(item is other for other in moved)]
-        made.append(Clause(joined, tuple(moved), clause.rule))
+        joins.append(Clause(joined, tuple(moved), clause.rule))
         clause = Clause(clause.head, (joined, *rest), clause.rule)
     last, other = _binary(clause)
     if not _is_join(last, other, set(clause.head.variables())):
         return None
     fan_outs.append(_added_fan_out((last, other), known, statistics, values))
-    return _Join([*made, clause], tuple(fan_outs), is_demanded)
+    return _Join([*joins, clause], tuple(fan_outs), is_demanded)
 
 
 def _leaves_two(

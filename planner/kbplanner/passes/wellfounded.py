@@ -42,7 +42,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
-from kbplanner.passes.verify import verify
+from kbplanner.ir.verify import verify
 
 TRUE, POSSIBLE = "true", "possible"
 
