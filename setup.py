@@ -20,9 +20,17 @@ if missing:
     )
 
 if sys.argv[1:] != ["--check-tools"]:
-    from setuptools import setup
+    from setuptools import Extension, setup
 
+    answers = Extension(
+        "kbplanner._answers",
+        sources=["csrc/python/answers.c"],
+        extra_compile_args=["-std=c11", "-O3", "-Wall", "-Wextra"],
+        define_macros=[("Py_LIMITED_API", "0x030A0000")],
+        py_limited_api=True,
+    )
     setup(
         cffi_modules=["csrc/build_engine.py:ffibuilder"],
+        ext_modules=[answers],
         options={"bdist_wheel": {"py_limited_api": "cp310"}},
     )

@@ -19,7 +19,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 3                      /* rises with every change of this interface, as in
+#define KB_ABI 4                      /* rises with every change of this interface, as in
                                        * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
@@ -292,6 +292,20 @@ typedef struct kb_lexical {
 kb_status kb_lexical_best(const kb_lexical *query, uint32_t *facts, double *scores, size_t room, size_t *filled);
 /* For each word, the number of facts that have it and are not excluded. Returns: OK. */
 kb_status kb_lexical_counts(const kb_lexical *query, uint64_t *counts);
+
+/* --- answers as columns --- */
+#define KB_MAX_CODES 0x7FFFFFFF
+/* Number the distinct symbols among `count` cells, at most KB_MAX_CODES, which are `stride` symbols
+ * apart. `distinct` receives them in order of first appearance, and codes[i] the number of cell i,
+ * counted from 0. Both have `count` items. Returns: OK, NOMEM. */
+kb_status kb_column_codes(kb_engine *engine, const kb_sym *cells, size_t stride, size_t count, uint32_t *codes,
+                          kb_sym *distinct, size_t *distinct_count);
+/* The offsets of the texts of `count` symbols, one after the other: `offsets` has count + 1 items,
+ * and the last is the number of bytes. `filled` is less than `count` if the offsets of more texts do
+ * not fit in 31 bits. Returns: OK. */
+kb_status kb_text_offsets(const kb_engine *engine, const kb_sym *syms, size_t count, int32_t *offsets, size_t *filled);
+/* Copy these texts into `bytes`, which has `room` bytes. Returns: OK; MISUSE if they do not fit. */
+kb_status kb_texts(const kb_engine *engine, const kb_sym *syms, size_t count, char *bytes, size_t room);
 
 /* --- answers as JSON --- */
 enum { KB_JSON_HEAD, KB_JSON_CREATED, KB_JSON_FROM, KB_JSON_UNTIL, KB_JSON_TTL, KB_JSON_END, KB_JSON_PIECES };

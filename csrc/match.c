@@ -24,6 +24,15 @@ static int matches(const kb_relation *relation, const kb_sym *pattern, uint32_t 
     return 1;
 }
 
+/* Return 1 if every row of a relation matches. */
+static int is_free(const kb_relation *relation, const kb_sym *pattern)
+{
+    for (uint32_t i = 0; i < relation->arity; i++)
+        if (pattern[i] != 0)
+            return 0;
+    return relation->state == NULL && relation->arity != 0;
+}
+
 static uint32_t list_of(const kb_lookup *index, const kb_relation *relation, const kb_sym *pattern, const uint32_t **list)
 {
     kb_sym key[KB_MAX_ARITY];
@@ -96,6 +105,13 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
     }
     if (!has_list)
         count = relation->rows;
+    if (mask == 0 && ids == NULL && rows != NULL && is_free(relation, pattern)) {
+        match_count = relation->rows - *cursor < room ? (size_t)(relation->rows - *cursor) : room;
+        memcpy(rows, kb_row(relation, (uint32_t)*cursor), match_count * relation->arity * sizeof *rows);
+        *cursor += match_count;
+        *filled = match_count;
+        return KB_OK;
+    }
     at = has_list ? kb_lower_bound(list, count, (uint32_t)*cursor) : (uint32_t)*cursor;
     for (; at < count && match_count < room; at++) {
         uint32_t id = has_list ? list[at] : at;

@@ -145,6 +145,16 @@ def errors() -> str:
     )
 
 
+MEMBERS_SHOWN = (
+    "AnswerSet",
+    "AnswerTable",
+    "ContextDiff",
+    "KnowledgeBase",
+    "Proof",
+    "Runtime",
+)
+"""Classes whose methods and properties the page of the Python interface describes."""
+
 HOOK_KINDS = {
     "Collecting": "They return a mapping from names to implementations. If two plugins offer the same "
     "name, the server does not start.",
@@ -257,7 +267,7 @@ def python_api() -> str:
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
             parts += ["", *table("option, type, meaning", _options(value))]
-        elif name in ("KnowledgeBase", "AnswerSet", "Runtime", "Proof", "ContextDiff"):
+        elif name in MEMBERS_SHOWN:
             parts += _members(name, value)
     return "\n".join(parts)
 

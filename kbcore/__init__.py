@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbcore.columns.answer_table import AnswerTable
     from kbcore.config.settings import Config
     from kbcore.config.storage_urls import path_of
     from kbcore.context.request import Bucket
@@ -61,6 +62,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AnswerSet": "kbcore.knowledge_base.answers",
+    "AnswerTable": "kbcore.columns.answer_table",
     "Atom": "kbplanner.ir.terms",
     "Bucket": "kbcore.context.request",
     "BudgetExceeded": "kbcore.errors",
@@ -135,6 +137,7 @@ _TESTS = frozenset(
 
 __all__ = [
     "AnswerSet",
+    "AnswerTable",
     "Atom",
     "Bucket",
     "BudgetExceeded",

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, repeat
+from typing import Any
 
+from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.build import table_of_symbols
 from kbplanner.engine.backend import Engine
+from kbplanner.engine.columns import rows_of
+
+CHUNK = 1000
+"""Number of answers converted to tuples at once."""
 
 
 class SymbolAnswers:
@@ -48,9 +55,46 @@ class SymbolAnswers:
 
     def tuples(self, start: int = 0, stop: int | None = None) -> list[tuple[str, ...]]:
         """Return the answers from `start` up to, not including, `stop`; None: to the end."""
+        return self.converted(None, start, stop)
+
+    def converted(
+        self, convert: Callable[[str], Any] | None, start: int = 0, stop: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return answers as `tuples` does, each distinct text replaced by `convert`."""
         arity = self._arity
         stop = self._count if stop is None else min(stop, self._count)
-        if not arity:
-            return list(repeat((), max(stop - start, 0)))
-        texts = self._engine.texts(self._symbols[start * arity : stop * arity])
-        return list(zip(*[iter(texts)] * arity, strict=True))
+        count = max(stop - start, 0)
+        if not arity or not count:
+            return [()] * count
+        symbols = self._symbols
+        if count < self._count:
+            symbols = symbols[start * arity : stop * arity]
+        return rows_of(self._engine, symbols, arity, convert).tuples(0, count)
+
+    def chunks(
+        self, convert: Callable[[str], Any] | None = None
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all answers, some at a time; a text that several answers share is made once."""
+        if not self._arity:
+            yield [()] * self._count
+            return
+        rows = rows_of(self._engine, self._symbols, self._arity, convert)
+        for start in range(0, self._count, CHUNK):
+            yield rows.tuples(start, min(start + CHUNK, self._count))
+
+    def table(
+        self, variables: Mapping[str, int], *, scoped: bool = False, typed: bool = False
+    ) -> AnswerTable:
+        """Return the columns of these variables, by name, as a table for Arrow.
+
+        `scoped` adds the scope of each answer; `typed` is described in `kbcore.columns.build`.
+        """
+        return table_of_symbols(
+            self._engine,
+            self._symbols,
+            self._count,
+            self._arity,
+            variables,
+            scopes=self._parts if scoped else (),
+            typed=typed,
+        )

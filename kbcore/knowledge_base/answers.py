@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, cast, overload
+from typing import Any, Protocol, TypeAlias, overload
 from typing import Literal as OneOf
 
+from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.build import table_of_rows, table_of_tuples
 from kbcore.errors import InvalidInput, NotFound, NotUnique
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.kb.answers import CHUNK, SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row, conclusion
+from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.numbers import number
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.printer import print_item
@@ -24,37 +27,79 @@ Values = OneOf["text", "python"]
 
 ALL_VALUES = ("text", "python")
 
-CHUNK = 1000
-"""Number of answers converted to tuples at once."""
-
 SHOWN = 10
 """Number of answers in the representation of an answer set."""
 
 _BOOLEANS = {"true": True, "false": False}
 
 
+Convert: TypeAlias = "Callable[[str], Any]"
+"""A function from the text of a value to the value."""
+
+
 class Tuples(Protocol):
-    """Answers that are converted to tuples of texts when they are read."""
+    """Answers that are converted to tuples when they are read.
+
+    `convert` replaces each text; None leaves the texts.
+    """
 
     def __len__(self) -> int:
         """Return the number of answers."""
 
-    def tuples(self, start: int = 0, stop: int | None = None) -> list[tuple[str, ...]]:
+    def converted(
+        self, convert: Convert | None, start: int = 0, stop: int | None = None
+    ) -> list[tuple[Any, ...]]:
         """Return some of the answers, in answer order."""
 
+    def chunks(self, convert: Convert | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all answers, some at a time."""
 
-class RowTuples:
+    def table(
+        self, variables: Mapping[str, int], *, scoped: bool = False, typed: bool = False
+    ) -> AnswerTable:
+        """Return a table of the answers with the columns of these variables."""
+
+
+class TupleList:
+    """Answers that are tuples already."""
+
+    def __init__(self, tuples: list[tuple[str, ...]]) -> None:
+        self._tuples = tuples
+
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    def converted(
+        self, convert: Convert | None, start: int = 0, stop: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return some of the answers."""
+        part = self._tuples[start:stop]
+        return part if convert is None else [tuple(map(convert, answer)) for answer in part]
+
+    def chunks(self, convert: Convert | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all answers, some at a time."""
+        for start in range(0, len(self), CHUNK):
+            yield self.converted(convert, start, start + CHUNK)
+
+    def table(
+        self, variables: Mapping[str, int], *, scoped: bool = False, typed: bool = False
+    ) -> AnswerTable:
+        """Return the answers as a table; the scopes are not known."""
+        return table_of_tuples(self._tuples, variables, typed=typed)
+
+
+class RowTuples(TupleList):
     """The tuples of rows."""
 
     def __init__(self, rows: list[Row]) -> None:
+        super().__init__([tuple(row["args"]) for row in rows])
         self.rows = rows
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def tuples(self, start: int = 0, stop: int | None = None) -> list[tuple[str, ...]]:
-        """Return the arguments of some of the rows."""
-        return [tuple(row["args"]) for row in self.rows[start:stop]]
+    def table(
+        self, variables: Mapping[str, int], *, scoped: bool = False, typed: bool = False
+    ) -> AnswerTable:
+        """Return the rows as a table, with confidence and metadata if some row has them."""
+        return table_of_rows(self.rows, variables, scoped=scoped, typed=typed)
 
 
 class Query(ABC):
@@ -75,6 +120,10 @@ class Query(ABC):
     @abstractmethod
     def rows(self, answers: Tuples) -> list[Row]:
         """Return the answers with the details of now."""
+
+    def table(self, answers: Tuples, *, typed: bool) -> AnswerTable:
+        """Return the answers as a table, with the scope of each if the query reads all scopes."""
+        return answers.table(self.columns(), scoped=self._scope == ALL_SCOPES, typed=typed)
 
     def text(self) -> str:
         """Return the goal as text."""
@@ -141,6 +190,22 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         """
         return self._query.rows(self._answers)
 
+    def arrow(self) -> AnswerTable:
+        """Return the answers as a table for libraries that read Apache Arrow.
+
+        The table has a column for each variable of the query, in order of appearance: dictionary-
+        encoded text, or with `values="python"` numbers and booleans where a whole column has them.
+        A query of all scopes adds the column `scope`. Answers read with their details, those of a
+        query with `min_confidence`, `include_undefined` or a negated goal, add `confidence` and
+        `metadata` (JSON text) if some answer has them. A query without variables has one column,
+        `holds`. Raises InvalidInput if the texts of a column have more than 2 GiB.
+        """
+        return self._query.table(self._answers, typed=self._as_python)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the columns of `arrow()` as a capsule of the Arrow C stream interface."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
+
     def __len__(self) -> int:
         return len(self._answers)
 
@@ -148,8 +213,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         count = len(self._answers)
         if count <= CHUNK:
             return iter(self._tuples(0, count))
-        parts = (self._tuples(start, start + CHUNK) for start in range(0, count, CHUNK))
-        return chain.from_iterable(parts)
+        return chain.from_iterable(self._answers.chunks(self._convert))
 
     @overload
     def __getitem__(self, index: int) -> tuple[Any, ...]: ...
@@ -183,11 +247,12 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         first = repr(self[:SHOWN])
         return f"AnswerSet({first})" if more <= 0 else f"AnswerSet({first[:-1]}, ... {more} more])"
 
+    @property
+    def _convert(self) -> Convert | None:
+        return python_value if self._as_python else None
+
     def _tuples(self, start: int, stop: int) -> list[tuple[Any, ...]]:
-        answers = self._answers.tuples(start, stop)
-        if self._as_python:
-            return [tuple(map(python_value, answer)) for answer in answers]
-        return cast("list[tuple[Any, ...]]", answers)
+        return self._answers.converted(self._convert, start, stop)
 
 
 def python_value(text: str) -> Value:

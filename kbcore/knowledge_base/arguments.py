@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kbcore.errors import InvalidInput
 from kbcore.python_values import Arg, positive, refuse_atom, text
 from kbcore.reason.budget import RequestLimits
-from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
+from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.jsonform import literal_from_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.textform import literal_from_text
@@ -34,15 +34,6 @@ def literal_of(goal: str, args: Sequence[Arg] | None, field: str = "goal") -> Li
         raise InvalidInput.at("args", "must be a list, not one string")
     refuse_atom(field, goal)
     return literal_from_json(goal, list(args))
-
-
-def variable_columns(atom: Atom) -> dict[str, int]:
-    """Return the named variables of an atom, each with the index of its first occurrence."""
-    columns: dict[str, int] = {}
-    for index, arg in enumerate(atom.args):
-        if isinstance(arg, Variable) and not arg.anonymous:
-            columns.setdefault(arg.name, index)
-    return columns
 
 
 def request_limits(timeout_ms: int | None) -> RequestLimits | None:

@@ -14,7 +14,7 @@ from kbcore.bulk.tables import table_facts, table_names
 from kbcore.errors import InvalidInput
 from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
-from kbcore.knowledge_base.answers import AnswerSet, Tuples
+from kbcore.knowledge_base.answers import AnswerSet, TupleList, Tuples
 from kbcore.knowledge_base.handle import Handle
 from kbcore.knowledge_base.queries import AtomQuery
 from kbcore.python_values import text, whole
@@ -110,7 +110,7 @@ class Bulk(Handle):
             read = formats[PARQUET.removeprefix(".")].read
             rows = [row for file in result.files for batch in read(str(file)) for row in batch]
         query = _BulkQuery(self.kb, Literal(atom), AnswerOptions(scope))
-        return AnswerSet(_TupleList(rows), query)
+        return AnswerSet(TupleList(rows), query)
 
     def _job(
         self, goal: Atom, scope: str | None, facts: str | os.PathLike[str] | None, folder: Path
@@ -139,20 +139,6 @@ class Bulk(Handle):
         return plan_job(BulkRules("the rules", rules, {}, {}), goal, *folders)
 
 
-class _TupleList:
-    """Answers that were read from a file."""
-
-    def __init__(self, rows: list[tuple[str, ...]]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def tuples(self, start: int = 0, stop: int | None = None) -> list[tuple[str, ...]]:
-        """Return some of the answers."""
-        return self._rows[start:stop]
-
-
 class _BulkQuery(AtomQuery):
     """The goal of a bulk run, whose answers have no details."""
 
@@ -161,7 +147,7 @@ class _BulkQuery(AtomQuery):
         atom = self.atom
         return [
             conclusion(atom.predicate, atom.positive, list(args), self._scope)
-            for args in answers.tuples()
+            for args in answers.converted(None)
         ]
 
 

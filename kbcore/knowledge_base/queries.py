@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from kbcore.columns.build import variable_columns
 from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.answers import Query, RowTuples, Tuples, current_rows
-from kbcore.knowledge_base.arguments import variable_columns
 from kbcore.reason.ask import terms_of
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Row
@@ -69,7 +69,7 @@ class BodyQuery(Query):
     def rows(self, answers: Tuples) -> list[Row]:
         """Return the values of the variables by name; an answer has no other details."""
         names = list(self.columns())
-        return [dict(zip(names, answer, strict=True)) for answer in answers.tuples()]
+        return [dict(zip(names, answer, strict=True)) for answer in answers.converted(None)]
 
 
 class StoredQuery(Query):

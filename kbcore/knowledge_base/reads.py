@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol, overload, runtime_checkable
 
 from kbcore import python_values
+from kbcore.columns.build import variable_columns
 from kbcore.errors import InvalidInput
 from kbcore.knowledge_base.answers import AnswerSet, RowTuples, Values
-from kbcore.knowledge_base.arguments import body_of, literal_of, request_limits, variable_columns
+from kbcore.knowledge_base.arguments import body_of, literal_of, request_limits
 from kbcore.knowledge_base.handle import Handle
 from kbcore.knowledge_base.queries import AtomQuery, BodyQuery, StoredQuery
 from kbcore.language.dump import DUMP_FORMATS, KB, dump_lines

@@ -231,6 +231,9 @@ class Relation(Protocol):
         returns.
         """
 
+    def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
+        """Return the rows that `match` returns, without their ids."""
+
     def pieces(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
     ) -> Iterator[tuple[array[int], array[int]]]:
@@ -426,11 +429,19 @@ class Engine(Protocol):
     def texts(self, symbols: array[int]) -> list[str]:
         """Return the texts of many symbols."""
 
-    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
+    def sort(
+        self,
+        rows: array[int],
+        arity: int,
+        offload: Offload | None = None,
+        *,
+        in_place: bool = False,
+    ) -> array[int]:
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
         code point.
 
-        `offload`, if given, makes the call for a long list of rows.
+        `offload`, if given, makes the call for a long list of rows. With `in_place` the array itself
+        may be changed and returned.
         """
 
     def texts_once(self, symbols: array[int]) -> list[str]:

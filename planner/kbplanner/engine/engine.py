@@ -203,11 +203,18 @@ class Engine:
         with self._lock:
             return int(lib.kb_symbol_count(self._locked_handle()))
 
-    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
+    def sort(
+        self,
+        rows: array[int],
+        arity: int,
+        offload: Offload | None = None,
+        *,
+        in_place: bool = False,
+    ) -> array[int]:
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
         code point.
         """
-        result = rows[:]
+        result = rows if in_place else rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
         if offload is None or count < OFFLOADED_SORT_ROWS:

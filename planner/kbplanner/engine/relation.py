@@ -105,6 +105,26 @@ class Relation:
             ids.extend(piece_ids)
         return rows, ids
 
+    def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
+        """Return the rows that `match` returns, without their ids."""
+        if any(pattern) or not self._arity or len(pattern) != self._arity:
+            return self.match(pattern, yield_now=yield_now)[0]
+        rows = array("I", [0]) * (self.counts().visible * self._arity)
+        view, values = ffi.from_buffer("kb_sym[]", rows), ffi.new("kb_sym[]", list(pattern))
+        cursor, filled = ffi.new("uint64_t *"), ffi.new("size_t *")
+        room, start = 1 << 18, 0
+        while True:
+            room = min(room, len(rows) // self._arity - start)
+            if not room:
+                return rows
+            target = view + start * self._arity
+            self._call(lib.kb_match, values, 0, cursor, target, ffi.NULL, room, filled)
+            if filled[0] < room:
+                raise EngineFault("engine: the relation has changed while it was read")
+            start += room
+            if yield_now is not None:
+                yield_now()
+
     def pieces(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
     ) -> Iterator[tuple[array[int], array[int]]]:

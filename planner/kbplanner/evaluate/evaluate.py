@@ -298,12 +298,11 @@ class GoalRun:
         width = len(answer_pattern)
         if first is not None and self._is_ordered and width:
             return self._read_first(answer_pattern, first * width, width, budget)
-        rows, ids = self.run.relation(self._plan.answer).match(
-            answer_pattern, yield_now=budget.yield_now
-        )
+        relation = self.run.relation(self._plan.answer)
+        rows = relation.match_rows(answer_pattern, budget.yield_now)
         if returns_all:
-            budget.check_answers(len(ids))
-        return self._engine.sort(rows, width, budget.offload)
+            budget.check_answers(len(rows) // width if width else self._row_count())
+        return self._engine.sort(rows, width, budget.offload, in_place=True)
 
     def _read_first(
         self, answer_pattern: Sequence[int], limit: int, width: int, budget: RunBudget

@@ -390,7 +390,14 @@ class ReferenceEngine:
         """Return the texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
 
-    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
+    def sort(
+        self,
+        rows: array[int],
+        arity: int,
+        offload: Offload | None = None,
+        *,
+        in_place: bool = False,
+    ) -> array[int]:
         """Return the rows in answer order."""
         if arity == 0:
             return rows

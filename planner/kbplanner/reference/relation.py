@@ -137,6 +137,10 @@ class ReferenceRelation:
             rows.extend(row)
         return rows
 
+    def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
+        """Return the matching rows, in order of id."""
+        return self.match(pattern)[0]
+
     def pieces(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
     ) -> Iterator[tuple[array[int], array[int]]]:

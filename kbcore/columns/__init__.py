@@ -1,0 +1,1 @@
+"""Answers as tables of columns, and their encoding as an Apache Arrow stream."""
