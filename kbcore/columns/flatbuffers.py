@@ -1,7 +1,7 @@
 """Writer of FlatBuffers, the encoding of the metadata of an Arrow stream.
 
-The format is described at flatbuffers.dev/internals. Each table is written before the values it
-refers to and after the positions of its fields, so that one pass suffices.
+The format is described at flatbuffers.dev/internals. A table is written after the positions of its
+fields and before the values it refers to, so a single pass is enough.
 """
 
 from __future__ import annotations
