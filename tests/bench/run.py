@@ -32,6 +32,7 @@ import loading
 import memory
 import point_goal
 import proofs
+import published
 import replication
 import retracts
 import scopes
@@ -54,6 +55,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "join": (joins.joins, "programs"),
     "triangles": (joins.triangles, "programs"),
     "negation": (joins.negation, "programs"),
+    "published": (published.published, "programs"),
     "games": (games.games, "programs"),
     "demand": (demand.demand, ""),
     "proportion": (closures.proportion, ""),

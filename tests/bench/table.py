@@ -10,7 +10,18 @@ from measure import Sample
 
 PEERS = ("sqlite", "duckdb", "swipl", "clingo")
 
-HEAD = ("workload", "size", "answers", "ours", "named", *PEERS, "ratio", "floor", "met")
+HEAD = (
+    "workload",
+    "size",
+    "answers",
+    "ours",
+    "named",
+    *PEERS,
+    "published",
+    "ratio",
+    "floor",
+    "met",
+)
 
 BEGIN, END = "<!-- {}: written by tests/bench/run.py -->", "<!-- end of {} -->"
 """Between these lines a page has what is written there."""
@@ -56,7 +67,7 @@ class Row:
 
     `floors` are judged against the peers; a row that is not compared with a peer says itself what its `floor` is and
     whether it was `met`. `ratio` is worked out from the peers unless it is given. `wrong` fails the whole benchmark.
-    `section` names the table it stands in.
+    `section` names the table it stands in. `published` is what others have published.
     """
 
     workload: str
@@ -71,6 +82,7 @@ class Row:
     met: bool | None = None
     wrong: str = ""
     section: str = "table"
+    published: str = ""
 
     def compare(self) -> None:
         """Judge the floors, work out the ratio, and note a peer that has other answers than we have."""
@@ -123,7 +135,7 @@ class Row:
         ]
         cells.append("" if self.named is None else str(self.named))
         cells += [str(self.peers.get(name, "")) for name in PEERS]
-        return [*cells, self.ratio, self.floor, met]
+        return [*cells, self.published, self.ratio, self.floor, met]
 
 
 def filled(rows: Sequence[Row]) -> list[list[str]]:
@@ -150,7 +162,10 @@ def table(rows: Sequence[Row]) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     """The same as Markdown."""
     head, *lines = filled(rows)
-    marks = ["---" if name in ("workload", "ratio", "floor", "met") else "---:" for name in head]
+    marks = [
+        "---" if name in ("workload", "published", "ratio", "floor", "met") else "---:"
+        for name in head
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, marks, *lines])
 
 

@@ -274,6 +274,7 @@ class GoalRun:
             lambda: full.loaded.open_run(self._engine, self._bind, limits),
             limits,
             sum(full.loaded.sizes.values()),
+            joins_pairs=full.joins_pairs,
         )
         try:
             drive(race)

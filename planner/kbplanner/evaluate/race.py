@@ -18,6 +18,11 @@ from kbplanner.errors import BudgetExceeded
 HEAD_START_STEPS = 200_000
 """Engine steps that the demand evaluation makes before the full evaluation is opened: one to two milliseconds."""
 
+HEAD_START_SHARE_BESIDE_ROWS = 4
+"""The head start is shorter by this factor where the full evaluation works on rows of bits, and
+derives several rows in a step.
+"""
+
 HEAD_START_STEPS_PER_FACT = 4
 """Further steps of head start for each stored fact the goal can read; a full evaluation reads each of them at least once."""
 
@@ -35,7 +40,8 @@ class LimitedSteps(Steps, Protocol):
 class Race:
     """The demand run of a goal and its full run, as one piece of work with a `step` method.
 
-    `open_full` opens the full run; `facts` is the number of stored facts that it reads. The rows
+    `open_full` opens the full run; `facts` is the number of stored facts that it reads, `joins_pairs`
+    True if it can be evaluated by rows of bits. The rows
     and bytes of both runs together stay within `limits`: when they reach them, the full run is
     closed and the demand run goes on alone, within the same limits. `now` returns seconds; without
     differences in time the runs are compared by their steps.
@@ -48,6 +54,7 @@ class Race:
         limits: Limits,
         facts: int,
         now: Callable[[], float] = perf_counter,
+        joins_pairs: bool = False,
     ) -> None:
         self._demand = demand
         self._open_full = open_full
@@ -59,7 +66,8 @@ class Race:
         self._dropped_rows = 0
         self._seconds = {True: 0.0, False: 0.0}
         start = demand.stats()
-        self._head_start_end = start.steps + HEAD_START_STEPS + HEAD_START_STEPS_PER_FACT * facts
+        head_start = HEAD_START_STEPS // (HEAD_START_SHARE_BESIDE_ROWS if joins_pairs else 1)
+        self._head_start_end = start.steps + head_start + HEAD_START_STEPS_PER_FACT * facts
         self._rows_before = start.rows_made
         self._steps_before = start.steps
 
@@ -69,7 +77,7 @@ class Race:
         """
         demand = self._demand.stats()
         if demand.steps < self._head_start_end:
-            return self._demand.step(fuel, offload)
+            return self._demand.step(min(fuel, self._head_start_end - demand.steps), offload)
         if not self._full_is_open:
             self._full_is_open = True
             self._full = self._open_full()

@@ -16,6 +16,7 @@ import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
         facts = Path(folder, "facts.lp")
         with facts.open("w") as file:
             for name, rows in program.relations.items():
-                file.writelines(f"{name}({','.join(arg[1:] for arg in row)}).\n" for row in rows)
+                file.writelines(
+                    f"{name}({','.join(arg.lstrip(ascii_lowercase) for arg in row)}).\n"
+                    for row in rows
+                )
         for goal in program.goals:
             key = goal.asp, goal.constant
             if key not in known:
