@@ -3,14 +3,18 @@
 A table has a column for each variable, and further columns only where an answer has a value for
 them: `scope`, `negated`, `confidence` and `metadata`, which is JSON text. A table without any
 column gets the column `holds`, which is true in each row.
+
+Functions that take rows also take `paced`, which wraps loops over them: `Budget.paced` lets other
+requests run between rows.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
+from typing import Any, TypeAlias
 
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.state.facts import Row
@@ -20,6 +24,8 @@ from kbplanner.ir.numbers import number
 from kbplanner.ir.terms import Atom, Variable
 
 HOLDS = "holds"
+
+Paced: TypeAlias = "Callable[[Iterable[Any]], Iterable[Any]]"
 
 _BOOLEANS = {"true": True, "false": False}
 _EXACT = range(-(1 << 53), (1 << 53) + 1)
@@ -42,58 +48,82 @@ def table_of_symbols(
     arity: int,
     variables: Mapping[str, int],
     *,
-    scopes: Sequence[tuple[str | None, int]] = (),
+    further: Iterable[ArrowColumn] = (),
     typed: bool = False,
 ) -> AnswerTable:
-    """Return flat rows of symbols as a table.
+    """Return flat rows of symbols as a table, with further columns behind those of the variables.
 
-    `scopes` holds the scope of consecutive answers with their number. With `typed` a column of
-    numbers has a numeric type and a column of booleans is boolean.
+    With `typed` a column of numbers has a numeric type and a column of booleans is boolean.
     """
     columns = [
         _values(name, column_of(engine, symbols, index, arity), typed)
         for name, index in variables.items()
     ]
-    if scopes:
-        listed = chain.from_iterable(repeat(scope, size) for scope, size in scopes)
-        columns.append(_optional_text(_unused("scope", columns), list(listed)))
-    return AnswerTable(columns or [_holds(count)], count)
+    return _table(columns, further, count)
 
 
 def table_of_tuples(
-    tuples: Sequence[Sequence[str]], variables: Mapping[str, int], *, typed: bool = False
+    tuples: Sequence[Sequence[str]],
+    variables: Mapping[str, int],
+    *,
+    further: Iterable[ArrowColumn] = (),
+    typed: bool = False,
+    paced: Paced = iter,
 ) -> AnswerTable:
-    """Return tuples of texts as a table."""
-    columns = _variables(tuples, variables, typed)
-    return AnswerTable(columns or [_holds(len(tuples))], len(tuples))
+    """Return tuples of texts as a table, like `table_of_symbols`."""
+    columns = [
+        _values(name, encoded(values[index] for values in paced(tuples)), typed)
+        for name, index in variables.items()
+    ]
+    return _table(columns, further, len(tuples))
 
 
 def table_of_rows(
-    rows: Sequence[Row], variables: Mapping[str, int], *, scoped: bool = False, typed: bool = False
+    rows: Sequence[Row],
+    variables: Mapping[str, int],
+    *,
+    scoped: bool = False,
+    typed: bool = False,
+    paced: Paced = iter,
 ) -> AnswerTable:
-    """Return answer rows as a table; `scoped` adds the scope of each."""
-    columns = _variables([row["args"] for row in rows], variables, typed)
+    """Return answer rows as a table with their details; `scoped` adds the scope of each."""
+    further = []
     if scoped:
-        columns.append(_optional_text(_unused("scope", columns), [row["scope"] for row in rows]))
-    if any(row["negated"] for row in rows) and not all(row["negated"] for row in rows):
-        negated = _bitmap([row["negated"] for row in rows])
-        columns.append((_unused("negated", columns), "b", False, 0, (None, negated), None))
-    confidences = [row["confidence"] for row in rows]
+        further.append(_optional_text("scope", [row["scope"] for row in paced(rows)]))
+    negated = [row["negated"] for row in paced(rows)]
+    if any(negated) and not all(negated):
+        further.append(_flags("negated", negated))
+    confidences = [row["confidence"] for row in paced(rows)]
     if any(value is not None for value in confidences):
-        columns.append(_optional_real(_unused("confidence", columns), confidences))
-    if any(row["metadata"] for row in rows):
-        texts = [_json(row["metadata"]) if row["metadata"] else None for row in rows]
-        columns.append(_optional_text(_unused("metadata", columns), texts))
-    return AnswerTable(columns or [_holds(len(rows))], len(rows))
+        further.append(_optional_real("confidence", confidences))
+    metadata = [row["metadata"] for row in paced(rows)]
+    if any(metadata):
+        texts = [_json(each) if each else None for each in paced(metadata)]
+        further.append(_optional_text("metadata", texts))
+    arguments = [row["args"] for row in paced(rows)]
+    return table_of_tuples(arguments, variables, further=further, typed=typed, paced=paced)
 
 
-def _variables(
-    tuples: Sequence[Sequence[str]], variables: Mapping[str, int], typed: bool
-) -> list[ArrowColumn]:
-    return [
-        _values(name, encoded([values[index] for values in tuples]), typed)
-        for name, index in variables.items()
-    ]
+def scope_column(scopes: Iterable[tuple[str | None, int]]) -> ArrowColumn:
+    """Return the column of the scopes of answers, given for consecutive answers with their number."""
+    listed = chain.from_iterable(repeat(scope, size) for scope, size in scopes)
+    return _optional_text("scope", list(listed))
+
+
+def sign_column(positive: int, negative: int) -> ArrowColumn:
+    """Return the column `negated` of positive facts before explicit negatives."""
+    return _flags("negated", [False] * positive + [True] * negative)
+
+
+def metadata_column(metadata: Mapping[str, Any], count: int) -> ArrowColumn:
+    """Return the column of the metadata that all answers share."""
+    return _optional_text("metadata", [_json(metadata)] * count)
+
+
+def _table(columns: list[ArrowColumn], further: Iterable[ArrowColumn], count: int) -> AnswerTable:
+    for column in further:
+        columns.append((_unused(column[0], columns), *column[1:]))
+    return AnswerTable(columns or [_flags(HOLDS, [True] * count)], count)
 
 
 def _values(name: str, column: Column, typed: bool) -> ArrowColumn:
@@ -113,8 +143,8 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _holds(count: int) -> ArrowColumn:
-    return HOLDS, "b", False, 0, (None, _bitmap([True] * count)), None
+def _flags(name: str, flags: Sequence[bool]) -> ArrowColumn:
+    return name, "b", False, 0, (None, _bitmap(flags)), None
 
 
 def _bitmap(flags: Sequence[bool]) -> bytes:
@@ -147,7 +177,7 @@ def _typed(name: str, texts: Sequence[str], codes: bytearray) -> ArrowColumn | N
     rows = array("I", bytes(codes))
     if all(text in _BOOLEANS for text in texts):
         flags = [_BOOLEANS[text] for text in texts]
-        return name, "b", False, 0, (None, _bitmap([flags[code] for code in rows])), None
+        return _flags(name, [flags[code] for code in rows])
     values = [value for value in map(number, texts) if value is not None]
     if len(values) < len(texts):
         return None

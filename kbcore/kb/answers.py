@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from kbcore.columns.answer_table import AnswerTable
-from kbcore.columns.build import table_of_symbols
+from kbcore.columns.build import scope_column, table_of_symbols
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.columns import rows_of
 
@@ -95,6 +95,6 @@ class SymbolAnswers:
             self._count,
             self._arity,
             variables,
-            scopes=self._parts if scoped else (),
+            further=[scope_column(self._parts)] if scoped else (),
             typed=typed,
         )

@@ -6,12 +6,21 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.build import (
+    metadata_column,
+    sign_column,
+    table_of_rows,
+    table_of_symbols,
+    variable_columns,
+)
 from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, Notes, RequestLimits
+from kbcore.reason.json_rows import ABSENCE
 from kbcore.reason.match import StoredPattern, matching
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
 from kbcore.state.facts import Row
@@ -74,15 +83,8 @@ class Queries(TenantHandle):
         and RateLimited.
         """
         atom = counterpart(literal) if literal.negated else literal.atom
-        needs_rows = (
-            options.as_of is not None
-            or options.min_confidence is not None
-            or options.include_undefined
-            or options.scope == ALL_SCOPES
-            or (literal.negated and atom.ground)
-        )
         with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
-            if not needs_rows:
+            if not _needs_rows(literal, options):
                 (partition,) = self._partitions(tenant, options.scope)
                 parts = self._services.reasoner(tenant).answers_json(
                     partition, atom, budget, options.limit, options.offset
@@ -91,6 +93,65 @@ class Queries(TenantHandle):
                     return parts
             answers = self._answers(tenant, literal, options, budget)
             return [write([row for _, rows in answers for row in rows], budget.yield_now)]
+
+    def infer_table(
+        self,
+        literal: Literal,
+        options: AnswerOptions = DEFAULT_OPTIONS,
+        *,
+        notes: Notes | None = None,
+    ) -> AnswerTable:
+        """Return the answers of `infer`, with the same options, as a table of columns.
+
+        `kbcore.columns.build` says which. Raises BudgetExceeded and RateLimited.
+        """
+        atom = counterpart(literal) if literal.negated else literal.atom
+        variables = variable_columns(atom)
+        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
+            if not _needs_rows(literal, options):
+                (partition,) = self._partitions(tenant, options.scope)
+                answers = self._services.reasoner(tenant).plain_answers(
+                    partition, atom, budget, options.limit, options.offset
+                )
+                if answers is not None:
+                    symbols, count, absence = answers
+                    further = [metadata_column(ABSENCE, count)] if absence and count else []
+                    return table_of_symbols(
+                        tenant.engine, symbols, count, atom.arity, variables, further=further
+                    )
+            listed = self._answers(tenant, literal, options, budget)
+            rows = [row for _, part in listed for row in part]
+            scoped = options.scope == ALL_SCOPES
+            return table_of_rows(rows, variables, scoped=scoped, paced=budget.paced)
+
+    def query_table(
+        self,
+        atom: Atom,
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: int | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> AnswerTable:
+        """Return the facts of `query_rows`, with the same options, as a table of columns."""
+        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+        variables = variable_columns(atom)
+        with self._reads(request_limits, kind="query") as (tenant, budget):
+            if as_of is None and scope != ALL_SCOPES:
+                (partition,) = self._partitions(tenant, scope)
+                facts = self._services.reasoner(tenant).plain_facts(
+                    partition, pattern, budget, limit
+                )
+                if facts is not None:
+                    symbols, positives, negatives = facts
+                    further = [sign_column(positives, negatives)] if positives and negatives else []
+                    count = positives + negatives
+                    return table_of_symbols(
+                        tenant.engine, symbols, count, atom.arity, variables, further=further
+                    )
+            rows = self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
+            return table_of_rows(rows, variables, scoped=scope == ALL_SCOPES, paced=budget.paced)
 
     def query_json(
         self,
@@ -270,6 +331,17 @@ class Queries(TenantHandle):
         if options.offset:
             result.skip(options.offset)
         return result
+
+
+def _needs_rows(literal: Literal, options: AnswerOptions) -> bool:
+    """Return True if the answers of a goal cannot be written directly from symbols."""
+    return (
+        options.as_of is not None
+        or options.min_confidence is not None
+        or options.include_undefined
+        or options.scope == ALL_SCOPES
+        or (literal.negated and literal.atom.ground)
+    )
 
 
 def _place(stored: StoredRelation) -> tuple[str, int, bool]:

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
@@ -56,6 +57,17 @@ class Planned:
     bind: Bind
     goal: CompiledGoal | None = None
     statistics: Statistics | None = None
+
+
+class PlainAnswers(NamedTuple):
+    """Answers without confidence and without metadata of their own, as flat rows of symbols.
+
+    `absence` says that every answer depends on an absence, and no fact of the predicate is stored.
+    """
+
+    symbols: array[int]
+    row_count: int
+    absence: bool
 
 
 class Reasoner:
@@ -296,21 +308,17 @@ class Reasoner:
         )
         return result
 
-    def answers_json(
+    def plain_answers(
         self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
-    ) -> list[bytes] | None:
-        """Return at most `limit` answers from `offset` on as a JSON array in parts.
-
-        None if rows need annotations.
+    ) -> PlainAnswers | None:
+        """Return at most `limit` answers from `offset` on as symbols; None if some have a confidence
+        or metadata of their own.
         """
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
         marks = self._annotations.marks(partition, atom)
         if not marks.alike or not plain(stored):
             return None
-        absence = (
-            not marks.plain
-        )  # every answer depends on an absence, and no fact of the predicate is stored
         options = GoalOptions(
             first=None if limit is None else limit + offset,
             returns_all=limit is None and not offset,
@@ -320,8 +328,23 @@ class Reasoner:
         if offset or end < count:
             rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
         budget.check_answers(count)
+        return PlainAnswers(rows, count, not marks.plain)
+
+    def answers_json(
+        self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
+    ) -> list[bytes] | None:
+        """Return `plain_answers` as a JSON array in parts."""
+        answers = self.plain_answers(partition, atom, budget, limit, offset)
+        if answers is None:
+            return None
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         pieces = self.writer.rows(
-            schema, partition.name, stored, (rows, count), budget, absence=absence
+            schema,
+            partition.name,
+            partition.get(schema),
+            (answers.symbols, answers.row_count),
+            budget,
+            absence=answers.absence,
         )
         return array_of(list(pieces))
 
@@ -338,21 +361,42 @@ class Reasoner:
         """
         pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
         parts: list[bytes] = []
-        total = 0
-        for stored, rows, ids in matching(self.tenant, partition, pattern, None, budget):
+        for stored, rows, count in self._facts(partition, pattern, budget, limit):
             if not plain(stored):
                 return None
-            count = len(ids) if limit is None else min(len(ids), limit - total)
-            total += count
-            if limit is None:
-                budget.check_answers(total)
-            rows = self.tenant.engine.sort(rows, atom.arity, budget.offload)
             parts.extend(
                 self.writer.rows(
                     stored.schema, partition.name, stored, (rows, count), budget, truth=True
                 )
             )
         return array_of(parts)
+
+    def plain_facts(
+        self, partition: Partition, pattern: StoredPattern, budget: Budget, limit: int | None
+    ) -> tuple[array[int], int, int] | None:
+        """Return matching stored facts as symbols, and how many are positive and negative.
+
+        Positive facts come first. None if some have a confidence or metadata.
+        """
+        symbols, counts = array("I"), {True: 0, False: 0}
+        for stored, rows, count in self._facts(partition, pattern, budget, limit):
+            if not plain(stored):
+                return None
+            symbols = symbols + rows[: count * stored.schema.arity]
+            counts[stored.schema.positive] += count
+        return symbols, counts[True], counts[False]
+
+    def _facts(
+        self, partition: Partition, pattern: StoredPattern, budget: Budget, limit: int | None
+    ) -> Iterator[tuple[StoredRelation, array[int], int]]:
+        """Yield matching rows of each sign in answer order, and how many are within the limit."""
+        total = 0
+        for stored, rows, ids in matching(self.tenant, partition, pattern, None, budget):
+            count = len(ids) if limit is None else min(len(ids), limit - total)
+            total += count
+            if limit is None:
+                budget.check_answers(total)
+            yield stored, self.tenant.engine.sort(rows, len(pattern.args), budget.offload), count
 
     def _solve(
         self,

@@ -17,6 +17,9 @@ from kbplanner.ir.schema import RelationSchema
 TRUTH = {True: ',"truthVal":true', False: ',"truthVal":false'}
 """The additional member of a stored fact's row."""
 
+ABSENCE: Mapping[str, Any] = {"nonMonotonic": True}
+"""The metadata of an answer that depends on an absence."""
+
 MAX_SHAPES = 1024
 
 
@@ -49,7 +52,7 @@ class RowWriter:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
             suffix = TRUTH[schema.positive] if truth else ""
-            metadata = {"nonMonotonic": True} if absence else None
+            metadata = ABSENCE if absence else None
             shape = self._shapes[key] = row_shape(
                 schema.predicate, schema.positive, scope, suffix, metadata
             )

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
-from flask import Response
+from flask import Request, Response
 
+from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
 from kbserver.notices import unknown_headers
 
@@ -17,6 +19,8 @@ PLAIN = "text/plain"
 
 TEXT = f"{PLAIN}; charset=utf-8"
 JSON = "application/json"
+ARROW = MEDIA_TYPE
+"""The media type of answers as columns; it is the same as in `Accept` and `Content-Type`."""
 
 SLICE_ROWS = 2000
 """Rows written at a time: about a millisecond."""
@@ -49,6 +53,19 @@ def noted(notes: Notes) -> dict[str, str]:
 def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) -> Response:
     """Answer with finished JSON in parts, which go out one by one."""
     response = Response(parts, content_type=JSON, headers=dict(headers) if headers else None)
+    response.content_length = sum(map(len, parts))
+    return response
+
+
+def accepts_arrow(request: Request) -> bool:
+    """Return True if a client prefers answers as columns to JSON."""
+    return request.accept_mimetypes.best_match((JSON, ARROW)) == ARROW
+
+
+def table_as_arrow(table: AnswerTable, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with an Arrow IPC stream."""
+    parts = list(table.ipc_stream())
+    response = Response(parts, content_type=ARROW, headers=dict(headers) if headers else None)
     response.content_length = sum(map(len, parts))
     return response
 

@@ -16,7 +16,7 @@ from kbcore.errors import InvalidInput
 from kbcore.reason.budget import Notes
 from kbcore.state.names import is_name
 from kbserver.accounting import Accounting
-from kbserver.answers import JSON, TEXT, noted, rows_written
+from kbserver.answers import ARROW, JSON, TEXT, noted, rows_written
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.json_body import parse_object, read_body
@@ -157,6 +157,7 @@ class FastPath:
             and environ.get("CONTENT_TYPE") == JSON
             and not environ.get("QUERY_STRING")
             and not any(name in environ for name in UNCOMMON_HEADERS)
+            and ARROW not in environ.get("HTTP_ACCEPT", "").lower()
             and environ.get("HTTP_X_DATABASE", DEFAULT) == DEFAULT
             and is_name(environ.get("HTTP_X_TENANT_ID", ""))
             and length.isascii()

@@ -7,6 +7,7 @@ its text. These are the arrays of a dictionary-encoded column of Apache Arrow.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -105,7 +106,7 @@ def column_of(engine: backend.Engine, symbols: array[int], first: int, stride: i
     return Column(codes, offsets, text)
 
 
-def encoded(values: list[str]) -> Column:
+def encoded(values: Iterable[str]) -> Column:
     """Return a column of texts that are Python strings."""
     numbers: dict[str, int] = {}
     codes = array("I", [numbers.setdefault(value, len(numbers)) for value in values])

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.build import table_of_rows, variable_columns
+from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.errors import InvalidInput
 from kbcore.kb.queries import Write
 from kbcore.kb.scripts import blocks_of
@@ -16,6 +19,7 @@ from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.predicates import UnknownPredicate
+from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.parser import parse_goal
@@ -51,6 +55,8 @@ OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 _ANY_CASE = "|".join("".join(f"[{char}{char.lower()}]" for char in name) for name in OPERATIONS)
 
+_TWO_LIMITS = "is in the query string and in the body; send one of them"
+
 _NO_PROOF = "cannot be combined with proofs: undefined answers have no proof"
 
 
@@ -80,20 +86,52 @@ class Question:
         self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
-        if self.options.limit is not None:
-            raise InvalidInput.at(
-                "limit", "is in the query string and in the body; send one of them"
-            )
+        self._refuse_limit()
         start = self.options.offset + offset
         page = replace(self.options, offset=start, limit=limit)
         if self.proof is not None:
             parts = replace(self, options=page).written(kb, write, notes)
             after = replace(page, offset=start + limit, limit=1)
             return parts, bool(kb.infer(self.literal, after, notes=notes))
-        rows = kb.infer(self.literal, replace(page, limit=limit + 1), notes=notes)
+        rows, more = self._page(kb, notes, start, limit)
+        return [write(rows, nothing)], more
+
+    def table(self, kb: TenantKB, notes: Notes) -> AnswerTable:
+        """Return the answers as a table of columns. Raises InvalidInput if proofs are requested."""
+        self._refuse_proof()
+        table = kb.infer_table(self.literal, self.options, notes=notes)
+        if self.literal.negated or not table.num_rows:
+            notes.unknown = self._unknown(kb)
+        return table
+
+    def table_page(
+        self, kb: TenantKB, notes: Notes, offset: int, limit: int
+    ) -> tuple[AnswerTable, bool]:
+        """Return a page of answers as a table and True if more follow; see `paged` and `table`."""
+        self._refuse_proof()
+        self._refuse_limit()
+        rows, more = self._page(kb, notes, self.options.offset + offset, limit)
+        variables = variable_columns(self.literal.atom)
+        return table_of_rows(rows, variables, scoped=self.options.scope == ALL_SCOPES), more
+
+    def _page(
+        self, kb: TenantKB, notes: Notes, start: int, limit: int
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Return `limit` answers as rows and True if more follow."""
+        options = replace(self.options, offset=start, limit=limit + 1)
+        rows = kb.infer(self.literal, options, notes=notes)
         if self.literal.negated or not rows:
             notes.unknown = self._unknown(kb)
-        return [write(rows[:limit], nothing)], len(rows) > limit
+        return rows[:limit], len(rows) > limit
+
+    def _refuse_limit(self) -> None:
+        if self.options.limit is not None:
+            raise InvalidInput.at("limit", _TWO_LIMITS)
+
+    def _refuse_proof(self) -> None:
+        if self.proof is not None:
+            problem = "cannot be combined with Accept: " + MEDIA_TYPE + "; proofs are JSON only"
+            raise InvalidInput.at("withProof", problem)
 
     def _unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
         return kb.unknown_predicates([_signature(self.literal.atom)], self.options.scope)
@@ -155,10 +193,36 @@ class Pattern:
         self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of matching facts and True if more follow; see `Question.paged`."""
+        rows, more = self._page(kb, notes, offset, limit)
+        return [write([{**row, "truthVal": not row["negated"]} for row in rows], nothing)], more
+
+    def table(self, kb: TenantKB, notes: Notes) -> AnswerTable:
+        """Return the matching facts as a table of columns."""
+        table = kb.query_table(
+            self.atom,
+            positive=self.positive,
+            scope=self.scope,
+            limit=self.limit,
+            as_of=self.as_of,
+            request_limits=self.request_limits,
+        )
+        if not table.num_rows:
+            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
+        return table
+
+    def table_page(
+        self, kb: TenantKB, notes: Notes, offset: int, limit: int
+    ) -> tuple[AnswerTable, bool]:
+        """Return a page of matching facts as a table and True if more follow."""
+        rows, more = self._page(kb, notes, offset, limit)
+        variables = variable_columns(self.atom)
+        return table_of_rows(rows, variables, scoped=self.scope == ALL_SCOPES), more
+
+    def _page(
+        self, kb: TenantKB, notes: Notes, offset: int, limit: int
+    ) -> tuple[list[dict[str, Any]], bool]:
         if self.limit is not None:
-            raise InvalidInput.at(
-                "limit", "is in the query string and in the body; send one of them"
-            )
+            raise InvalidInput.at("limit", _TWO_LIMITS)
         max_rows = offset + limit + 1
         rows = kb.query_rows(
             self.atom.predicate,
@@ -171,8 +235,7 @@ class Pattern:
         )
         if not rows:
             notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
-        page = [{**row, "truthVal": not row["negated"]} for row in rows[offset : offset + limit]]
-        return [write(page, nothing)], len(rows) == max_rows
+        return rows[offset : offset + limit], len(rows) == max_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +504,13 @@ class ProofGraph(JsonObject):
 ANSWERS: Json = {
     "anyOf": [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph)],
     "description": "Rows; with proofs asked for, a proof for each row.",
+}
+
+
+COLUMNS: Json = {
+    "type": "string",
+    "format": "binary",
+    "description": "The answers as an Arrow IPC stream.",
 }
 
 

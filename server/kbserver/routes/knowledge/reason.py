@@ -10,9 +10,20 @@ from kbcore.kb.scripts import Executed
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import JSON, PLAIN, as_json, noted, parts_as_json, rows_written, text
+from kbserver.answers import (
+    ARROW,
+    JSON,
+    PLAIN,
+    accepts_arrow,
+    as_json,
+    noted,
+    parts_as_json,
+    rows_written,
+    table_as_arrow,
+    text,
+)
 from kbserver.http.etags import tagged
-from kbserver.http.paging import answer_list, page
+from kbserver.http.paging import Page, answer_list, page
 from kbserver.http.request_context import reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import unknown_headers
@@ -31,6 +42,7 @@ from kbserver.schemas.facts import StoredRow
 from kbserver.schemas.fields import Json, ReadScope
 from kbserver.schemas.reason import (
     ANSWERS,
+    COLUMNS,
     AggregateBody,
     Aggregated,
     ExecuteBody,
@@ -57,7 +69,11 @@ _PROOF = {
     "POST /ask",
     role=READER,
     replies=(
-        as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN}),
+        Reply(
+            "The answers, sorted by arguments.",
+            {JSON: ANSWERS, ARROW: COLUMNS},
+            headers={**WARNINGS, **UNKNOWN},
+        ),
     ),
     body=InferBody,
     query={"proof": _PROOF},
@@ -77,7 +93,13 @@ _PROOF = {
     ),
 )
 def infer() -> Response:
-    """Answer a goal from facts and rules."""
+    """Answer a goal from facts and rules.
+
+    With `Accept: application/vnd.apache.arrow.stream` the answers are an Arrow IPC stream: a column
+    for each variable of the goal in order of appearance, dictionary-encoded, and the columns
+    `scope`, `confidence` and `metadata` where an answer has them. A goal without variables has one
+    column, `holds`. Proofs are JSON only.
+    """
     return _rows(reader(), load(InferBody)["question"])
 
 
@@ -120,9 +142,9 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     "POST /query",
     role=READER,
     replies=(
-        as_object(
+        Reply(
             "The facts that match.",
-            {"type": "array", "items": StoredRow},
+            {JSON: {"type": "array", "items": StoredRow}, ARROW: COLUMNS},
             headers=UNKNOWN,
         ),
     ),
@@ -143,7 +165,11 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     ),
 )
 def query() -> Response:
-    """Match a pattern against the stored facts; no rules are applied."""
+    """Match a pattern against the stored facts; no rules are applied.
+
+    With `Accept: application/vnd.apache.arrow.stream` the facts are an Arrow IPC stream as for
+    /infer, with the column `negated` if facts of both signs match.
+    """
     return _rows(reader(), load(QueryBody)["pattern"])
 
 
@@ -227,7 +253,18 @@ def predicates() -> Response:
 
 def _rows(kb: TenantKB, goal: Question | Pattern) -> Response:
     notes, requested = Notes(), page(goal)
+    if accepts_arrow(request):
+        return _columns(kb, goal, notes, requested)
     if requested is None:
         return parts_as_json(goal.written(kb, rows_written, notes), noted(notes))
     parts, more = goal.paged(kb, rows_written, notes, requested.offset, requested.limit)
     return requested.linked(parts_as_json(parts, noted(notes)), more)
+
+
+def _columns(
+    kb: TenantKB, goal: Question | Pattern, notes: Notes, requested: Page | None
+) -> Response:
+    if requested is None:
+        return table_as_arrow(goal.table(kb, notes), noted(notes))
+    table, more = goal.table_page(kb, notes, requested.offset, requested.limit)
+    return requested.linked(table_as_arrow(table, noted(notes)), more)
