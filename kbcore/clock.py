@@ -13,6 +13,11 @@ STEP_BACK_MS = 5000
 _log = logging.getLogger("kbcore.clock")
 
 
+def boot_seconds() -> float:
+    """Return seconds since the start of the machine, which go on while it is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Clock(Protocol):
     """Two readings: the wall clock for stored times, the monotonic clock for time-outs."""
 

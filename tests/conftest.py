@@ -32,6 +32,7 @@ THOROUGH = (
     "property/test_restrictions.py",
     "server/auth/test_keys.py",
     "server/test_bulk_commands.py",
+    "server/test_cluster.py",
     "server/test_command_output.py",
     "server/test_expensive_goals.py",
     "server/test_commands.py",

@@ -195,17 +195,32 @@ class Config:
         "",
         COORDINATOR_URL,
         "coordinator through which the nodes elect their leader, such as postgresql://user@host/database;"
-        " implies REPLICATION_SYNC",
+        " implies REPLICATION_SYNC; with CLUSTER_URL: where the leases are, if not in that database",
+    )
+    cluster_url: str = _setting(
+        "",
+        COORDINATOR_URL,
+        "storage of a cluster whose nodes share the tenants, such as postgresql://user@host/database",
+    )
+    cluster_route: str = _setting(
+        "proxy",
+        choice("proxy", "redirect"),
+        "what a node does with a request for a tenant of another node: pass it on, or answer 307",
+    )
+    cluster_weight: int = _setting(
+        100,
+        integer(1, 10_000),
+        "share of a node in the shards of a cluster, relative to the others",
     )
     cluster_ttl_ms: int = _setting(
         2000,
         integer(200, 600_000),
-        "time to live of the leader's lease: after it, another node takes over; in milliseconds",
+        "time to live of a lease: after it, another node takes over; in milliseconds",
     )
     advertise_url: str = _setting(
         "",
         ADDRESS,
-        "address at which the other nodes and their clients reach this node, with COORDINATOR_URL",
+        "address at which the other nodes and their clients reach this node, with COORDINATOR_URL or CLUSTER_URL",
     )
     wal_retain_mb: int = _setting(
         1024,
@@ -515,8 +530,8 @@ class Config:
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
         values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        urls = (*secrets_of(self.storage_url), *secrets_of(self.coordinator_url))
-        return [text for text in (*values, *urls) if text]
+        urls = (self.storage_url, self.coordinator_url, self.cluster_url)
+        return [text for text in (*values, *(t for url in urls for t in secrets_of(url))) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:
         """Return a copy with settings, by their names, parsed from text; raises ConfigError."""
@@ -529,7 +544,17 @@ class Config:
         return self._replaced(values)
 
     def _replaced(self, values: dict[str, Any]) -> Config:
-        """Return a copy with other fields; a storage URL alone also chooses the storage plugin."""
+        """Return a copy with other fields; a storage URL alone also chooses the storage plugin.
+
+        The URL of a cluster is that of its storage. Raises ConfigError if another one is given.
+        """
+        cluster_url = values.get("cluster_url", self.cluster_url)
+        if cluster_url:
+            if values.get("storage_url") or values.get("storage_backend"):
+                raise ConfigError(
+                    "CLUSTER_URL names the storage of the cluster: leave out STORAGE_URL and STORAGE_BACKEND"
+                )
+            values["storage_url"] = cluster_url
         if values.get("storage_url") and "storage_backend" not in values:
             values["storage_backend"] = backend_of(values["storage_url"])
         return replace(self, **values)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 
@@ -121,27 +121,44 @@ class CommitFeed:
 
 
 class Feeds:
-    """The feeds of the shards of a node as one feed.
+    """The feeds of the shards of a node, by their numbers, as one feed.
 
     `feed_of` returns the feed of a tenant. A change of a whole database is made in every shard;
-    listeners to several tenants get the first shard's only.
+    listeners to several tenants get the lowest shard's only.
     """
 
     def __init__(
-        self, feeds: Sequence[CommitFeed], feed_of: Callable[[str, str], CommitFeed]
+        self, feeds: Mapping[int, CommitFeed], feed_of: Callable[[str, str], CommitFeed]
     ) -> None:
-        self._feeds = feeds
+        self._feeds = dict(feeds)
         self._feed_of = feed_of
+        self._mutex = threading.Lock()
+        self._joint: list[_Joint] = []
 
     @property
     def heard(self) -> bool:
         """True if there are listeners."""
-        return any(feed.heard for feed in self._feeds)
+        return bool(self._joint) or any(feed.heard for feed in list(self._feeds.values()))
 
     @property
     def failures(self) -> int:
         """Number of exceptions that listeners raised."""
-        return sum(feed.failures for feed in self._feeds)
+        return sum(feed.failures for feed in list(self._feeds.values()))
+
+    def add(self, number: int, feed: CommitFeed) -> None:
+        """Add the feed of a shard, for the listeners to several tenants too."""
+        with self._mutex:
+            self._feeds[number] = feed
+            for joint in self._joint:
+                self._join(joint, number)
+
+    def remove(self, number: int) -> None:
+        """Remove the feed of a shard."""
+        with self._mutex:
+            self._feeds.pop(number, None)
+            for joint in self._joint:
+                if (leave := joint.leave.pop(number, None)) is not None:
+                    leave()
 
     def subscribe(
         self, listener: Listener, database: str | None = None, tenant: str | None = None
@@ -152,19 +169,35 @@ class Feeds:
         """
         if database is not None and tenant is not None:
             return self._feed_of(database, tenant).subscribe(listener, database, tenant)
-
-        def hear_tenants(committed: Committed) -> None:
-            if committed.tenant:
-                listener(committed)
-
-        listeners = [listener, *[hear_tenants] * (len(self._feeds) - 1)]
-        leave = [
-            feed.subscribe(each, database, tenant)
-            for feed, each in zip(self._feeds, listeners, strict=True)
-        ]
+        joint = _Joint(listener, database, tenant)
+        with self._mutex:
+            self._joint.append(joint)
+            for number in self._feeds:
+                self._join(joint, number)
 
         def unsubscribe() -> None:
-            for end in leave:
+            with self._mutex:
+                if joint in self._joint:
+                    self._joint.remove(joint)
+                leave, joint.leave = joint.leave, {}
+            for end in leave.values():
                 end()
 
         return unsubscribe
+
+    def _join(self, joint: _Joint, number: int) -> None:
+        def hear(committed: Committed) -> None:
+            if committed.tenant or number == min(self._feeds, default=number):
+                joint.listener(committed)
+
+        joint.leave[number] = self._feeds[number].subscribe(hear, joint.database, joint.tenant)
+
+
+@dataclass(slots=True, eq=False)
+class _Joint:
+    """A listener to several tenants, and how it unsubscribes from the feed of each shard."""
+
+    listener: Listener
+    database: str | None
+    tenant: str | None
+    leave: dict[int, Callable[[], None]] = field(default_factory=dict)

@@ -232,6 +232,21 @@ FOLLOWER_LAG_RECORDS = _gauge(
     "follower",
 )
 
+_A = "Cluster"
+CLUSTER_NODES = _gauge("svc_cluster_nodes", _A, "Live nodes of the cluster, as this node sees them")
+CLUSTER_UNOWNED = _gauge(
+    "svc_cluster_unowned_shards", _A, "Shards that no node has at the moment; their tenants wait"
+)
+CLUSTER_TAKEN = _count("svc_cluster_shards_taken_total", _A, "Shards that this node has opened")
+CLUSTER_HANDED_OVER = _count(
+    "svc_cluster_shards_released_total", _A, "Shards that this node has released to another one"
+)
+CLUSTER_LOST = _count(
+    "svc_cluster_shards_lost_total",
+    _A,
+    "Shards that this node has lost: its lease ended, or its log failed",
+)
+
 _A = "HTTP"
 HTTP_REQUESTS = _count(
     "svc_http_requests_total",

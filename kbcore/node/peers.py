@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kbcore.durable.records import KEY_CODEC
+from kbcore.node.instruments import Value
+from kbcore.node.readiness import Check
 from kbcore.plug.ports import LogSeed
 from kbcore.state.catalog import Catalog, Database
 from kbcore.state.keys import StoredKey
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,58 @@ class TenantSize:
     facts: int
 
 
+class Control(Protocol):
+    """Operations on a cluster; see `kbcore.cluster.control.ClusterControl`."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the cluster as a JSON object."""
+
+    def move(self, shard: int, name: str) -> None:
+        """Move a shard to a node."""
+
+    def drain(self, name: str) -> None:
+        """Move all shards away from a node."""
+
+    def rebalance(self) -> None:
+        """Forget all moves and drains."""
+
+
+class Cluster(Protocol):
+    """The cluster of a node, as the node sees it."""
+
+    @property
+    def count(self) -> int:
+        """Number of shards of the cluster."""
+
+    @property
+    def name(self) -> str:
+        """Name of this node."""
+
+    def open_shards(self) -> list[int]:
+        """Return the shards that requests may use on this node."""
+
+    def failed(self, shard: int) -> None:
+        """Give up a shard whose log failed."""
+
+    def control(self, use: Callable[[Control], T]) -> T:
+        """Let an operator see or change the cluster."""
+
+    def check(self) -> Check:
+        """Return the check of the readiness report."""
+
+    def values(self) -> Iterator[Value]:
+        """Yield the current metrics."""
+
+
 class Peers(Protocol):
-    """The other workers. Every method raises NotReady if one does not answer: nothing is left out."""
+    """The other processes: workers, or nodes of a cluster.
+
+    Every method raises NotReady if one does not answer: nothing is left out.
+    """
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster; None for workers, whose shards never change."""
 
     @property
     def owns(self) -> Callable[[int], bool]:

@@ -29,6 +29,7 @@ from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters, collector, model_called
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
+from kbcore.node.no_log import NoLog
 from kbcore.node.peers import Directory, Peers, TenantSize
 from kbcore.node.placement import SYSTEM, open_logs, shard_of
 from kbcore.node.quotas import Quotas
@@ -74,8 +75,8 @@ def open_runtime(
     """Load plugins, open the logs, recover the state, and return a node that is ready to serve.
 
     `on_failure` is called when a log failed. `llm` replaces LLM_PROVIDER. `peers` are the other
-    processes of a node that shares its shards with them. Raises ConfigError, StorageBusy,
-    LogCorrupted.
+    processes of a node that shares its shards with them; in a cluster a node begins without shards.
+    Raises ConfigError, StorageBusy, LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
@@ -85,10 +86,16 @@ def open_runtime(
     embedder, tokenizer = loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     logged = LoggedClock(clock or SystemClock())
-    directory = None if peers is None else peers.directory()
-    shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
     begun = logged.monotonic()
-    storage = replace(_recovered(shards, logs, config, logged), peers=peers, directory=directory)
+    if peers is not None and (cluster := peers.cluster) is not None:
+        storage = Storage(cluster.count, {}, logged, peers, failed=cluster.failed)
+    else:
+        directory = None if peers is None else peers.directory()
+        shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
+        begun = logged.monotonic()
+        storage = replace(
+            _recovered(shards, logs, config, logged), peers=peers, directory=directory
+        )
     model = None
     if provider is not None:
         model = Model(provider, config, logged, model_called(metrics, loaded))
@@ -106,6 +113,8 @@ class Storage:
     """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
 
     `peers` have the other shards; without the system shard, `directory` is what that decides.
+    In a cluster, shards are opened and closed while the node runs; `failed` is called with one
+    whose log failed.
     """
 
     shards: int
@@ -113,15 +122,16 @@ class Storage:
     clock: LoggedClock
     peers: Peers | None = None
     directory: Directory | None = None
+    failed: Callable[[int], None] | None = None
 
     @property
     def recovered(self) -> Recovered:
         """The newest snapshot, all replayed records, and the latest logged time."""
         logs = [log.recovered for log in self.logs.values()]
         return Recovered(
-            max(log.snapshot for log in logs),
+            max((log.snapshot for log in logs), default=0),
             sum(log.records for log in logs),
-            max(log.last_time for log in logs),
+            max((log.last_time for log in logs), default=0),
         )
 
 
@@ -187,22 +197,30 @@ class Runtime:
         self._failed: StorageFailed | None = None
         self._on_failure = on_failure
         self.transactions = Transactions(config, self.clock, self.meters.transaction)
-        listener = ShardListener(
+        self._listener = ShardListener(
             self._fail, self.meters.synced, self.meters.snapshot, self._wrote, self._wake.set
         )
+        self._scheduling = scheduling
+        self._on_shard_failure = storage.failed
         self.shards = {
-            number: Shard(log, self.clock, config, scheduling, listener)
+            number: Shard(log, self.clock, config, scheduling, self._listener)
             for number, log in storage.logs.items()
         }
-        self.system = next(iter(self.shards.values()))
+        self.on_shard_closed: list[Callable[[int], None]] = []
         self.peers = storage.peers
-        self.databases = self.system.catalog if SYSTEM in self.shards else new_catalog(config)
+        if self.shards:
+            self.system = next(iter(self.shards.values()))
+            self.databases = self.system.catalog if SYSTEM in self.shards else new_catalog(config)
+        else:
+            unlogged = RecoveredLog(NoLog(), new_catalog(config), Recovered(0, 0, 0))
+            self.system = Shard(unlogged, self.clock, config, scheduling, self._listener)
+            self.databases = self.system.catalog
         self._version = self.system.store.status().head
         if storage.directory is not None:
             storage.directory.fill(self.databases)
             self._version = storage.directory.version
         self.feed = Feeds(
-            [shard.committer.feed for shard in self.shards.values()],
+            {number: shard.committer.feed for number, shard in self.shards.items()},
             lambda database, tenant: self.shard(database, tenant).committer.feed,
         )
         self._aligning = threading.Lock()
@@ -216,6 +234,9 @@ class Runtime:
             )
         self.replication = self.system.replication
         metrics.on_collect(self.replication.values)
+        cluster = None if storage.peers is None else storage.peers.cluster
+        if cluster is not None:
+            metrics.on_collect(cluster.values)
         self.replication.on_role.append(self._sweep_again)
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         self._keeper.start()
@@ -255,8 +276,64 @@ class Runtime:
         number = shard_of(database, tenant, self.shard_count)
         shard = self.shards.get(number)
         if shard is None:
-            raise NotReady(f"shard {number} belongs to another worker", {"shard": number})
+            raise NotReady(
+                "another process has this tenant at the moment: nothing was carried out",
+                {"reason": "moved", "shard": number, "outcome": "not_done"},
+            )
         return shard
+
+    def open_shard(self, number: int, log: RecoveredLog, directory: Directory | None) -> None:
+        """Add a shard to a node of a cluster, from which it is served then.
+
+        `directory` was asked for after the log was opened; None for the system shard, whose own
+        databases and keys are the directory from now on. Raises what prevents its databases from being those of the
+        directory.
+        """
+        with self._aligning:
+            listener = replace(self._listener, failed=partial(self._fail_shard, number))
+            shard = Shard(log, self.clock, self.config, self._scheduling, listener)
+            self.clock.seen(log.recovered.last_time)
+            self.feed.add(number, shard.committer.feed)
+            self.shards[number] = shard
+            try:
+                if directory is None:
+                    self._decide(shard)
+                elif directory.version >= self._version:
+                    directory.fill(self.databases)
+                    self._version = directory.version
+                shard.align(self.databases)
+            except BaseException:
+                self.feed.remove(number)
+                del self.shards[number]
+                raise
+
+    def _decide(self, system: Shard) -> None:
+        """Take over the databases and keys of the system shard of a cluster."""
+        version = system.store.status().head
+        Directory.of(version, system.catalog).fill(self.databases)
+        self._version = version
+        self._not_announced = self.peers is not None
+
+    def close_shard(self, number: int) -> None:
+        """Remove a shard from a node of a cluster: its open transactions and streams end.
+
+        Writes and snapshots under way are completed, or refused by the log if another node has it.
+        """
+        shard = self.shards.get(number)
+        if shard is None:
+            return
+        shard.committer.close()
+        shard.committer.exclusively(lambda seq: None)
+        del self.shards[number]
+        shard.replication.close()
+        self.feed.remove(number)
+        for tenant in list(shard.catalog.tenants()):
+            self.transactions.fail(tenant.database, tenant.name)
+        for closed in self.on_shard_closed:
+            closed(number)
+        with shard.replication.replacing:  # no snapshot is being stored
+            self._scheduling.offload_disk(lambda: shard.store.close(clean=False))
+        shard.catalog.forget()
 
     def knowledge_base(
         self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
@@ -341,8 +418,17 @@ class Runtime:
     def _commit(self, changes: ChangeSet) -> Delta:
         if changes.of_catalog and not changes.tenant:
             with self._aligning:
-                delta = self._commit_in(self.shards[SYSTEM], changes)
-                self._version = delta.seq
+                system = self.shards.get(SYSTEM)
+                if system is None:
+                    raise NotReady(
+                        "another node decides about databases and keys: nothing was carried out",
+                        {"reason": "moved", "shard": SYSTEM, "outcome": "not_done"},
+                    )
+                delta = self._commit_in(system, changes)
+                if system.catalog is self.databases:
+                    self._version = delta.seq
+                else:
+                    self._decide(system)
                 self._align()
                 self._announce()
         else:
@@ -351,8 +437,16 @@ class Runtime:
         return delta
 
     def _commit_in(self, shard: Shard, changes: ChangeSet) -> Delta:
-        with shard.room.watched(changes), self._quotas.room(shard.catalog, changes):
-            delta = shard.committer.commit(changes)
+        try:
+            with shard.room.watched(changes), self._quotas.room(shard.catalog, changes):
+                delta = shard.committer.commit(changes)
+        except StorageFailed as error:
+            if self._on_shard_failure is None:
+                raise
+            raise NotReady(
+                "another node may have this tenant now: it is unknown whether this write took effect",
+                {"reason": "lease", "outcome": "unknown"},
+            ) from error
         self._wrote(changes, delta)
         return delta
 
@@ -360,7 +454,7 @@ class Runtime:
         """Repeat changes of databases in the other shards; what failed is tried again later."""
         self._not_aligned = True
         failures = 0
-        for shard in self.shards.values():
+        for shard in list(self.shards.values()):
             if shard.catalog is not self.databases:
                 for changes, error in shard.align(self.databases):
                     failures += 1
@@ -407,7 +501,7 @@ class Runtime:
             self._forget_tables(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
-        if any(shard.snapshots.grown for shard in self.shards.values()):
+        if any(shard.snapshots.grown for shard in list(self.shards.values())):
             self._wake.set()
 
     def read_tenant(self, database: str, name: str) -> Tenant:
@@ -449,7 +543,7 @@ class Runtime:
         Raises NotReady after two seconds, if no other log of the node has come that far.
         """
         if self.shard_count == 1 or all(
-            shard.store.status().head < seq for shard in self.shards.values()
+            shard.store.status().head < seq for shard in list(self.shards.values())
         ):
             self.shard(database, tenant).replication.wait_for(seq)
 
@@ -486,8 +580,8 @@ class Runtime:
 
     def own_snapshot(self) -> int:
         """Take snapshots of the shards of this process; return the first sequence number."""
-        heads = [shard.snapshots.take() for shard in self.shards.values()]
-        return heads[0]
+        heads = [shard.snapshots.take() for shard in list(self.shards.values())]
+        return heads[0] if heads else 0
 
     def captured(self) -> tuple[tuple[LogSeed, ...], list[Iterator[bytes]]]:
         """Begin to capture the state of every shard; return the logs and the snapshots' chunks.
@@ -523,9 +617,10 @@ class Runtime:
 
     def log_status(self) -> LogStatus:
         """Return the status of the first shard's log; writable if all logs are and none failed."""
-        statuses = [shard.store.status() for shard in self.shards.values()]
+        statuses = [shard.store.status() for shard in list(self.shards.values())]
         writable = self._failed is None and all(status.writable for status in statuses)
-        return replace(statuses[0], writable=writable)
+        first = statuses[0] if statuses else self.system.store.status()
+        return replace(first, writable=writable)
 
     def health(self) -> dict[str, Any]:
         """Return the readiness: overall status, a check for each part, and `writable`.
@@ -545,6 +640,8 @@ class Runtime:
             "replication": self.replication.check(),
             "llm": model_check(self.model),
         }
+        if self.peers is not None and (cluster := self.peers.cluster) is not None:
+            checks["cluster"] = cluster.check()
         return readiness(
             checks,
             available=not self._stopping
@@ -558,7 +655,7 @@ class Runtime:
             return
         self._stopping = True
         self.plugins.tell("kb_runtime_stopping", runtime=self)
-        shards = self.shards.values()
+        shards = list(self.shards.values())
         for shard in shards:
             shard.replication.close()
         self.sweeper.close()
@@ -585,7 +682,7 @@ class Runtime:
         while not self._stopping:
             self._wake.wait(
                 ROOM_SECONDS
-                if any(shard.room.full for shard in self.shards.values())
+                if any(shard.room.full for shard in list(self.shards.values()))
                 else min(self.config.snapshot_minutes * 60, CHECK_INTERVAL_S)
             )
             self._wake.clear()
@@ -594,7 +691,7 @@ class Runtime:
             self.transactions.expire()
             if self._not_aligned or self._not_announced:
                 self.align_again()
-            for shard in self.shards.values():
+            for shard in list(self.shards.values()):
                 shard.keep()
             self.metrics.push()
 
@@ -622,8 +719,14 @@ class Runtime:
         return self.shard(database, tenant).catalog.tenant(database, tenant)
 
     def _all_tenants(self) -> Iterator[Tenant]:
-        for shard in self.shards.values():
+        for shard in list(self.shards.values()):
             yield from shard.catalog.tenants()
+
+    def _fail_shard(self, number: int, error: StorageFailed) -> None:
+        """Give up a shard of a cluster: another node may have it, or its log must be read again."""
+        _log.warning("the log of shard %d failed: %s", number, error.message)
+        if self._on_shard_failure is not None:
+            self._on_shard_failure(number)
 
     def _fail(self, error: StorageFailed) -> None:
         self._failed = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kbcore.errors import InvalidInput
 
@@ -124,6 +124,21 @@ class Coordinator(Protocol):
 
     def close(self) -> None:
         """Release the leases held through this coordinator, end its watches, and disconnect."""
+
+
+@runtime_checkable
+class RenewsMany(Protocol):
+    """Optional ability of a `Coordinator`: many leases are renewed by one call."""
+
+    def renew_all(self, leases: Sequence[Lease]) -> Sequence[bool]:
+        """Renew each lease as `renew` does; return the results in their order."""
+
+
+def renew_all(coordinator: Coordinator, leases: Sequence[Lease]) -> Sequence[bool]:
+    """Renew leases, in one call if the coordinator can."""
+    if isinstance(coordinator, RenewsMany):
+        return coordinator.renew_all(leases)
+    return [coordinator.renew(lease) for lease in leases]
 
 
 def check_lease(name: str, ttl_ms: int, value: bytes) -> bytes:

@@ -267,6 +267,42 @@ class ShardPlaces(Protocol):
         """
 
 
+class LogReader(Protocol):
+    """A log that is read while another process writes it, by a node that will take it over.
+
+    It has no lock and holds up no other process. Methods raise NotReady if the storage does not answer.
+    """
+
+    def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the newest snapshot with its sequence number, None without a snapshot.
+
+        The chunks raise LogTruncated if the writer has replaced it.
+        """
+
+    def read(self, after: int) -> Iterator[LogRecord]:
+        """Return the records with a sequence number over `after`, up to the last one at the call.
+
+        Raises LogTruncated if some are gone.
+        """
+
+    def open(self) -> LogStore:
+        """Open the log as its only writer from now on; raises what its factory raises.
+
+        What this reader has verified is not verified again.
+        """
+
+    def close(self) -> None:
+        """Release the reader."""
+
+
+@runtime_checkable
+class ReadsAlong(Protocol):
+    """Required ability of the `ShardPlaces` of a cluster."""
+
+    def reader(self, config: Config, shard: int) -> LogReader:
+        """Return a reader of the log of a shard, with the settings of the node."""
+
+
 @runtime_checkable
 class TakesOver(Protocol):
     """Required ability of a `LogStore` whose node may follow another one, or be promoted."""

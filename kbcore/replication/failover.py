@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from kbcore.clock import boot_seconds
 from kbcore.config.settings import Config
 from kbcore.errors import KBError, NotReady
 from kbcore.plug.coordination import Coordinator, Lease
@@ -48,11 +48,6 @@ MARGIN = 0.1
 may run at different speeds."""
 
 _log = logging.getLogger("kbcore.failover")
-
-
-def boot_seconds() -> float:
-    """Return seconds since the start of the machine, which go on while it is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Node(Protocol):

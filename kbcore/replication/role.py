@@ -44,7 +44,12 @@ _log = logging.getLogger("kbcore.replication")
 def check_settings(config: Config) -> None:
     """Raise ConfigError if the replication settings contradict each other."""
     mode = config.replication_mode
-    if config.coordinator_url:
+    if config.cluster_url:
+        if mode != NONE:
+            raise ConfigError(
+                f"REPLICATION_MODE={mode}: the nodes of a cluster (CLUSTER_URL) share one storage and do not replicate"
+            )
+    elif config.coordinator_url:
         _check_coordinated(config)
     if mode == NONE:
         if config.replication_sync:

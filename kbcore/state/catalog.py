@@ -175,6 +175,13 @@ class Catalog:
         for tenant in self.tenants():
             tenant.engine.close()
 
+    def forget(self) -> None:
+        """Release every tenant: their memory is freed when no reader holds them any more."""
+        with self._mutex:
+            databases, self._databases = self._databases, {DEFAULT: Database(DEFAULT)}
+        for database in databases.values():
+            self._release(list(database.tenants.values()))
+
     @staticmethod
     def _release(tenants: Iterable[Tenant]) -> None:
         for tenant in tenants:

@@ -130,11 +130,20 @@ class TableStore(StoreBase, ABC):
     def _accepts_writes(self) -> bool:
         """Return True unless the storage is full or not reachable."""
 
-    def _load(self, meta: LogMeta) -> None:
-        """Verify the log that `meta` describes. Raises LogCorrupted."""
+    def _load(self, meta: LogMeta, verified: tuple[SnapshotRow | None, int] = (None, 0)) -> None:
+        """Verify the log that `meta` describes, except what is `verified`: a snapshot, and the
+        records up to a number. Raises LogCorrupted.
+        """
         self._meta = meta
         self._seed = seed(meta.log_id)
-        self._snapshots = examine(self._tables, self._seed, meta.first, meta.head)
+        row, read = verified
+        snapshots = list(self._tables.snapshots()) if read >= meta.first - 1 else []
+        if row is not None and snapshots and snapshots[-1] == row:
+            self._snapshots = snapshots
+        elif row is None and read and not snapshots and meta.first == 1:
+            self._snapshots = []
+        else:
+            self._snapshots = examine(self._tables, self._seed, meta.first, meta.head)
         self._head = self._durable = meta.head
 
     def read(self, after: int) -> Iterator[LogRecord]:

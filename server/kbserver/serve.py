@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,10 @@ from kbcore.node.runtime import open_runtime
 from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
-from kbserver.errors import ErrorAnswer
+from kbserver.cluster.application import NodeApp
+from kbserver.cluster.joining import Joined, prepare
+from kbserver.cluster.owners import NodeOwners
+from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
 from kbserver.http.listening import listen
@@ -46,8 +49,9 @@ from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
 from kbserver.security.guard import MANAGED, SINGLE, mode_of
-from kbserver.workers.forwarding import Forwarder
+from kbserver.workers.forwarding import Forwarder, Owners
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
+from kbserver.workers.owners import WorkerOwners
 from kbserver.workers.peers import WorkerPeers
 from kbserver.workers.private import PrivateApp
 from kbserver.workers.worker import Worker
@@ -55,6 +59,7 @@ from kbserver.workers.worker import Worker
 if TYPE_CHECKING:
     from flask import Flask
 
+    from kbcore.node.peers import Peers
     from kbcore.node.runtime import Runtime
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
@@ -142,18 +147,11 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.environ = self._environ(head, len(buffered) - head.size)
         self.application = self.server.application
         self.head = head
-        owner = None
-        if self.server.forwarder is not None:
-            owner = self.server.forwarder.owner_of(self.environ)
-            if self.affinity.moves_to(owner) and self._hand_over(owner, buffered):
-                return None
-        if owner is None:
+        if self.server.forwarder is None or not self._forwarded(self.server.forwarder, buffered):
             self.handle_one_response()
-        else:
-            self._forward(owner)
         return None if self.close_connection else True
 
-    def _hand_over(self, owner: int, buffered: bytes) -> bool:
+    def _hand_over(self, owner: Hashable, buffered: bytes) -> bool:
         """Give the connection to the worker that owns the tenant of the request; False if it stays."""
         handover = self.server.handover
         # Otherwise a part of the request has left the buffer.
@@ -163,17 +161,48 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         if not handover.send(owner, self.socket, buffered):
             return False
         self.busy = False  # the connection must not be shut down
+        self.close_connection = True
         return True
 
-    def _forward(self, owner: int) -> None:
-        """Have another worker answer the request."""
+    def _forwarded(self, forwarder: Forwarder, buffered: bytes) -> bool:
+        """Have another process answer the request; return False if it is for this one."""
+        is_done = True
+        self.environ["RAW_URI"] = self.head.target
         try:
-            self.server.forwarder.forward(self, owner)
+            owner = forwarder.owner_of(self.environ)
+            if self.affinity.moves_to(owner) and self._hand_over(owner, buffered):
+                return True
+            if owner is None:
+                return False
+            address = forwarder.redirect(owner)
+            if address:
+                self._redirect(address)
+            else:
+                is_done = forwarder.forward(self, owner)
+        except KBError as error:
+            answer = answer_of(error)
+            self._close_with(self.head, answer)
         except OSError:
             self.close_connection = True
             if self.wsgi_input.broken:
                 self.refuse(400, "the body could not be read")
         self.close_connection = self.close_connection or self.wsgi_input.abandoned
+        return is_done
+
+    def _redirect(self, address: str) -> None:
+        """Send the client to the node that has its tenant."""
+        headers = {"Location": address + self.head.target}
+        answer = ErrorAnswer(307, "REDIRECT", "the tenant is on another node", None, headers)
+        self.close_connection = True
+        self.socket.sendall(refusal(self.head, answer))
+
+    def hang_up(self) -> None:
+        """Close the connection of a stream, so that its client opens the stream again."""
+        self.left = self.close_connection = True
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
 
     def refuse(self, status: int, message: str, details: dict[str, Any] | None = None) -> None:
         """Answer the request with an error, and close the connection."""
@@ -273,14 +302,19 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self, head: Head, status: int, message: str, details: dict[str, Any] | None = None
     ) -> None:
         code = _CODES.get(status, "VALIDATION_ERROR")
-        path = head.target.partition("?")[0][: logs.MAX_PATH_CHARS]
-        logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
-        self.close_connection = True
-        self.server.refused(status)
         headers = {"Retry-After": "1"} if status in (429, 503) else {}
         if status == 429:
             headers |= rate_headers(used_up(details, 1))
-        self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, details, headers)))
+        self._close_with(head, ErrorAnswer(status, code, message, details, headers))
+
+    def _close_with(self, head: Head, answer: ErrorAnswer) -> None:
+        """Answer with an error, and close the connection."""
+        path = head.target.partition("?")[0][: logs.MAX_PATH_CHARS]
+        entry = {"method": head.method, "path": path, "status": answer.status}
+        logs.log_request({**entry, "reason": answer.message})
+        self.close_connection = True
+        self.server.refused(answer.status)
+        self.socket.sendall(refusal(head, answer))
 
     def _close(self) -> None:
         """Close after reading pending input: a plain close would reset the connection before the
@@ -404,6 +438,16 @@ def run(
     # The logs and a snapshot; a single log has one sync at a time.
     offload, disk = Offload(os.cpu_count() or 1), Offload(MAX_DISK_THREADS)
     wait = Offload(1)
+    listener = None
+    joined = None
+    if config.cluster_url:
+        listener = listen(config.host, config.port)
+        joined = prepare(config, listener, plugins)
+    peers: Peers | None = None
+    if joined is not None:
+        peers = joined.peers
+    elif worker is not None:
+        peers = WorkerPeers(worker)
     runtime = open_runtime(
         config,
         plugins=plugins,
@@ -415,11 +459,15 @@ def run(
             yield_in_background=yield_to_sockets,
         ),
         on_failure=stop_process,
-        peers=None if worker is None else WorkerPeers(worker),
+        peers=peers,
     )
     try:
-        application = create_app(runtime, on_storage_failed=stop_process, yield_now=yield_now)
-        servers = _servers(config, runtime, application, worker)
+        application = create_app(
+            runtime,
+            on_storage_failed=stop_process if joined is None else None,
+            yield_now=yield_now,
+        )
+        servers = _servers(config, runtime, application, worker, joined, listener)
         public = servers[0]
         receiver = None
         if worker is not None:
@@ -428,11 +476,14 @@ def run(
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)
-        runtime.start_replication(HTTPLogSource)
+        if joined is None:
+            runtime.start_replication(HTTPLogSource)
         for server in servers:
             server.start()
         if receiver is not None:
             receiver.start()
+        if joined is not None:
+            joined.node.start(runtime, joined.peers)
         gc_schedule = collector.arrange(
             lambda: not any(len(server.disconnects) for server in servers)
         )
@@ -447,6 +498,8 @@ def run(
         stop_requested.wait()
         log.info("stopping")
         gc_schedule.kill()
+        if joined is not None:
+            joined.close(config.shutdown_timeout_ms / 1000)
         runtime.replication.close()
         application.extensions["kbcore.events"].close()
         application.extensions["kbcore.mcp"].close()
@@ -465,7 +518,12 @@ def run(
 
 
 def _servers(
-    config: Config, runtime: Runtime, application: Flask, worker: Worker | None
+    config: Config,
+    runtime: Runtime,
+    application: Flask,
+    worker: Worker | None,
+    joined: Joined | None,
+    listener: socket.socket | None,
 ) -> list[Server]:
     """Return the server on the public address and, in a worker, the one on its private socket."""
     metrics, times = runtime.metrics, Times.of(config)
@@ -473,13 +531,30 @@ def _servers(
     def refused(status: int) -> None:
         metrics.observe(HTTP_REFUSED, 1, (str(status),))
 
+    owners: Owners | None = None
+    public_application: Any = application
+    if joined is not None:
+        owners = NodeOwners(joined.node, joined.signatures)
+        public_application = NodeApp(application, joined.node, runtime)
+    elif worker is not None:
+        owners = WorkerOwners(worker)
     forwarder = None
-    if worker is not None:
+    if owners is not None:
         guard = application.extensions["kbcore.guard"]
-        forwarder = Forwarder(worker, runtime.shard_count, guard.implied_tenant)
+        forwarder = Forwarder(
+            owners,
+            runtime.shard_count,
+            guard.implied_tenant,
+            redirects=config.cluster_route == "redirect",
+        )
+    if joined is not None and forwarder is not None:
+        drop = forwarder.drop
+        joined.node.ownership.on_lost.append(lambda shard, owner: drop(owner, shard))
+    if listener is None:
+        listener = listen(config.host, config.port) if worker is None else worker.public_socket()
     public = Server(
-        listen(config.host, config.port) if worker is None else worker.public_socket(),
-        application,
+        listener,
+        public_application,
         connections=config.max_connections,
         max_per_address=0 if config.forwarded_hops else config.max_connections_address,
         times=times,

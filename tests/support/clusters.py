@@ -156,7 +156,8 @@ class Clients:
     and reads a few facts, whose histories are checked. `before` are clients that have stopped.
     """
 
-    def __init__(self, cluster, count=4, seed=0, before=None):
+    def __init__(self, cluster, count=4, seed=0, before=None, tenants=("t",)):
+        self._tenants = tenants
         self.acknowledged = set() if before is None else before.acknowledged
         self.reads = self.operations = 0
         self._cluster = cluster
@@ -189,11 +190,17 @@ class Clients:
         for fact, history in self._histories.items():
             assert is_linearizable(history), f"fact {fact}: {sorted(history, key=_begin)}"
         leader = self._cluster.whole()
-        expected = numbers(self._cluster.nodes[leader])
-        lost = self.acknowledged - expected
-        assert not lost, f"acknowledged writes are lost: {sorted(lost)[:10]}"
-        for node in self._cluster.nodes:
-            until(lambda node=node: numbers(node) == expected)
+        for tenant in self._tenants:
+            header = {"X-Tenant-ID": tenant}
+            expected = numbers(self._cluster.nodes[leader], **header)
+            lost = {number for of, number in self.acknowledged if of == tenant} - expected
+            assert not lost, f"acknowledged writes of {tenant} are lost: {sorted(lost)[:10]}"
+            for node in self._cluster.nodes:
+                until(
+                    lambda node=node, header=header, expected=expected: (
+                        numbers(node, **header) == expected
+                    )
+                )
         terms = self._cluster.terms()
         assert all(len(leaders) == 1 for leaders in terms.values()), terms
         return len(terms)
@@ -214,20 +221,23 @@ class Clients:
             connection.close()
 
     def _step(self, rng, connection):
+        tenant = rng.choice(self._tenants)
         if rng.random() < 0.3:
             with self._mutex:
                 number = self._next = self._next + 1
-            status, _, _ = _post(connection, "/tell", {"predicate": "n", "args": [str(number)]})
+            body = {"predicate": "n", "args": [str(number)]}
+            status, _, _ = _post(connection, "/tell", body, tenant)
             if status == 200:
                 with self._mutex:
-                    self.acknowledged.add(number)
+                    self.acknowledged.add((tenant, number))
             return status
         fact = str(self._facts + rng.randrange(3))
         kind = rng.choice((STORE, REMOVE, READ, READ))
         path = {STORE: "/tell", REMOVE: "/retract", READ: "/query"}[kind]
         begin = time.monotonic()
-        status, body, headers = _post(connection, path, {"predicate": "f", "args": [fact]})
+        status, body, headers = _post(connection, path, {"predicate": "f", "args": [fact]}, tenant)
         end = time.monotonic()
+        fact = f"{tenant}: {fact}"
         if kind == READ:
             if status == 200 and LAG not in headers:  # the answer of a leader
                 self._note(fact, Operation(READ, begin, end, bool(json.loads(body))))
@@ -248,9 +258,9 @@ def _begin(operation):
     return operation.begin
 
 
-def _post(connection, path, body):
+def _post(connection, path, body, tenant):
     """Return status, body and headers; status 0 if there was no answer."""
-    headers = {"Content-Type": "application/json", "X-Tenant-ID": "t"}
+    headers = {"Content-Type": "application/json", "X-Tenant-ID": tenant}
     try:
         connection.request("POST", path, json.dumps(body), headers)
         answer = connection.getresponse()

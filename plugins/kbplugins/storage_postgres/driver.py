@@ -59,6 +59,8 @@ class Driver:
         self._timeout = config.storage_timeout_ms
         # FSYNC_POLICY decides which acknowledged writes a crash of the server may lose.
         self._synchronous = "on" if config.fsync_policy == "always" else "off"
+        self.is_shared = bool(config.cluster_url)
+        """True if the other nodes of a cluster may open the log while this process has it."""
         self.location = redacted(config.storage_url)
         self.timeout = config.storage_timeout_ms / 1000
 

@@ -4,6 +4,10 @@ Two mechanisms exclude a second writer. An advisory lock of the connection prote
 server releases it when the connection ends. Each opening also writes a token into `kbcore_meta`
 that every append requires: a process that lost its lock with its connection cannot write after
 another process has opened the log.
+
+The nodes of a cluster decide by leases which of them opens a log, and a node that does not answer
+must not keep the others from it. They share the lock, which then excludes only processes outside
+the cluster; the token alone excludes the node that had the log before.
 """
 
 from __future__ import annotations
@@ -146,7 +150,7 @@ class Session:
                     f"STORAGE_URL={self.driver.location!r}: the schema of its search_path does not exist"
                 )
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
-            if old_pid:
+            if old_pid and not self.driver.is_shared:
                 # After a network failure the server may still have our old connection, with the lock.
                 self._execute(
                     "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN kbcore_meta m ON m.writer = %s"
@@ -156,7 +160,8 @@ class Session:
                 )
             self._execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             try:
-                self._execute("SELECT pg_advisory_lock(%s, %s)", (_LOCK_CLASS, key))
+                lock = "pg_advisory_lock_shared" if self.driver.is_shared else "pg_advisory_lock"
+                self._execute(f"SELECT {lock}(%s, %s)", (_LOCK_CLASS, key))
             except self.driver.psycopg.errors.LockNotAvailable:
                 raise StorageBusy(*self._busy(key)) from None
             self._execute("SET lock_timeout = 0")

@@ -13,8 +13,10 @@ from urllib.parse import parse_qsl, quote, urlencode
 from kbcore.config import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import ConfigError, LogCorrupted, NotReady
+from kbcore.plug.ports import LogReader
 from kbplugins.shard_file import name_of
 from kbplugins.storage_postgres.driver import Driver, Unreachable
+from kbplugins.storage_postgres.reader import PostgresReader
 
 T = TypeVar("T")
 
@@ -70,6 +72,10 @@ class PostgresShards:
             return schema
 
         return replace(config, storage_url=_in_schema(config.storage_url, _connected(config, find)))
+
+    def reader(self, config: Config, shard: int) -> LogReader:
+        """Return a reader of the log of a shard, which another process may be writing."""
+        return PostgresReader(self.place(config, shard, new=False))
 
 
 def _missing(config: Config, problem: str) -> LogCorrupted:

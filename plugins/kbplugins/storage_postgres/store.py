@@ -23,7 +23,7 @@ from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
 from kbplugins.storage_postgres.rows import Rows
 from kbplugins.storage_postgres.session import Session, channel_of, wait_for
 from kbplugins.storage_postgres.snapshots import SnapshotWriter
-from kbplugins.table_log import LogMeta, TableStore
+from kbplugins.table_log import LogMeta, SnapshotRow, TableStore
 
 _APPEND = """
 WITH moved AS (
@@ -44,8 +44,15 @@ class PostgresStore(TableStore):
     """
 
     def __init__(
-        self, config: Config, *, random_bytes: Callable[[int], bytes] = os.urandom
+        self,
+        config: Config,
+        *,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        verified: tuple[SnapshotRow | None, int] = (None, 0),
     ) -> None:
+        """Open the log. `verified` are a snapshot and the last record that were read from it just
+        before, and need no check.
+        """
         super().__init__(config.fsync_policy)
         self._driver = Driver(config)
         self._full = False
@@ -57,7 +64,7 @@ class PostgresStore(TableStore):
         self._rows = Rows(self._driver.location, self._fetch)
         self._writer = SnapshotWriter(self._driver, self._session.token)
         try:
-            self._load(self._session.meta)
+            self._load(self._session.meta, verified)
             self._drop_rows()
         except BaseException:
             self._session.drop()
@@ -210,17 +217,25 @@ class PostgresStore(TableStore):
             if first > self._meta.first:
                 with self._session.use():
                     query = "UPDATE kbcore_meta SET first = %s WHERE writer = %s"
-                    self._session.execute(query, (first, self._session.token))
+                    moved = self._session.execute(query, (first, self._session.token))
+                    if moved.rowcount != 1:
+                        raise self._session.taken_over()
                     self._meta = replace(self._meta, first=first)
                 self._drop_rows()
 
     def _drop_rows(self) -> None:
-        """Delete dropped records in parts, so that appends wait only briefly."""
-        query = "DELETE FROM kbcore_log WHERE seq IN (SELECT seq FROM kbcore_log WHERE seq < %s LIMIT 5000)"
+        """Delete dropped records in parts, so that appends wait only briefly.
+
+        What is dropped is read from the table: another process may be the writer by now.
+        """
+        query = (
+            "DELETE FROM kbcore_log WHERE seq IN (SELECT seq FROM kbcore_log"
+            " WHERE seq < (SELECT first FROM kbcore_meta) LIMIT 5000)"
+        )
         is_done = False
         while not is_done:
             with self._session.use():
-                is_done = not self._session.execute(query, (self._meta.first,)).rowcount
+                is_done = not self._session.execute(query).rowcount
 
     # -- terms and leaders --------------------------------------------------
 

@@ -5,10 +5,19 @@ An operation reads the body, calls one method of the core and returns the serial
 
 from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
 from kbserver.routes.knowledge import facts, reason, rules, scopes, transactions
-from kbserver.routes.node import admin, auth, documents, events, maintenance, ops, replication
+from kbserver.routes.node import (
+    admin,
+    auth,
+    cluster,
+    documents,
+    events,
+    maintenance,
+    ops,
+    replication,
+)
 
 SUBJECTS = (
     *(ops, facts, rules, reason, transactions, scopes, memory, context, events, ingest, language),
-    *(admin, maintenance, mcp, agent, auth, documents, replication),
+    *(admin, cluster, maintenance, mcp, agent, auth, documents, replication),
 )
 """The modules with operations."""

@@ -1,19 +1,25 @@
-"""Health, maintenance and replication of a node: bodies and answers."""
+"""Health, maintenance, replication and cluster of a node: bodies and answers."""
 
 from __future__ import annotations
 
-from kbserver.schemas.base import Body, JsonObject
+from typing import ClassVar
+
+from kbcore.errors import InvalidInput
+from kbserver.schemas.base import Body, JsonObject, present
 from kbserver.schemas.fields import (
     ByName,
     Choice,
     Count,
     Flag,
+    Json,
     Many,
+    Name,
     Number,
     One,
     Text,
     Time,
     Value,
+    Whole,
 )
 
 
@@ -113,3 +119,71 @@ class Readiness(JsonObject):
     status = Choice("healthy", "degraded", "unhealthy")
     checks = ByName(Check)
     writable = Flag()
+
+
+class MoveBody(Body):
+    """A shard, or a tenant that is in it, and the node to which it moves."""
+
+    shard = Whole(0)
+    tenant_id = Name()
+    database = Name()
+    node = Text(required=True)
+
+    requires: ClassVar[Json] = {
+        "oneOf": [
+            present("shard", without=("tenantId", "database")),
+            present("tenantId", without=("shard",)),
+        ]
+    }
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the fields, of which one names the shard or a tenant; raises InvalidInput."""
+        if ("shard" in fields) == ("tenant_id" in fields):
+            raise InvalidInput.at("shard", "either this or `tenantId` is required")
+        if "shard" in fields and "database" in fields:
+            raise InvalidInput.at("database", "goes with `tenantId`")
+        return fields
+
+
+class DrainBody(Body):
+    """The node that gives its shards to the others."""
+
+    node = Text(required=True)
+
+
+class ClusterNodeStatus(JsonObject):
+    """A live node and the shards that it has."""
+
+    name = Text()
+    url = Text()
+    weight = Count()
+    state = Choice("active", "drained", "leaving")
+    shards = Many(Count())
+
+
+class ShardMove(JsonObject):
+    """A shard that is about to move from one node to another."""
+
+    shard = Count()
+    from_ = Text(data_key="from")
+    to = Text()
+
+
+class MovedShard(JsonObject):
+    """A shard that an operator has moved to a node."""
+
+    shard = Count()
+    node = Text()
+
+
+class ClusterStatus(JsonObject):
+    """The nodes of a cluster; `node` is the one that answers, `open` are the shards it serves."""
+
+    shards = Count()
+    unowned = Many(Count())
+    moving = Many(ShardMove)
+    nodes = Many(ClusterNodeStatus)
+    moved = Many(MovedShard)
+    drained = Many(Text())
+    node = Text()
+    open = Many(Count())

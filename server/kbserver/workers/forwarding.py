@@ -1,9 +1,10 @@
-"""Forwarding of requests to the worker that owns their tenant, as they are, in both directions.
+"""Forwarding of requests to the process that owns their tenant, as they are, in both directions.
 
-A request goes over a kept connection to the private socket of its owner, and the response comes back
-unchanged. The owner authenticates, accounts and answers. A request is sent once: if the owner ends
-before it answers, the response is 503, and `details.outcome` is `not_done` if the owner cannot have got the
-request, else `unknown`. A forwarded request is never forwarded again.
+A request goes over a kept connection to its owner, and the response comes back unchanged. The owner
+authenticates, accounts and answers. A request is carried out once: if the owner ends before it
+answers, the response is 503, and `details.outcome` is `not_done` if the owner cannot have got the
+request, else `unknown`. Only a request that was certainly not carried out is sent again, to the next
+owner. A forwarded request is never forwarded again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, Protocol
@@ -24,10 +25,12 @@ from kbcore.node.placement import SYSTEM, shard_of
 from kbserver.http.request_context import DEFAULT
 from kbserver.http.request_head import Head
 from kbserver.http.request_id import request_id
-from kbserver.workers.worker import Worker
 
-CLIENT = "X-KBCore-Client"
-"""Header of a forwarded request: address and port of the client. It counts on private sockets only."""
+SHARD = "kbcore.shard"
+"""Key in the WSGI environment of the shard that a request is for."""
+
+MOVED = b"\r\nx-kbcore-moved:"
+"""Header of a response by a process that does not own the tenant any more: nothing was carried out."""
 
 IDLE_SECONDS = 30.0
 """Idle time after which a connection to an owner is not used again."""
@@ -50,7 +53,7 @@ TENANT_KEYS = ("tenantId", "id", "name")
 _NOT_FORWARDED = frozenset(
     (
         *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
-        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID", "X_KBCORE_CLIENT"),
+        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID", "X_KBCORE_CLIENT", "X_KBCORE_NODE"),
     )
 )
 _CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)
@@ -58,8 +61,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _TENANT = re.compile(r"/admin/databases/([^/]+)/tenants/([^/]+)(?:/nuke)?")
 _TENANTS = re.compile(r"/admin/databases/([^/]+)/tenants")
-_HERE = frozenset(("/health",))
-_OF_NODE = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
+_SYSTEM_PATHS = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
 _WITHOUT_BODY = frozenset((b"204", b"304"))
 
 
@@ -79,6 +81,37 @@ class Client(Protocol):
         """Answer with an error and close the connection."""
 
 
+class Owners(Protocol):
+    """Which process has which shard. An owner is a number or a name that can be a key."""
+
+    def is_own(self, path: str, environ: dict[str, Any]) -> bool:
+        """Return True if every process answers this request itself, or it was forwarded already.
+
+        Raises KBError for a request that pretends to be forwarded.
+        """
+
+    def find(self, shard: int) -> Hashable | None:
+        """Return the owner of a shard, None for this process; raises NotReady without one."""
+
+    def find_again(
+        self, shard: int, owner: Hashable, *, sent: bool, seconds: float
+    ) -> Hashable | None:
+        """As `find`, after `owner` did not carry out a request, or could not be reached.
+
+        `sent` is True if the owner may have got the request, which is then not sent again: raises
+        NotReady, as after too many `seconds` since the first attempt.
+        """
+
+    def connect(self, owner: Hashable) -> Any:
+        """Return a new connection to an owner; raises OSError."""
+
+    def lines(self, method: str, target: str, client: str) -> list[str]:
+        """Return the headers that tell the owner from which client a request is."""
+
+    def address_of(self, owner: Hashable) -> str:
+        """Return the address to which a client is redirected; raises NotReady."""
+
+
 class _Ended(OSError):
     """The owner closed the connection."""
 
@@ -86,66 +119,113 @@ class _Ended(OSError):
 class Forwarder:
     """Finds the owner of a request, and forwards requests of other owners.
 
-    `implied_tenant` returns the tenant of a request that names none.
+    `implied_tenant` returns the tenant of a request that names none. With `redirects` clients are
+    sent to the owner instead.
     """
 
     def __init__(
-        self, worker: Worker, shards: int, implied_tenant: Callable[[dict[str, Any]], str]
+        self,
+        owners: Owners,
+        shards: int,
+        implied_tenant: Callable[[dict[str, Any]], str],
+        *,
+        redirects: bool = False,
     ) -> None:
-        self._worker = worker
+        self._owners = owners
+        self._redirects = redirects
         self._implied_tenant = implied_tenant
-        self._idle: dict[int, list[tuple[float, Any]]] = {index: [] for index in worker.others}
-        self._worker_of = lru_cache(maxsize=1 << 16)(
-            lambda database, tenant: shard_of(database, tenant, shards) % worker.count
+        self._idle: dict[Hashable, list[tuple[float, Any]]] = {}
+        self._active: dict[tuple[Hashable, int], set[Any]] = {}
+        self._shard_of = lru_cache(maxsize=1 << 16)(
+            lambda database, tenant: shard_of(database, tenant, shards)
         )
 
-    def owner_of(self, environ: dict[str, Any]) -> int | None:
-        """Return the other worker that a request is for, None if it is for this one."""
+    def owner_of(self, environ: dict[str, Any]) -> Hashable | None:
+        """Return the other owner that a request is for, None if it is for this process.
+
+        The shard that it is for is stored in the environment. Raises KBError if no process has it.
+        """
         path = environ["PATH_INFO"]
-        if path.startswith(_OF_NODE):
-            owner = self._owner_of_path(path, environ)
-        elif path in _HERE:
-            return None
+        if path.startswith(_SYSTEM_PATHS):
+            shard = self._shard_of_path(path, environ)
         else:
             tenant = environ.get("HTTP_X_TENANT_ID") or self._implied_tenant(environ)
-            owner = self._worker_of(environ.get("HTTP_X_DATABASE") or DEFAULT, tenant)
-        return None if owner == self._worker.index else owner
+            shard = self._shard_of(environ.get("HTTP_X_DATABASE") or DEFAULT, tenant)
+        environ[SHARD] = shard
+        return None if self._owners.is_own(path, environ) else self._owners.find(shard)
 
-    def _owner_of_path(self, path: str, environ: dict[str, Any]) -> int:
+    def redirect(self, owner: Hashable) -> str:
+        """Return the address to which clients are redirected, "" if requests are forwarded."""
+        return self._owners.address_of(owner) if self._redirects else ""
+
+    def _shard_of_path(self, path: str, environ: dict[str, Any]) -> int:
         if match := _TENANT.fullmatch(path):
-            return self._worker_of(match[1], match[2])
+            return self._shard_of(match[1], match[2])
         if environ["REQUEST_METHOD"] == "POST" and (match := _TENANTS.fullmatch(path)):
             tenant = _tenant_in_body(environ)
             if tenant is not None:
-                return self._worker_of(match[1], tenant)
-        return SYSTEM % self._worker.count
+                return self._shard_of(match[1], tenant)
+        return SYSTEM
 
-    def forward(self, client: Client, owner: int) -> None:
+    def forward(self, client: Client, owner: Hashable) -> bool:
         """Pass a request to its owner and the response to the client.
 
-        `close_connection` of the client is set if its connection must not be used again.
+        `close_connection` of the client is set if its connection must not be used again. Return
+        False if this process has become the owner: nothing was carried out yet.
         """
-        exchange = _Exchange(client)
-        connection = None
-        try:
-            connection = self._send_head(exchange, owner)
-            if exchange.run(connection):
-                self._keep(owner, connection)
-                connection = None
-        except _Ended:
-            client.close_connection = True
-            if not exchange.answered and not client.left:
-                message = "the worker that owns this tenant has ended; it is being started again"
-                outcome = "unknown" if exchange.sent else "not_done"
-                client.refuse(503, message, {"reason": "worker", "outcome": outcome})
-        finally:
-            if connection is not None:
-                connection.close()
+        shard: int = client.environ[SHARD]
+        exchange = _Exchange(client, self._owners)
+        begun = time.monotonic()
+        target: Hashable | None = owner
+        while target is not None:
+            try:
+                if self._exchanged(exchange, target, shard):
+                    return True
+                may_have_happened = False
+            except _Ended:
+                client.close_connection = True
+                if exchange.answered or client.left:
+                    return True
+                may_have_happened = exchange.sent
+            try:
+                is_lost = may_have_happened or not exchange.repeatable
+                waited = time.monotonic() - begun
+                target = self._owners.find_again(shard, target, sent=is_lost, seconds=waited)
+            except KBError as error:
+                client.refuse(503, error.message, error.details)
+                return True
+            client.close_connection = exchange.closes
+            exchange.again()
+        client.environ["wsgi.input"] = BytesIO(exchange.body)
+        return False
 
-    def _send_head(self, exchange: _Exchange, owner: int) -> Any:
+    def drop(self, owner: Hashable, shard: int) -> None:
+        """End the exchanges with an owner that has lost a shard."""
+        for connection in list(self._active.get((owner, shard), ())):
+            _shut_down(connection)
+
+    def _exchanged(self, exchange: _Exchange, owner: Hashable, shard: int) -> bool:
+        """Send the request to an owner; return False if it did not carry it out. Raises _Ended."""
+        connection = self._send_head(exchange, owner)
+        active = self._active.setdefault((owner, shard), set())
+        active.add(connection)
+        is_reusable = False
+        try:
+            is_reusable = exchange.run(connection)
+        finally:
+            active.discard(connection)
+            if not active:
+                self._active.pop((owner, shard), None)
+            if is_reusable:
+                self._keep(owner, connection)
+            else:
+                connection.close()
+        return not exchange.moved
+
+    def _send_head(self, exchange: _Exchange, owner: Hashable) -> Any:
         """Send the head of a request with a small body; return the connection."""
         first = exchange.first_block()
-        idle = self._idle[owner]
+        idle = self._idle.get(owner, [])
         while idle:
             since, connection = idle.pop()
             if time.monotonic() - since < IDLE_SECONDS and not _is_closed(connection):
@@ -157,9 +237,11 @@ class Forwarder:
                 exchange.sent = True
                 return connection
             connection.close()
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(self._worker.path_of(owner))
+            connection = self._owners.connect(owner)
+        except OSError as error:
+            raise _Ended(str(error)) from error
+        try:
             exchange.sent = True
             connection.sendall(first)
         except OSError as error:
@@ -167,8 +249,8 @@ class Forwarder:
             raise _Ended(str(error)) from error
         return connection
 
-    def _keep(self, owner: int, connection: Any) -> None:
-        idle = self._idle[owner]
+    def _keep(self, owner: Hashable, connection: Any) -> None:
+        idle = self._idle.setdefault(owner, [])
         if len(idle) < MAX_IDLE:
             idle.append((time.monotonic(), connection))
         else:
@@ -176,20 +258,45 @@ class Forwarder:
 
 
 class _Exchange:
-    """One request and its response."""
+    """One request and its response.
 
-    def __init__(self, client: Client) -> None:
+    `moved` is True if the owner has answered that it is not the owner any more.
+    """
+
+    def __init__(self, client: Client, owners: Owners) -> None:
         self._client = client
+        self._owners = owners
         self._input = client.environ["wsgi.input"]
         self._pending = True
+        self._first = b""
+        self.body = b""
+        self.moved = False
+        self.closes: bool = client.close_connection
         self._sender: gevent.Greenlet | None = None
         self._body_error: OSError | None = None
         self._end_watch: Callable[[], None] | None = None
         self.sent = False
         self.answered = False
 
+    @property
+    def repeatable(self) -> bool:
+        """True if the whole request can be sent again."""
+        return not self._pending
+
+    def again(self) -> None:
+        """Prepare to send the request to another owner."""
+        self.moved = self.sent = False
+
     def first_block(self) -> bytes:
         """Return the head of the request, with the body if it is small."""
+        if not self._first:
+            self._first = self._head()
+            if not self._client.head.chunked and (self._client.head.length or 0) <= BLOCK:
+                self._pending = False
+                self.body = self._input.read() if self._client.head.length else b""
+        return self._first + self.body
+
+    def _head(self) -> bytes:
         head, environ = self._client.head, self._client.environ
         lines = [f"{head.method} {head.target} {head.version}"]
         for name, value in head.headers.items():
@@ -197,14 +304,10 @@ class _Exchange:
                 lines.append(f"{name.replace('_', '-')}: {value}")
         lines.append(f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}")
         address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
-        lines.append(f"{CLIENT}: {address} {port}")
+        lines += self._owners.lines(head.method, head.target, f"{address} {port}")
         if head.chunked:
             lines.append("Transfer-Encoding: chunked")
-        first = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
-        if not head.chunked and (head.length or 0) <= BLOCK:
-            self._pending = False
-            return first + (self._input.read() if head.length else b"")
-        return first
+        return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
     def run(self, connection: Any) -> bool:
         """Send the rest of the request and relay the response, which may come first.
@@ -251,6 +354,9 @@ class _Exchange:
         while (end := data.find(b"\r\n\r\n")) < 0:
             data += self._receive(connection)
         head, body = data[:end], data[end + 4 :]
+        if MOVED in head.lower():
+            self.moved = True
+            return False
         closing = _CONNECTION.search(head)
         reusable = closing is None or b"close" not in closing[1].lower()
         length, chunked = _LENGTH.search(head), _CHUNKED.search(head)

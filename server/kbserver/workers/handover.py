@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import gevent
@@ -47,10 +47,10 @@ class Affinity:
     __slots__ = ("_length", "_owner")
 
     def __init__(self, *, is_new: bool) -> None:
-        self._owner: int | None = _NEW if is_new else None
+        self._owner: Hashable | None = _NEW if is_new else None
         self._length = 0
 
-    def moves_to(self, owner: int | None) -> bool:
+    def moves_to(self, owner: Hashable | None) -> bool:
         """Record the owner of a request, None for this worker.
 
         Return True if the connection should go to that owner: with the first request of a new
@@ -69,13 +69,13 @@ class Handover:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    def send(self, owner: int, sock: Any, received: bytes) -> bool:
+    def send(self, owner: Hashable, sock: Any, received: bytes) -> bool:
         """Send a connection and the bytes received from its client to another worker.
 
         Return False if that worker cannot take it now; nothing has changed then. Otherwise the
         caller must close `sock` without a shutdown, which leaves the connection open.
         """
-        if len(received) > MAX_RECEIVED:
+        if len(received) > MAX_RECEIVED or not isinstance(owner, int):
             return False
         with _Socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
             channel.setblocking(False)

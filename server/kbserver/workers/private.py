@@ -6,7 +6,7 @@ Only processes of the same user can connect: the socket is in a folder with mode
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -37,7 +37,13 @@ _CLIENT = "HTTP_X_KBCORE_CLIENT"
 class PrivateApp:
     """The application on a private socket, in front of the application of the server."""
 
-    def __init__(self, application: Application, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        application: Application,
+        runtime: Runtime,
+        more: Mapping[tuple[str, str], Callable[[Environ], Any]] | None = None,
+    ) -> None:
+        """`more` are further calls, or others in place of these, by method and path."""
         self._application = application
         self._runtime = runtime
         self._calls: dict[tuple[str, str], Callable[[Environ], Any]] = {
@@ -49,15 +55,20 @@ class PrivateApp:
             ("POST", SNAPSHOT): lambda environ: runtime.own_snapshot(),
             ("GET", HEALTH): lambda environ: runtime.own_health(),
             ("GET", METRICS): lambda environ: (runtime.metrics.expose() or b"").decode(),
+            **(more or {}),
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a WSGI request."""
+        if environ["PATH_INFO"].startswith(CALLS):
+            return self.answer(environ, start_response)
+        address, _, port = environ.pop(_CLIENT, "").partition(" ")
+        environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
+        return self._application(environ, start_response)
+
+    def answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a call of another process."""
         path = environ["PATH_INFO"]
-        if not path.startswith(CALLS):
-            address, _, port = environ.pop(_CLIENT, "").partition(" ")
-            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
-            return self._application(environ, start_response)
         try:
             if path.startswith(CAPTURE):
                 parts = self._capture(int(path.removeprefix(CAPTURE)))
@@ -79,6 +90,8 @@ class PrivateApp:
         self._runtime.adopt(Directory.from_json(orjson.loads(environ["wsgi.input"].read())))
 
     def _capture(self, shard: int) -> Iterator[bytes]:
+        if shard not in self._runtime.shards:
+            raise NotFound("this process does not have the shard")
         status, captured = self._runtime.shards[shard].snapshots.captured()
         chunks = paced(captured, self._runtime.yield_in_background)
         seed = orjson.dumps([status.log_id, status.epoch, status.head])

@@ -28,6 +28,8 @@ _METAVARS = {
     "STORAGE_BACKEND": "NAME",
     "STORAGE_URL": "URL",
     "WORKERS": "NUMBER",
+    "CLUSTER_URL": "URL",
+    "ADVERTISE_URL": "URL",
     "LOG_LEVEL": "LEVEL",
     "LOG_FORMAT": "FORMAT",
 }

@@ -68,6 +68,6 @@ def metrics() -> Response:
             "no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"}
         )
     peers = runtime().peers
-    if peers is not None:
-        exposition = merged([(SYSTEM, exposition.decode()), *peers.expositions()]).encode()
+    if peers is not None and (others := peers.expositions()):
+        exposition = merged([(SYSTEM, exposition.decode()), *others]).encode()
     return Response(exposition, content_type=EXPOSITION)

@@ -1,0 +1,94 @@
+"""Which node owns which shard, as the forwarding of requests asks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Hashable
+from typing import Any
+from urllib.parse import urlsplit
+
+from kbcore.cluster.node import ClusterNode
+from kbcore.cluster.ownership import moved
+from kbcore.errors import NotReady, Unauthorized
+from kbserver.cluster.signing import CLIENT, NODE, Signatures
+
+FROM_NODE = "kbcore.from_node"
+"""Key in the WSGI environment of a request that another node has sent."""
+
+WAIT_TTLS = 2.0
+"""Times to live for which a request waits while no node has its tenant."""
+
+_OWN_PATHS = ("/health", "/metrics", "/replication/", "/-/", "/admin/cluster")
+
+
+class NodeOwners:
+    """`Owners` of the nodes of a cluster."""
+
+    def __init__(self, node: ClusterNode, signatures: Signatures) -> None:
+        self._node = node
+        self._ownership = node.ownership
+        self._signatures = signatures
+        self._wait_seconds = WAIT_TTLS * node.ttl
+
+    def is_own(self, path: str, environ: dict[str, Any]) -> bool:
+        """Return True for requests about this node, and for those that another node has sent.
+
+        Those get the address of their client. Raises Unauthorized for a wrong signature.
+        """
+        if NODE_KEY in environ:
+            client = environ.pop(CLIENT_KEY, "")
+            problem = self._signatures.problem(
+                environ.pop(NODE_KEY), environ["REQUEST_METHOD"], environ["RAW_URI"], client
+            )
+            if problem:
+                raise Unauthorized(problem)
+            environ[FROM_NODE] = True
+            address, _, port = client.partition(" ")
+            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
+            return True
+        return path.startswith(_OWN_PATHS)
+
+    def find(self, shard: int) -> str | None:
+        """Return the node that has a shard, None if it is this one; waits while it is moving."""
+        return self._ownership.find(shard, self._wait_seconds)
+
+    def find_again(self, shard: int, owner: Hashable, *, sent: bool, seconds: float) -> str | None:
+        """Return the next owner after one that did not carry out a request."""
+        if sent:
+            raise NotReady(
+                f"node {owner} ended or lost the tenant before it answered",
+                {"reason": "owner lost", "shard": shard, "outcome": "unknown"},
+            )
+        if seconds >= self._wait_seconds:
+            raise moved(shard)
+        return self._ownership.find_again(shard, self._wait_seconds - seconds)
+
+    def connect(self, owner: Hashable) -> Any:
+        """Return a connection to a node."""
+        try:
+            url = self._node.url_of(str(owner))
+        except NotReady as error:
+            raise OSError(error.message) from error
+        parts = urlsplit(url)
+        connection = socket.create_connection(
+            (parts.hostname or "", parts.port or 80), timeout=self._node.ttl
+        )
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def lines(self, method: str, target: str, client: str) -> list[str]:
+        """Return the signature and the address of the client."""
+        return [f"{CLIENT}: {client}", f"{NODE}: {self._signatures.make(method, target, client)}"]
+
+    def address_of(self, owner: Hashable) -> str:
+        """Return the address to which clients of a node are redirected."""
+        return self._node.url_of(str(owner))
+
+
+def _key(header: str) -> str:
+    return f"HTTP_{header.upper().replace('-', '_')}"
+
+
+NODE_KEY, CLIENT_KEY = _key(NODE), _key(CLIENT)
+"""Keys of the headers in the WSGI environment."""
