@@ -18,9 +18,6 @@ from kbcore.plug.ports import LogStore, ShardPlaces
 SYSTEM = 0
 """The shard that decides which databases and API keys exist."""
 
-WORKER_SHARDS = 16
-"""Number of shards of a new storage for several workers."""
-
 Logs = dict[int, LogStore]
 """Open logs by the numbers of their shards."""
 
@@ -65,7 +62,7 @@ def open_logs(
     places, requested = plugins.shard_places(), config.storage_shards
     recorded = None if places is None else places.recorded(config)
     if recorded is None and config.workers > 1 and not requested:
-        requested = max(WORKER_SHARDS, config.workers)
+        requested = config.workers  # with more, fewer writes would share a sync
     if recorded is None and requested > 1:
         if places is None:
             raise ConfigError(
@@ -84,7 +81,7 @@ def open_logs(
         raise ConfigError(
             f"WORKERS={config.workers}, but {location_of(config)} has {shards}"
             f" {'shard' if shards == 1 else 'shards'}, and each worker needs one; convert the data:"
-            f" kbcore storage copy FROM TO --shards {max(WORKER_SHARDS, config.workers)}"
+            f" kbcore storage copy FROM TO --shards {config.workers}"
         )
     if not recorded or places is None:
         return 1, {SYSTEM: plugins.check_storage()(config)}

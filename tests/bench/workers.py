@@ -8,7 +8,7 @@ is repeated if other programs used the CPUs as well.
 Two loads: `kept` has one tenant on each connection, as most clients have; `mixed` has a random tenant
 in each request, so that half of the requests are forwarded.
 
-    python tests/bench/workers.py [--seconds 5] [--rounds 3] [--folder DIR] [--shards 16]
+    python tests/bench/workers.py [--seconds 5] [--rounds 3] [--folder DIR] [--shards 2]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import http_routes
 
-from kbcore.node.placement import WORKER_SHARDS, shard_of
+from kbcore.node.placement import shard_of
 
 SEED = 20
 TENANTS = 64
@@ -226,7 +226,7 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=5)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--folder", default=os.environ.get("KB_BENCH_DIR"))
-    arguments.add_argument("--shards", type=int, default=WORKER_SHARDS)
+    arguments.add_argument("--shards", type=int, default=WORKERS)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         client = Client(folder)

@@ -15,6 +15,8 @@ import pytest
 from support.servers import Server
 from support.workers import children, holders, other_end, paused, tenants_of, until, watchers
 
+from kbcore.config import Config
+from kbcore.offline.migrate import check_storage
 from kbserver.workers.handover import MOVE_AFTER, Affinity, resumed
 
 
@@ -228,6 +230,7 @@ def test_the_other_worker_answers_what_waits_for_a_killed_one(tmp_path) -> None:
             assert idle.ask(tell(tenant, "idle"))[0] == 200
             assert server.stop() == 0
             assert idle.stream.read() == b""
+    assert check_storage(f"wal:{tmp_path}", Config(min_free_mb=0)).shards == 2
 
 
 def test_affinity_moves_a_new_connection_at_once_and_others_after_a_run() -> None:

@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 from support.servers import Server
-from support.workers import DEADLINE_S, children, tenants_of, until
+from support.workers import DEADLINE_S, SHARDS, children, tenants_of, until
 
 import kbcore
 from kbcore.config import Config
-from kbcore.node.placement import WORKER_SHARDS
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.offline.rescue import restore_file
 
@@ -46,7 +45,8 @@ def call(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("workers")
-    with Server(folder / "data", "--workers", "2", AUTH_ENABLED="", LOG_LEVEL="WARN") as running:
+    settings = {"STORAGE_SHARDS": str(SHARDS), "AUTH_ENABLED": "", "LOG_LEVEL": "WARN"}
+    with Server(folder / "data", "--workers", "2", **settings) as running:
         yield running
 
 
@@ -213,7 +213,7 @@ def test_metrics_readiness_backup_and_snapshot_are_those_of_all_workers(server, 
     rows = json.loads(call(server, "GET", "/admin/databases")[2])
     (tmp_path / "backup").write_bytes(call(server, "GET", "/admin/backup")[2])
     info, kept = restore_file(tmp_path / "backup", str(tmp_path / "to"), Config(min_free_mb=0))
-    assert len(info.logs) == WORKER_SHARDS
+    assert len(info.logs) == SHARDS
     assert kept.facts == sum(row["facts"] for row in rows)
 
 
@@ -258,7 +258,7 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
     victims, others = tenants_of(1, 2), tenants_of(0, 2)
     acknowledged: dict[str, list[int]] = {tenant: [] for tenant in (*victims, *others)}
     outcomes: list[tuple[str, int, Any]] = []
-    with Server(tmp_path / "data", "--workers", "2") as server:
+    with Server(tmp_path / "data", "--workers", "2", STORAGE_SHARDS=str(SHARDS)) as server:
         stop = threading.Event()
 
         def write(tenant: str) -> None:
@@ -308,18 +308,19 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
         assert all(status == 503 for _, status, _ in outcomes)
         assert {details["outcome"] for _, _, details in outcomes} <= {"unknown", "not_done"}
         assert server.stop() == 0
-    assert check_storage(f"wal:{tmp_path / 'data'}", Config(min_free_mb=0)).shards == WORKER_SHARDS
+    assert check_storage(f"wal:{tmp_path / 'data'}", Config(min_free_mb=0)).shards == SHARDS
 
 
 @pytest.mark.slow
 def test_workers_stop_when_the_supervisor_is_killed(tmp_path) -> None:
-    with Server(tmp_path, "--workers", "2") as server:
+    with Server(tmp_path, "--workers", "2", STORAGE_SHARDS="4") as server:
         pids = children(server)
         server.kill()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "workers stop")
     with Server(tmp_path, "--workers", "3") as server:  # another number of workers
         assert len(children(server)) == 3
         assert server.stop() == 0
+    assert check_storage(f"wal:{tmp_path}", Config(min_free_mb=0)).shards == 4
 
 
 def refused(*flags: str, **settings: str) -> tuple[int, str]:
@@ -355,7 +356,7 @@ def test_starts_that_cannot_work_say_why(tmp_path) -> None:
     status, text = refused("--storage-dir", str(tmp_path / "one"), "--workers", "2")
     assert status == 78
     assert "has 1 shard, and each worker needs one" in text
-    assert "kbcore storage copy FROM TO --shards 16" in text
+    assert "kbcore storage copy FROM TO --shards 2" in text
     copy_storage(
         f"wal:{tmp_path / 'one'}", f"wal:{tmp_path / 'many'}", Config(min_free_mb=0), shards=16
     )

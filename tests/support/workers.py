@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kbcore.node.placement import WORKER_SHARDS, shard_of
+from kbcore.node.placement import shard_of
 from support.servers import Server
 
 DEADLINE_S = 60
+
+SHARDS = 16
+"""Number of shards with STORAGE_SHARDS. Two workers have the same tenants with two shards."""
 
 TIME_WAIT = "06"
 """State of a connection in /proc/net/tcp that both ends have closed."""
@@ -42,7 +45,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def owner(tenant: str, database: str = "default", workers: int = 2) -> int:
-    return shard_of(database, tenant, WORKER_SHARDS) % workers
+    return shard_of(database, tenant, SHARDS) % workers
 
 
 def tenants_of(index: int, count: int = 4, workers: int = 2) -> list[str]:
