@@ -5,6 +5,7 @@
 
 #define NUMBER_ROOM 20u               /* the longest 64-bit integer, with its sign */
 #define ESCAPE_ROOM 6u                /* \u00XX */
+#define TAIL_ROOM 512u                /* bytes that follow the arguments, usually about 120 */
 
 typedef struct kb_writer {
     char *at, *end;
@@ -27,16 +28,30 @@ static int put(kb_writer *writer, const char *bytes, size_t len)
     return 1;
 }
 
+/* Return 1 if none of 8 bytes is escaped: no byte is below 0x20, a quote or a backslash. */
+static int is_plain_word(const char *text)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t word, quote, backslash;
+
+    memcpy(&word, text, sizeof word);
+    quote = word ^ ones * '"';
+    backslash = word ^ ones * '\\';
+    return ((((word - ones * 0x20) | (quote - ones) | (backslash - ones)) & ~word) & tops) == 0;
+}
+
 static int put_text(kb_writer *writer, const char *text, size_t len)
 {
     static const char digits[] = "0123456789abcdef";
     char *at = writer->at;
-    size_t room = (size_t)(writer->end - at);
+    size_t room = (size_t)(writer->end - at), i = 0;
 
     if (room < 2 || len > (room - 2) / ESCAPE_ROOM)
         return 0;                     /* it might fit, but the next slice has space in any case */
     *at++ = '"';
-    for (size_t i = 0; i < len; i++) {
+    for (; len - i >= 8 && is_plain_word(text + i); i += 8, at += 8)
+        memcpy(at, text + i, 8);
+    for (; i < len; i++) {
         char escape = escapes[(unsigned char)text[i]];
 
         if (escape == 0) {
@@ -90,8 +105,17 @@ static int put_values(kb_writer *writer, const kb_relation *stored, uint32_t id,
         && put(writer, pieces[KB_JSON_END], lengths[KB_JSON_END]);
 }
 
+/* What follows the arguments of a row that was not asserted is the same for all of them. `tail` has
+ * space for TAIL_ROOM bytes; returns 0 if it does not fit. */
+static size_t constant_tail(char *tail, const char *const *pieces, const size_t *lengths)
+{
+    kb_writer writer = {tail, tail + TAIL_ROOM};
+
+    return put_values(&writer, NULL, KB_NO_ROW, pieces, lengths) ? (size_t)(writer.at - tail) : 0;
+}
+
 static int put_row(kb_writer *writer, const kb_engine *engine, const kb_relation *stored, const kb_sym *row, uint32_t arity,
-                   const char *const *pieces, const size_t *lengths)
+                   const char *const *pieces, const size_t *lengths, const char *tail, size_t tail_len)
 {
     uint32_t id = KB_NO_ROW;
 
@@ -110,6 +134,8 @@ static int put_row(kb_writer *writer, const kb_engine *engine, const kb_relation
         if (id != KB_NO_ROW && !kb_visible(stored, id))
             id = KB_NO_ROW;
     }
+    if (id == KB_NO_ROW && tail_len != 0)
+        return put(writer, tail, tail_len);
     return put_values(writer, stored, id, pieces, lengths);
 }
 
@@ -119,7 +145,8 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
     kb_relation *relation = NULL;
     kb_status status;
     kb_writer writer = {bytes, bytes + room};
-    size_t i;
+    char tail[TAIL_ROOM];
+    size_t i, tail_len;
 
     if (engine == NULL || pieces == NULL || lengths == NULL || bytes == NULL || done == NULL || written == NULL
         || arity > KB_MAX_ARITY || (rows == NULL && arity != 0 && count != 0))
@@ -130,13 +157,14 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
         if (relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
             return KB_MISUSE;
     }
-    if (!kb_symbols_exist(engine, rows, count * arity))
-        return KB_MISUSE;
+    tail_len = constant_tail(tail, pieces, lengths);
     for (i = 0; i < count; i++) {
         char *start = writer.at;
 
+        if (!kb_symbols_exist(engine, rows + i * arity, arity))
+            return KB_MISUSE;         /* each row is checked once, not again in every later slice */
         if ((i != 0 && !put(&writer, ",", 1))
-            || !put_row(&writer, engine, relation, rows + i * arity, arity, pieces, lengths)) {
+            || !put_row(&writer, engine, relation, rows + i * arity, arity, pieces, lengths, tail, tail_len)) {
             writer.at = start;
             break;
         }

@@ -31,6 +31,38 @@ static void add_value(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb
     }
 }
 
+/* The integers of a batch, where they are between the extremes so far: these change nothing but the
+ * sum. Everything else goes through add_value. */
+static void add_values(const kb_symbols *symbols, const kb_sym *values, size_t stride, size_t count, kb_total *total,
+                       kb_number *min, kb_number *max)
+{
+    uint64_t low = total->sum.low, added = 0;
+    int64_t high = total->sum.high;
+
+    for (size_t i = 0; i < count; i++) {
+        kb_sym sym = values[i * stride];
+        int64_t value;
+
+        if (symbols->starts[sym] >> KB_KIND_SHIFT == 1 && min->kind == 1 && max->kind == 1) {
+            memcpy(&value, symbols->bytes + (symbols->starts[sym + 1] & KB_START_MASK) - sizeof value, sizeof value);
+            if (value > min->integer && value < max->integer) {
+                low += (uint64_t)value;
+                high += (low < (uint64_t)value) - (value < 0);
+                added++;
+                continue;
+            }
+        }
+        total->sum.low = low;
+        total->sum.high = high;
+        add_value(symbols, sym, total, min, max);
+        low = total->sum.low;
+        high = total->sum.high;
+    }
+    total->sum.low = low;
+    total->sum.high = high;
+    total->sum.count += added;
+}
+
 static int matches_all(const kb_sym *pattern, uint32_t arity)
 {
     for (uint32_t i = 0; i < arity; i++)
@@ -64,14 +96,25 @@ kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uin
         kb_symbol_get(&engine->symbols, total->min, &text, &len, &min);
         kb_symbol_get(&engine->symbols, total->max, &text, &len, &max);
     }
+    if (!counts_only && *cursor <= relation->rows && relation->state == NULL && matches_all(pattern, relation->arity)) {
+        if (kb_relation_write(relation) < 0)
+            return KB_NOMEM;
+        filled = relation->rows - *cursor < max_rows ? (size_t)(relation->rows - *cursor) : (size_t)max_rows;
+        if (filled != 0)
+            add_values(&engine->symbols, kb_row(relation, (uint32_t)*cursor) + column, relation->arity, filled, total,
+                       &min, &max);
+        *cursor += filled;
+        total->matched += filled;
+        return *cursor == relation->rows ? KB_DONE : KB_OK;
+    }
     do {
         room = BATCH_SYMBOLS / (relation->arity == 0 ? 1 : relation->arity);
         room = max_rows < room ? (size_t)max_rows : room;
         status = kb_relation_match(engine, relation, pattern, 0, cursor, counts_only ? NULL : rows, NULL, room, &filled);
         if (status < 0)
             return status;
-        for (size_t i = 0; i < filled && !counts_only; i++)
-            add_value(&engine->symbols, rows[i * relation->arity + column], total, &min, &max);
+        if (!counts_only)
+            add_values(&engine->symbols, rows + column, relation->arity, filled, total, &min, &max);
         total->matched += filled;
         max_rows -= filled;
     } while (filled == room && max_rows != 0);

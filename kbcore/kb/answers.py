@@ -15,6 +15,9 @@ from kbplanner.engine.columns import rows_of
 CHUNK = 1000
 """Number of answers converted to tuples at once."""
 
+FEW_SYMBOLS = 64
+"""Number of symbols whose texts are looked up one by one, among those used recently."""
+
 
 class SymbolAnswers:
     """The answers of a goal, in answer order, as of the time when the goal was asked.
@@ -69,6 +72,11 @@ class SymbolAnswers:
         symbols = self._symbols
         if count < self._count:
             symbols = symbols[start * arity : stop * arity]
+        if len(symbols) <= FEW_SYMBOLS:
+            texts: list[Any] = self._engine.texts(symbols)
+            if convert is not None:
+                texts = list(map(convert, texts))
+            return list(zip(*[iter(texts)] * arity, strict=True))
         return rows_of(self._engine, symbols, arity, convert).tuples(0, count)
 
     def chunks(

@@ -95,7 +95,7 @@ class Admission:
         self.tenant = tenant
         self.requested = False
         self.error: KBError | None = None
-        self.granted = threading.Event()
+        self._granted: threading.Event | None = None  # most goals are short and never wait
         self._slots = slots
         self._caller = caller
         self._unwatch: Callable[[], None] | None = None
@@ -111,10 +111,12 @@ class Admission:
         if self.requested:
             return
         self.requested = True
+        granted = self.granted
+        self.check()  # a cancellation before this line has set another event
         if self._caller is not None:
             self._unwatch = self._caller.watch(self.cancel)
         self._holds_place = True
-        if not self._slots.enter(self) and not self.granted.wait(max(seconds, 0)):
+        if not self._slots.enter(self) and not granted.wait(max(seconds, 0)):
             limit = self._slots.limit
             message = (
                 f"{limit} long goals of this tenant are running and none ended in time; retry later"
@@ -138,6 +140,13 @@ class Admission:
         run = self._run
         if run is not None:
             run.cancel()
+
+    @property
+    def granted(self) -> threading.Event:
+        """The event that is set when a slot becomes free."""
+        if self._granted is None:
+            self._granted = threading.Event()
+        return self._granted
 
     def check(self) -> None:
         """Raise the error that cancelled the work, if any."""

@@ -67,6 +67,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "proofs": (proofs.proofs, ""),
     "point-goal": (point_goal.point_goal, ""),
     "answers": (answers.answers, ""),
+    "handed-out": (answers.handed_out, "handed_out"),
     "scopes": (scopes.scopes, ""),
     "transactions": (transactions.transactions, ""),
     "storage": (storage.storages, ""),

@@ -24,7 +24,7 @@ from kbplanner.ir.terms import (
     Rule,
     Variable,
 )
-from kbplanner.syntax import reader
+from kbplanner.syntax import parser, reader
 from kbplanner.syntax.parser import (
     parse_atom,
     parse_clause,
@@ -34,6 +34,7 @@ from kbplanner.syntax.parser import (
     parse_rule,
     parse_stream,
 )
+from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.printer import print_row
 from kbplanner.syntax.reader import Reader
 from kbplanner.syntax.statements import (
@@ -349,6 +350,58 @@ def test_the_fast_path_and_the_grammar_agree_on_printed_rows(
 ) -> None:
     text = print_row("p", [arg.replace("\0", "") for arg in args], negated) + "."
     assert outcome(Reader, text) == outcome(Exact, text)
+
+
+def read_goal(text: str) -> object:
+    """The goal and the pattern that a text is, or the errors."""
+    results: list[object] = []
+    for parse in (parse_goal, parse_atom):
+        try:
+            results.append(parse(text))
+        except InvalidInput as error:
+            results.append((error.message, error.details))
+    return results
+
+
+def agree_on_goals(text: str) -> bool:
+    """Compare with the grammar alone; return True if the fast path has read the text."""
+    by_default = read_goal(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parser, "plain_goal", lambda text, limits: None)
+        assert read_goal(text) == by_default
+    return plain_goal(text, DEFAULT_LIMITS) is not None
+
+
+@given(fact_texts())
+@examples(400)
+def test_the_fast_path_for_goals_and_the_grammar_agree(text: str) -> None:
+    agree_on_goals(text)
+    agree_on_goals(text.removesuffix("."))
+
+
+@given(st.text(alphabet="pq(),. \"'?x_-:1é", max_size=12), st.text("a?_,1-. ", max_size=8))
+@examples(400)
+def test_the_fast_path_for_goals_and_the_grammar_agree_on_any_text(text: str, inside: str) -> None:
+    agree_on_goals(text)
+    agree_on_goals(f"p({inside})")
+
+
+def test_goals_that_the_fast_path_reads() -> None:
+    for text in ("p(a)", " p(?x, _, ?_, -1.5e3) . ", "é-b:c('a b', \"it's\", ?X1)", "p(not, div)"):
+        assert agree_on_goals(text), text
+    long = f"p({'a' * 70_000})", f"{'p' * 300}(a)", f"p({'a,' * 70}a)"
+    for text in (
+        "p",
+        "p()",
+        "not(a)",
+        "contains(?x, a)",
+        "p(a)..",
+        "p(a\n)",
+        "p(1a)",
+        'p("\\n")',
+        *long,
+    ):
+        assert not agree_on_goals(text), text
 
 
 @given(st.text(alphabet="pq(),. \n\"'\\?x_-:~%/*[]=<1@é", max_size=40))

@@ -162,11 +162,11 @@ class GoalRun:
         """Make this the run of a goal."""
         self.goal = goal
         self.run = run
-        self._plan = plan = goal.plan
-        self._bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
-        columns = [column for column in plan.answer_columns if column is not None]
-        self._is_ordered = columns == list(range(len(columns)))
-        self._is_whole = self._is_ordered and not plan.one_seed
+        loaded = goal.loaded
+        self._plan = loaded.plan
+        self._bound = loaded.bound
+        self._is_ordered = loaded.ordered
+        self._is_whole = loaded.whole
 
     def ask(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kbplanner.compile.build import build
@@ -55,16 +55,36 @@ class RunBudget(Protocol):
 class LoadedPlan:
     """A verified plan, the symbols of its constants, and the sizes of its stored relations when it
     was made.
+
+    `bound` are the positions of the goal's constants. The answers of a plan that is `ordered` are
+    the columns of the goal in their order, without its constants if the plan is not `whole`.
     """
 
     plan: Plan
     compiled: CompiledPlan
     params: tuple[int, ...]
     sizes: Mapping[RelationSchema, int]
+    base: tuple[RelationSchema, ...] = field(init=False)
+    bound: tuple[int, ...] = field(init=False)
+    ordered: bool = field(init=False)
+    whole: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        columns = [column for column in plan.answer_columns if column is not None]
+        ordered = columns == list(range(len(columns)))
+        bound = tuple(index for index, mark in enumerate(plan.adornment) if mark == "b")
+        for name, value in (
+            ("base", plan.base),
+            ("bound", bound),
+            ("ordered", ordered),
+            ("whole", ordered and not plan.one_seed),
+        ):
+            object.__setattr__(self, name, value)
 
     def open_run(self, engine: Engine, bind: Bind, limits: Limits) -> Run:
         """Start an evaluation over the relations that `bind` returns."""
-        relations = [bind(schema) for schema in self.plan.base]
+        relations = [bind(schema) for schema in self.base]
         return engine.open_run(self.compiled, relations, self.params, limits)
 
     def is_outdated(self, statistics: Statistics) -> bool:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.phrases import Phrase
-from kbplanner.ir.terms import Atom, Expr, Rule
+from kbplanner.ir.terms import Atom, Expr, Literal, Rule
 from kbplanner.syntax.diagnostics import syntax_error
 from kbplanner.syntax.lowering import Lowering
+from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.reader import Reader, read_chunks
 from kbplanner.syntax.scanner import Token, scan_statement
 from kbplanner.syntax.statements import (
@@ -24,6 +25,7 @@ from kbplanner.syntax.statements import (
     GoalStatement,
     PhraseStatement,
     RuleStatement,
+    Span,
     Statement,
 )
 from kbplanner.syntax.tree import Clause, Node, TreeMaker
@@ -71,7 +73,13 @@ def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
 
 def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
     """Read one goal; `?-` and the final dot may be missing. Raises RuleSyntaxError."""
-    return cast(GoalStatement, _single(text, "goal", limits))
+    plain = plain_goal(text, limits)
+    if plain is None:
+        return cast(GoalStatement, _single(text, "goal", limits))
+    atom, start, end = plain
+    name = Span(1, start + 1, 1, start + 1 + len(atom.predicate))
+    span = Span(1, start + 1, 1, end + 1)
+    return GoalStatement((Literal(atom),), span, ((atom.predicate, atom.arity, name),))
 
 
 def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:
@@ -80,7 +88,8 @@ def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:
 
     Raises RuleSyntaxError.
     """
-    return cast(FactStatement, _single(text, "atom", limits)).atom
+    plain = plain_goal(text, limits)
+    return plain[0] if plain else cast(FactStatement, _single(text, "atom", limits)).atom
 
 
 def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
