@@ -14,7 +14,7 @@ If a removed fact reaches an aggregate or recursion through negation, all conclu
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -23,12 +23,13 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.retraction.affected import ALL, Affected, affected_of, before, first, removed_schema
 from kbcore.retraction.full_diff import compared
+from kbcore.retraction.rows import Rows
 from kbcore.state.changes import Removed
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits, Relation
+from kbplanner.engine.backend import NO_ROW, Limits, Relation
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.loaded import Bind, load
 from kbplanner.evaluate.settle import View
@@ -43,14 +44,6 @@ MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
 MAX_SHOWN = 1000
 MAX_PROGRAMS = 64
-
-MIN_GROUP_SIZE = 8
-"""With this many candidates, one goal with their common constants is faster than one goal per
-candidate.
-"""
-
-MAX_GROUPS = 32
-"""Maximum number of such goals: each run has its own limits."""
 
 Key = tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]]
 
@@ -206,8 +199,8 @@ class _Cascade:
                     self._tenant, self._partition, rules, self._changes, self._budget
                 )
                 result.appeared += appeared
-                for schema, rows in fallen.items():
-                    self._note(schema, rows, result)
+                for schema, keys in fallen.items():
+                    self._note(schema, Rows.of(keys, schema.arity), result)
                 return
             except BudgetExceeded:
                 result.truncated = True
@@ -222,8 +215,8 @@ class _Cascade:
             for slot, schema in slots:
                 original = affected_of(schema)
                 if original is not None:
-                    affected = self._affected(run, slot, schema.arity, ordered=True)
-                    self._compare(program, original, list(affected), result)
+                    affected = self._affected(run, slot, schema.arity)
+                    self._compare(program, original, affected, result)
         finally:
             if run is not None:
                 run.close()
@@ -248,17 +241,21 @@ class _Cascade:
     def _opened(self, goal: CompiledGoal) -> GoalRun:
         return GoalRun(self._engine, goal, self._bind, self._budget.limits)
 
-    def _affected(
-        self, run: GoalRun, slot: int, arity: int, ordered: bool = False
-    ) -> Iterator[RowKey]:
-        """Yield the rows of a relation of affected conclusions, except the removed facts."""
+    def _affected(self, run: GoalRun, slot: int, arity: int) -> Rows:
+        """Return the rows of a relation of affected conclusions in answer order, except the removed
+        facts.
+        """
         budget = self._budget
-        rows, ids = run.run.relation(slot).match([0] * arity, yield_now=budget.yield_now)
-        if ordered:
-            rows = self._engine.sort(rows, arity, budget.offload)
+        relation = run.run.relation(slot)
+        count = relation.counts().visible
+        rows = relation.match_rows([0] * arity, budget.yield_now)
+        rows = self._engine.sort(rows, arity, budget.offload, in_place=True)
         original = affected_of(run.goal.plan.slots[slot])
-        removed = self._removed_keys.get(original, set()) if original is not None else set()
-        return (row for row in budget.keys(rows, len(ids), arity) if row not in removed)
+        removed = self._removed_keys.get(original) if original is not None else None
+        if removed:
+            keys = budget.keys(rows, count, arity)
+            return Rows.of([row for row in keys if row not in removed], arity)
+        return Rows(rows, count, arity)
 
     def _nothing_fell(self, goal: CompiledGoal) -> bool:
         """Return True if all conclusions with a removed premise still hold.
@@ -270,33 +267,44 @@ class _Cascade:
             run.ask([], self._budget)
             for slot, schema in enumerate(goal.plan.slots):
                 original = affected_of(schema)
-                if original is not None:
-                    candidates = set(self._affected(run, slot, schema.arity))
-                    if not self._all_hold(original, candidates):
-                        return False
+                if original is not None and not self._all_hold(
+                    original, self._affected(run, slot, schema.arity)
+                ):
+                    return False
             return True
         except BudgetExceeded:
             return False
         finally:
             run.close()
 
-    def _all_hold(self, schema: RelationSchema, candidates: set[RowKey]) -> bool:
+    def _all_hold(self, schema: RelationSchema, candidates: Rows) -> bool:
         """Return True if all candidates hold.
 
         False also for candidates without a common constant.
         """
-        if not candidates:
+        if not candidates.count:
             return True
-        pattern = _common(candidates)
+        pattern = candidates.common()
         if not any(pattern) and pattern:
             return False
-        return candidates <= self._answers(schema, pattern)
+        return all(self._answering(schema, [pattern], candidates))
 
-    def _answers(self, schema: RelationSchema, pattern: Sequence[int]) -> set[RowKey]:
-        """Return the answers of a goal on the state after the retraction.
-
-        0 in `pattern` is a variable.
+    def _answering(
+        self, schema: RelationSchema, patterns: Iterable[Sequence[int]], candidates: Rows
+    ) -> list[bool]:
+        """Return for each candidate whether a goal with one of these patterns answers it on the
+        state after the retraction; 0 in a pattern is a variable.
         """
+        true = self._engine.relation(schema.arity)
+        try:
+            for pattern in patterns:
+                true.insert(*self._answers(schema, pattern))
+            return _located(true, candidates)
+        finally:
+            true.drop()
+
+    def _answers(self, schema: RelationSchema, pattern: Sequence[int]) -> tuple[array[int], int]:
+        """Return the answers of a goal on the state after the retraction."""
         view = self._view
         adornment = "".join("b" if symbol else "f" for symbol in pattern)
         goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
@@ -305,7 +313,7 @@ class _Cascade:
             answers = run.ask(pattern, self._budget)
             if answers is None:
                 raise EngineFault("a relation changed under the read lock")
-            return set(self._budget.keys(*answers, schema.arity))
+            return answers
         finally:
             run.close()
 
@@ -313,34 +321,30 @@ class _Cascade:
         self,
         program: _Program,
         schema: RelationSchema,
-        candidates: Sequence[RowKey],
+        candidates: Rows,
         result: Consequences,
     ) -> None:
         """Count the candidates that held only before, and those that hold only now."""
-        if not candidates:
+        if not candidates.count:
             return
-        held = [True] * len(candidates)
-        if program.signed:
-            past = self._cascades.goal_before(program, schema, self._view.statistics)
-            held = self._holding(past, self._bind, candidates)
         holds = self._hold(schema, candidates)
-        fallen = [
-            row for row, old, new in zip(candidates, held, holds, strict=True) if old and not new
-        ]
-        self._note(schema, fallen, result)
-        result.appeared += sum(1 for old, new in zip(held, holds, strict=True) if new and not old)
+        if not program.signed:
+            self._note(schema, candidates.chosen(not now for now in holds), result)
+            return
+        past = self._cascades.goal_before(program, schema, self._view.statistics)
+        held = self._holding(past, self._bind, candidates)
+        pairs = list(zip(held, holds, strict=True))
+        self._note(schema, candidates.chosen(old and not now for old, now in pairs), result)
+        result.appeared += sum(1 for old, now in pairs if now and not old)
 
-    def _hold(self, schema: RelationSchema, candidates: Sequence[RowKey]) -> list[bool]:
+    def _hold(self, schema: RelationSchema, candidates: Rows) -> list[bool]:
         """Return for each candidate whether it holds after the retraction, with one goal per group
         if possible.
         """
-        groups = _groups(candidates)
-        if groups:
+        patterns = candidates.patterns(self._engine)
+        if patterns:
             try:
-                true: set[RowKey] = set()
-                for group in groups:
-                    true |= self._answers(schema, _common(group))
-                return [row in true for row in candidates]
+                return self._answering(schema, patterns, candidates)
             except BudgetExceeded:
                 # The goals with fewer constants have too many answers: check each candidate.
                 self._budget.check_time()
@@ -350,46 +354,25 @@ class _Cascade:
         )
         return self._holding(goal, view.bind, candidates)
 
-    def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey]) -> list[bool]:
-        rows = array("I", chain.from_iterable(self._budget.paced(candidates)))
+    def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Rows) -> list[bool]:
         run = GoalRun(self._engine, goal, bind, self._budget.limits)
         try:
-            return run.holding(rows, len(candidates), self._budget.drive)
+            return run.holding(candidates.symbols, candidates.count, self._budget.drive)
         finally:
             run.close()
 
-    def _note(self, schema: RelationSchema, fallen: Sequence[RowKey], result: Consequences) -> None:
+    def _note(self, schema: RelationSchema, fallen: Rows, result: Consequences) -> None:
         """Count fallen conclusions and add the first of them as rows."""
-        result.count += len(fallen)
-        listed, arity = fallen[: MAX_SHOWN - len(result.rows)], schema.arity
-        texts = self._engine.texts(array("I", chain.from_iterable(listed)))
-        starts = range(0, len(listed) * arity, arity) if arity else [0] * len(listed)
+        result.count += fallen.count
+        arity, listed = schema.arity, min(fallen.count, MAX_SHOWN - len(result.rows))
+        texts = self._engine.texts(fallen.symbols[: listed * arity])
         predicate, positive, scope = schema.predicate, schema.positive, self._partition.name
         result.rows += [
-            conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts
+            conclusion(predicate, positive, texts[at * arity : (at + 1) * arity], scope)
+            for at in range(listed)
         ]
 
 
-def _common(rows: Collection[RowKey]) -> list[int]:
-    """Return for each column the symbol that all rows share, or 0; `rows` is not empty."""
-    columns = [set(column) for column in zip(*rows, strict=True)]
-    return [column.pop() if len(column) == 1 else 0 for column in columns]
-
-
-def _groups(rows: Sequence[RowKey]) -> list[Sequence[RowKey]]:
-    """Group rows by the column with the fewest values.
-
-    Return [] if groups are too many or too small.
-    """
-    columns: list[set[int]] = [set(column) for column in zip(*rows, strict=True)]
-    if not columns:
-        return []
-    index, values = min(enumerate(columns), key=lambda pair: len(pair[1]))
-    if len(values) > MAX_GROUPS or len(values) * MIN_GROUP_SIZE > len(rows):
-        return []
-    if len(values) == 1:
-        return [rows]
-    groups: dict[int, list[RowKey]] = {value: [] for value in values}
-    for row in rows:
-        groups[row[index]].append(row)
-    return [*groups.values()]
+def _located(relation: Relation, rows: Rows) -> list[bool]:
+    """Return for each row whether a relation has it."""
+    return [index != NO_ROW for index in relation.locate(rows.symbols, rows.count)]

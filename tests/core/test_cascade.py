@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,8 +13,9 @@ from support.runtimes import runtime
 
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
-from kbcore.retraction.cascade import MAX_GROUPS, MIN_GROUP_SIZE
+from kbcore.retraction.rows import MAX_GROUPS, MIN_GROUP_SIZE, Rows
 from kbcore.state.facts import Fact
+from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -249,3 +252,39 @@ def test_candidates_with_a_common_constant_are_asked_together(rules, sources):
         )
         assert len(fallen) > targets
         assert not outcome.truncated
+
+
+def test_groups_of_rows_share_their_constants():
+    engine = Engine()
+    engine.intern_many([f"n{n:02}" for n in range(60)])
+    draw = random.Random(5)
+    grouped = 0
+    for _ in range(60):
+        arity, count = draw.randrange(1, 4), draw.randrange(1, 120)
+        spans = [draw.choice([1, 1, 3, 59]) for _ in range(arity)]
+        rows = sorted({tuple(1 + draw.randrange(span) for span in spans) for _ in range(count)})
+        candidates = Rows.of(rows, arity)
+        patterns = candidates.patterns(engine)
+        sizes = [len({row[column] for row in rows}) for column in range(arity)]
+        fewest = min(sizes)
+        if fewest > MAX_GROUPS or fewest * MIN_GROUP_SIZE > len(rows):
+            assert patterns == []
+            continue
+        column = sizes.index(fewest)
+        groups = {
+            value: [row for row in rows if row[column] == value]
+            for _, value in sorted((row[column], row[column]) for row in rows)
+        }
+        expected = [
+            [
+                values.pop() if len(values) == 1 else 0
+                for values in map(set, zip(*group, strict=True))
+            ]
+            for group in groups.values()
+        ]
+        assert patterns == expected
+        grouped += len(patterns) > 1
+        flags = [draw.random() < 0.5 for _ in rows]
+        kept = [row for row, flag in zip(rows, flags, strict=True) if flag]
+        assert candidates.chosen(flags) == Rows.of(kept, arity)
+    assert grouped > 2

@@ -7,7 +7,7 @@ its text. These are the arrays of a dictionary-encoded column of Apache Arrow.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -18,7 +18,16 @@ from kbplanner.engine.binding import check, ffi, lib
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import InvalidInput
 
-__all__ = ["ArrowColumn", "Column", "arrow_schema", "arrow_stream", "column_of", "rows_of"]
+__all__ = [
+    "ArrowColumn",
+    "Column",
+    "arrow_schema",
+    "arrow_stream",
+    "column_of",
+    "distinct",
+    "encoded",
+    "rows_of",
+]
 
 MAX_TEXT_BYTES = (1 << 31) - 1
 """Bytes that the distinct texts of one column may take: offsets have 32 bits."""
@@ -86,23 +95,19 @@ def column_of(engine: backend.Engine, symbols: array[int], first: int, stride: i
 
     Raises InvalidInput if its texts have more than 2 GiB.
     """
-    count = len(range(first, len(symbols), stride))
     if not isinstance(engine, Engine):
-        return _in_python(engine, symbols[first::stride])
-    codes = bytearray(4 * count)
-    codes_view, cells = ffi.from_buffer("uint32_t[]", codes), ffi.from_buffer("kb_sym[]", symbols)
-    distinct, filled = _new("kb_sym[]", max(count, 1)), ffi.new("size_t *")
-    engine.call(lib.kb_column_codes, cells + first, stride, count, codes_view, distinct, filled)
-    size = filled[0]
+        return encoded(engine.texts(symbols[first::stride]))
+    codes, values, size = _numbered(engine, symbols, first, stride)
+    filled = ffi.new("size_t *")
     offsets = bytearray(4 * (size + 1))
     offsets_view = ffi.from_buffer("int32_t[]", offsets)
     with engine._lock:
         handle = engine._locked_handle()
-        check(lib.kb_text_offsets(handle, distinct, size, offsets_view, filled))
+        check(lib.kb_text_offsets(handle, values, size, offsets_view, filled))
         _check_size(filled[0] == size)
         text = bytearray(offsets_view[size])
         view = ffi.from_buffer("char[]", text)
-        check(lib.kb_texts(handle, distinct, size, view, len(text)))
+        check(lib.kb_texts(handle, values, size, view, len(text)))
     return Column(codes, offsets, text)
 
 
@@ -120,8 +125,24 @@ def encoded(values: Iterable[str]) -> Column:
     )
 
 
-def _in_python(engine: backend.Engine, symbols: array[int]) -> Column:
-    return encoded(engine.texts(symbols))
+def distinct(engine: backend.Engine, symbols: array[int], first: int, stride: int) -> Sequence[int]:
+    """Return the distinct symbols of such a column, in order of first appearance."""
+    if not isinstance(engine, Engine):
+        return list(dict.fromkeys(symbols[first::stride]))
+    _, values, size = _numbered(engine, symbols, first, stride)
+    return ffi.unpack(values, size) if size else []
+
+
+def _numbered(
+    engine: Engine, symbols: array[int], first: int, stride: int
+) -> tuple[bytearray, Any, int]:
+    """Return the numbers of the symbols of a column, its distinct symbols, and how many there are."""
+    count = len(range(first, len(symbols), stride))
+    codes = bytearray(4 * count)
+    codes_view, cells = ffi.from_buffer("uint32_t[]", codes), ffi.from_buffer("kb_sym[]", symbols)
+    values, filled = _new("kb_sym[]", max(count, 1)), ffi.new("size_t *")
+    engine.call(lib.kb_column_codes, cells + first, stride, count, codes_view, values, filled)
+    return codes, values, filled[0]
 
 
 def _check_size(fits: bool) -> None:
