@@ -33,13 +33,13 @@ class Rows:
 
     def chosen(self, flags: Iterable[bool]) -> Rows:
         """Return the rows with a true flag."""
-        places = list(compress(range(self.count), flags))
-        if len(places) == self.count:
+        indexes = list(compress(range(self.count), flags))
+        if len(indexes) == self.count:
             return self
         arity, symbols = self.arity, array("I")
-        for place in places:
-            symbols.extend(self.symbols[place * arity : (place + 1) * arity])
-        return Rows(symbols, len(places), arity)
+        for index in indexes:
+            symbols.extend(self.symbols[index * arity : (index + 1) * arity])
+        return Rows(symbols, len(indexes), arity)
 
     def common(self) -> list[int]:
         """Return for each column the symbol that all rows share, or 0; there is at least one row."""
@@ -74,8 +74,8 @@ class Rows:
     def _grouped(self, engine: Engine, order: list[int]) -> list[Rows]:
         """Return the rows with their columns in another order, by the value of the first."""
         symbols = array("I", bytes(4 * len(self.symbols)))
-        for place, column in enumerate(order):
-            symbols[place :: self.arity] = self.symbols[column :: self.arity]
+        for target, column in enumerate(order):
+            symbols[target :: self.arity] = self.symbols[column :: self.arity]
         symbols = engine.sort(symbols, self.arity, in_place=True)
         firsts = symbols[:: self.arity]
         numbers: dict[int, int] = {}
