@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
@@ -22,6 +23,7 @@ Logs = dict[int, LogStore]
 """Open logs by the numbers of their shards."""
 
 
+@lru_cache(maxsize=1 << 16)
 def shard_of(database: str, tenant: str, shards: int) -> int:
     """Return the number of the shard, of `shards`, that holds a tenant.
 

@@ -6,7 +6,9 @@ import json
 import socket
 from collections.abc import Iterator
 
+import gevent
 import pytest
+from gevent import socket as gevent_socket
 from hypothesis import given
 from hypothesis import strategies as st
 from support.http import Served, serve_in_memory
@@ -14,6 +16,7 @@ from support.sockets import Running
 
 from kbserver.http import connections as crowd
 from kbserver.http.connections import ConnectionLimit, origin
+from kbserver.serve import Server, listen
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -118,3 +121,25 @@ def test_connections_over_twice_the_limit_are_dropped(crowded: Running) -> None:
         for sock in held:
             sock.close()
     assert answers == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 429"] * 2 + [b""] * 4
+
+
+def test_connections_of_other_workers_count(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "origin", lambda address: address)
+    server = Server(listen("127.0.0.1", 0), served.app, max_per_address=2)
+    held, served_by, answers = [], [], []
+    with gevent_socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        for _ in range(3):
+            client = gevent_socket.create_connection(listener.getsockname(), timeout=10)
+            held.append(client)
+            served_by.append(gevent.spawn(server.take_over, listener.accept()[0], HEALTH))
+            answers.append(client.recv(12))
+    assert answers == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 429"]
+    for client in held:
+        client.close()
+    gevent.joinall(served_by, timeout=10, raise_error=True)
+    assert len(server.connection_limit) == 0
+    server.close()
