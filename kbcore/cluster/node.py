@@ -35,7 +35,7 @@ from kbcore.cluster.records import (
 )
 from kbcore.config.settings import Config
 from kbcore.durable.recovery import Recovered, catch_up, recover
-from kbcore.errors import Conflict, KBError, NotReady
+from kbcore.errors import Conflict, KBError, LogCorrupted, NotReady
 from kbcore.metrics import catalogue as m
 from kbcore.node.instruments import Value
 from kbcore.node.peers import Directory
@@ -135,6 +135,7 @@ class ClusterNode:
         self._closing: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._trouble = ""
+        self._stepping = threading.Lock()
         self._stop = threading.Event()
         self._work = threading.Event()
         self._threads = [
@@ -177,13 +178,14 @@ class ClusterNode:
     def _announce_leave(self) -> None:
         """Replace the lease of this node by one that says that it is leaving."""
         self.member = replace(self.member, is_leaving=True)
-        lease, self._lease = self._lease, None
-        try:
-            if lease is not None:
-                self._ask(lambda coordinator: coordinator.release(lease))
-            self._join()
-        except KBError as error:
-            self._report(error)
+        with self._stepping:
+            lease, self._lease = self._lease, None
+            try:
+                if lease is not None:
+                    self._ask(lambda coordinator: coordinator.release(lease))
+                self._join()
+            except KBError as error:
+                self._report(error)
 
     def url_of(self, name: str) -> str:
         """Return the address of a node; raises NotReady if it is not known."""
@@ -260,10 +262,11 @@ class ClusterNode:
 
     def step(self) -> None:
         """Renew the leases, and look at those of the other nodes."""
-        self._renew()
-        if self._lease is None:
-            self._join()
-        self._look()
+        with self._stepping:
+            self._renew()
+            if self._lease is None:
+                self._join()
+            self._look()
         self._work.set()
 
     def _ask(self, question: Callable[[Coordinator], T]) -> T:
@@ -444,12 +447,33 @@ class ClusterNode:
             self._not_before[shard] = boot_seconds() + self.ttl / STEPS
             return
         with self._giving_back(shard, held):
-            store: LogStore = self._read(lambda: self._places.open(shard))
-            catalog = new_catalog(self._config)
-            recovered = recover(_InParts(store, self._read), catalog)
-            self._open(shard, held, RecoveredLog(store, catalog, recovered))
+            log = self._recovered(shard)
+            self._open(shard, held, log)
         self.counts.taken += 1
-        _log.info("shard %d is open with %d records", shard, recovered.head)
+        _log.info("shard %d is open with %d records", shard, log.recovered.head)
+
+    def _recovered(self, shard: int) -> RecoveredLog:
+        """Read a log and open it. A reader verifies what it reads, so that it is read once only.
+
+        If the newest snapshot is damaged, opening the log finds an older one.
+        """
+        reader: LogReader = self._read(lambda: self._places.reader(shard))
+        catalog = new_catalog(self._config)
+        try:
+            recovered = recover(_InParts(reader, self._read), catalog)
+        except LogCorrupted as error:
+            _log.warning("shard %d: %s", shard, error.message)
+            store: LogStore = self._read(lambda: self._places.open(shard))
+            catalog, recovered = new_catalog(self._config), Recovered(0, 0, 0)
+        else:
+            store = self._read(reader.open)
+        finally:
+            self._read(reader.close)
+        if recovered.head:
+            recovered = self._completed(store, catalog, recovered)
+        else:
+            recovered = recover(_InParts(store, self._read), catalog)
+        return RecoveredLog(store, catalog, recovered)
 
     def _take_over(self, shard: int, owner: str) -> None:
         """Take a shard from another node, with its log read before the pause begins."""

@@ -9,7 +9,6 @@ import threading
 import time
 
 import pytest
-from support.clusters import Clients
 from support.nodes import SHARDS, TTL_MS, Nodes, post
 from support.postgres import schema
 from support.replicas import get, until
@@ -342,32 +341,3 @@ def test_a_transaction_ends_with_its_owner(pair):
     status, answer, _ = post(pair.nodes[0], f"/tx/commit/{id}", {}, tenant)
     assert status in (404, 409), answer
     assert values(pair.nodes[0], tenant) == set()
-
-
-def test_no_acknowledged_write_is_lost_by_faults(tmp_path, postgres_url):
-    tenants = [f"t{number}" for number in range(6)]
-    with Nodes(tmp_path, postgres_url, 3, links=True) as nodes:
-        nodes.settled()
-        clients = Clients(nodes, count=4, seed=1, tenants=tenants)
-        try:
-            for number, fault in enumerate(("kill", "pause", "storage", "node")):
-                victim = number % 3
-                before = len(clients.acknowledged)
-                if fault == "kill":
-                    nodes.nodes[victim].kill()
-                elif fault == "pause":
-                    nodes.signal(victim, signal.SIGSTOP)
-                elif fault == "storage":
-                    nodes.storage_links[victim].cut()
-                else:
-                    nodes.proxies[victim].cut()
-                others = [n for n in range(3) if n != victim]
-                if fault != "node":
-                    nodes.settled(alive=others)
-                until(lambda before=before: len(clients.acknowledged) > before + 30)
-                nodes.heal()
-                nodes.settled()
-                clients.new_facts()
-        finally:
-            clients.stop()
-        clients.check()

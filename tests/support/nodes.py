@@ -39,6 +39,7 @@ class Nodes:
         self.proxies = [Proxy(("127.0.0.1", port)) for port in self.ports] if links else []
         self.storage_links = [Proxy(_address(url)) for _ in self.ports] if links else []
         self.nodes = [None] * count
+        self.stopping = set()
         self._starts = self._calls = 0
         for number in range(count):
             self.start(number)
@@ -112,9 +113,17 @@ class Nodes:
             proxy.heal()
         for number, node in enumerate(self.nodes):
             self.signal(number, signal.SIGCONT)
+            if number in self.stopping:
+                node.process.wait(60)
             if node.process.poll() is not None:
                 node.kill()
                 self.start(number)
+        self.stopping.clear()
+
+    def stop(self, number):
+        """Ask a node to stop, and do not wait until it has."""
+        self.stopping.add(number)
+        self.signal(number, signal.SIGTERM)
 
     def terms(self):
         """Return nothing: a cluster has no terms."""
