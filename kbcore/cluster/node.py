@@ -413,7 +413,8 @@ class ClusterNode:
             try:
                 self._take(shard)
             except KBError as error:
-                _log.warning("shard %d could not be opened: %s", shard, error.message)
+                level = logging.INFO if isinstance(error, NotReady) else logging.WARNING
+                _log.log(level, "shard %d could not be opened: %s", shard, error.message)
                 self._not_before[shard] = boot_seconds() + self.ttl / STEPS
             except Exception:  # noqa: BLE001 - one damaged shard must not stop the others
                 _log.exception("shard %d could not be opened", shard)

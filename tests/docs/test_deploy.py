@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kbcore.config import Config
 from kbcore.config.lint import known_names
+from kbcore.replication.role import check_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -90,6 +92,51 @@ def test_compose() -> None:
             )
     for path in ("prometheus/prometheus.yml", "grafana/datasource.yml", "grafana/dashboards.yml"):
         assert yaml.safe_load((DEPLOY / path).read_text(encoding="utf-8"))
+
+
+def test_compose_of_a_cluster() -> None:
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load((DEPLOY / "compose.cluster.yml").read_text(encoding="utf-8"))
+    services = found["services"]
+    assert set(services) == {"postgres", "node1", "node2", "node3"}
+    for name in ("node1", "node2", "node3"):
+        settings = services[name]["environment"]
+        assert set(settings) - {"PGPASSWORD"} <= known_names()
+        assert settings["ADVERTISE_URL"] == f"http://{name}:9300"
+        assert services[name]["read_only"] is True
+        assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"])
+        config = Config.from_env({k: v for k, v in settings.items() if not k.endswith("_FILE")})
+        assert config.storage_backend == "postgres"
+        check_settings(config)
+
+
+def test_kubernetes() -> None:
+    yaml = pytest.importorskip("yaml")
+    text = (DEPLOY / "kubernetes" / "kbcore-cluster.yaml").read_text(encoding="utf-8")
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text)}
+    nodes = objects["StatefulSet", "kbcore"]["spec"]
+    template = nodes["template"]["spec"]
+    container = template["containers"][0]
+    assert ("Service", nodes["serviceName"]) in objects
+    labels = nodes["template"]["metadata"]["labels"]
+    for kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
+        assert (kind, "kbcore") in objects
+    assert objects["Service", "kbcore"]["spec"]["selector"] == labels
+    assert objects["PodDisruptionBudget", "kbcore"]["spec"]["maxUnavailable"] == 1
+    settings = {each["name"]: each.get("value", "") for each in container["env"]}
+    names = {name.removeprefix("KBCORE_") for name in settings} - {"POD_NAME", "PGPASSWORD"}
+    assert names <= known_names()
+    assert settings["KBCORE_ADVERTISE_URL"] == f"http://$(POD_NAME).{nodes['serviceName']}:9300"
+    # The node gives its shards away before it is killed.
+    assert (
+        int(settings["KBCORE_SHUTDOWN_TIMEOUT_MS"])
+        < template["terminationGracePeriodSeconds"] * 1000
+    )
+    routes = {container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("liveness", "readiness")}
+    assert routes == {"/health", "/health/ready"}
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in template["volumes"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def test_settings_of_the_unit_can_be_used() -> None:

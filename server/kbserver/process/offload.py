@@ -7,12 +7,36 @@ it would only compete for the interpreter lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 import gevent
 from gevent.threadpool import ThreadPool
 
 T = TypeVar("T")
+
+
+class _Outcome(Generic[T]):
+    """The value or the error of a call: gevent would print an error that a thread of the pool raises."""
+
+    def __init__(self, value: T | None = None, error: BaseException | None = None) -> None:
+        self._value = value
+        self._error = error
+
+    def result(self) -> T:
+        """Return the value, or raise the error."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # it refers to this frame
+        return cast(T, self._value)
+
+
+def _outcome(function: Callable[[], T]) -> _Outcome[T]:
+    try:
+        return _Outcome(function())
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        return _Outcome(error=error)
 
 
 class Offload:
@@ -26,8 +50,8 @@ class Offload:
 
     def __call__(self, function: Callable[[], T]) -> T:
         """Return or raise the outcome of the function."""
-        result: T = self._pool.apply(function)
-        return result
+        outcome: _Outcome[T] = self._pool.apply(_outcome, (function,))
+        return outcome.result()
 
     def close(self) -> None:
         """Stop the threads."""

@@ -5,13 +5,14 @@ The commands ask the database of the cluster, so they also work while no node ru
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kbserver.cli.shared.exits import reports_errors
+from kbserver.cli.shared.exits import fail, reports_errors
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, output_options
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHOWN_SHARDS = 12
+_POLL_SECONDS = 0.2
+
+NOT_SETTLED = 1
+"""Exit status if `--wait` was too short."""
 
 
 def _url_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,12 +60,21 @@ def create(shards: str | None, cluster_url: str | None) -> None:
 
 
 @cluster.command("status")
+@click.option(
+    "--wait",
+    type=float,
+    metavar="SECONDS",
+    help="Wait until every shard is on its node; exit with status 1 if that takes longer",
+)
+@click.option(
+    "--nodes", type=int, metavar="NUMBER", help="With --wait: wait for this number of nodes too"
+)
 @_url_option
 @output_options
 @reports_errors
-def status(cluster_url: str | None, output: Output) -> None:
+def status(wait: float | None, nodes: int | None, cluster_url: str | None, output: Output) -> None:
     """List the live nodes and their shards."""
-    seen = _controlled(cluster_url, lambda control: control.status())
+    seen = _controlled(cluster_url, lambda control: _settled(control, wait or 0.0, nodes))
     output.show(
         Listing(
             seen["nodes"],
@@ -81,6 +95,8 @@ def status(cluster_url: str | None, output: Output) -> None:
         click.echo(f"no node has the shards {_short(seen['unowned'])}", err=True)
     if seen["moving"]:
         click.echo(f"{len(seen['moving'])} shards are moving", err=True)
+    if wait is not None and not _is_settled(seen, nodes):
+        fail("the shards are not all on their nodes yet", NOT_SETTLED)
 
 
 @cluster.command("move")
@@ -125,6 +141,22 @@ def rebalance(cluster_url: str | None) -> None:
     """Forget all moves and drains, and spread the shards over all live nodes by weight."""
     _controlled(cluster_url, lambda control: control.rebalance())
     click.echo("the shards are spread over all nodes")
+
+
+def _is_settled(seen: dict[str, Any], nodes: int | None) -> bool:
+    """Return True if every shard is on its node, and the number of nodes is as expected."""
+    live = [node for node in seen["nodes"] if node["state"] != "leaving"]
+    return not (seen["unowned"] or seen["moving"]) and nodes in (None, len(live))
+
+
+def _settled(control: ClusterControl, seconds: float, nodes: int | None) -> dict[str, Any]:
+    """Return the cluster when it is settled, or as it is after some seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = control.status()
+        if _is_settled(seen, nodes) or time.monotonic() >= deadline:
+            return seen
+        time.sleep(_POLL_SECONDS)
 
 
 def _short(shards: list[int]) -> str:
