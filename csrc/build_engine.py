@@ -35,7 +35,7 @@ def make_ffibuilder() -> FFI:
         include_dirs=["csrc"],
         depends=sorted(f"csrc/{path.name}" for path in HERE.glob("*.h")),
         extra_compile_args=flags,
-        libraries=[] if sys.platform == "win32" else ["m"],
+        libraries=[] if sys.platform == "win32" else ["m", "pthread"],
         py_limited_api=True,
     )
     return builder

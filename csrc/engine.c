@@ -3,6 +3,7 @@
  * A handle is number << 24 | place, and no number is reused: an outdated handle is rejected and
  * never names the relation that has its place now. */
 #include "internal.h"
+#include "team.h"
 
 #define PLACE_BITS 24
 #define PLACE_MASK ((1u << PLACE_BITS) - 1)
@@ -100,6 +101,8 @@ kb_status kb_engine_open(const kb_options *options, kb_engine **out)
     if (engine == NULL)
         return KB_NOMEM;
     engine->heap = heap;
+    engine->threads = options == NULL || options->threads == 0 ? 1
+                      : options->threads < KB_TEAM_THREADS ? options->threads : KB_TEAM_THREADS;
     /* random, so that clients cannot choose texts that collide */
     engine->symbols.seed = kb_mix((uint64_t)(uintptr_t)engine);
     *out = engine;

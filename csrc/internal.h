@@ -447,6 +447,7 @@ struct kb_engine {
     uint64_t serial;                  /* of the newest relation; never reused */
     uint32_t open_runs;
     int closed;                       /* 1: the last run to close frees it */
+    uint32_t threads;                 /* that evaluate a large recursion, at least 1 */
 };
 
 kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: no such relation */

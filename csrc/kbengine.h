@@ -19,7 +19,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 4                      /* rises with every change of this interface, as in
+#define KB_ABI 5                      /* rises with every change of this interface, as in
                                        * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
@@ -50,6 +50,8 @@ typedef struct kb_options {
     uint64_t max_bytes;               /* byte budget of the engine; 0: no budget */
     uint64_t fail_after;              /* tests: fail the n-th allocation, counted from 1; 0:
                                        * never */
+    uint32_t threads;                 /* that evaluate a large recursion together, during a call; 0:
+                                       * one */
 } kb_options;
 
 typedef struct kb_limits {            /* budgets of one run, over its lifetime; 0: no budget */

@@ -494,6 +494,11 @@ class Config:
         choice("c", "python"),
         "inference engine; python is the slow reference implementation, for debugging",
     )
+    engine_threads: int = _setting(
+        0,
+        integer(0, 64),
+        "threads that evaluate one large recursion over dense relations together; 0: one for each core",
+    )
     engine_verify: bool = _setting(
         False, BOOLEAN, "recompute every answer from scratch and compare, for debugging"
     )

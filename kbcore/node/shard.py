@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kbcore.clock import LoggedClock
@@ -40,8 +42,18 @@ def recover_log(store: LogStore, config: Config) -> RecoveredLog:
 
 def new_catalog(config: Config) -> Catalog:
     """Return an empty catalog with the engine of the settings."""
-    make_engine: Any = ReferenceEngine if config.engine == "python" else CEngine
+    if config.engine == "python":
+        make_engine: Any = ReferenceEngine
+    else:
+        make_engine = partial(CEngine, threads=config.engine_threads or available_cores())
     return Catalog(make_engine)
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

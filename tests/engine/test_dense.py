@@ -51,7 +51,9 @@ AND_Q = [rule(8, NEW_PAIR, emit(Q, 1, 2)), rule(9, NEW_OTHER, emit(P, 1, 2))]
 class World:
     """An engine with base relations; symbols below `first` belong to no row."""
 
-    def __init__(self, *, seed=1, nodes=NODES, start_rows=START_ROWS, edges=220, first=1):
+    def __init__(
+        self, *, seed=1, nodes=NODES, start_rows=START_ROWS, edges=220, first=1, threads=1
+    ):
         draw = random.Random(seed)
         self.nodes = range(first, first + nodes)
 
@@ -64,7 +66,7 @@ class World:
         self.many = pairs(start_rows)
         self.edges = pairs(edges)
         self.marked = {node for node in self.nodes if draw.random() < 0.7}
-        self.engine = Engine()
+        self.engine = Engine(threads=threads)
         self.engine.intern_many([f"s{i}" for i in range(first + nodes + 100)])
         self.base = [self.engine.relation(arity) for arity in (2, 2, 1, 0)]
         contents = self.many, self.edges, [(node,) for node in sorted(self.marked)]
@@ -398,3 +400,54 @@ def test_each_allocation_fails_once():
         assert world.engine.bytes == before
     assert failed > 5
     assert finished > 5
+
+
+LARGE = {"nodes": 3600, "start_rows": 9000, "edges": 9000}
+"""Large enough for several threads, which begin with rectangles of 200,000 words."""
+
+BY_THREADS = ["left-linear", "not linear", "guards of a join by pairs", "copies"]
+
+
+@pytest.mark.parametrize("form", BY_THREADS)
+def test_threads_derive_the_same_rows_in_as_many_steps(form):
+    results = []
+    for threads in (1, 3):
+        world = World(**LARGE, threads=threads)
+        run = world.open(*FORMS[form][0])
+        finish(run, 200_000)
+        stats = run.stats()
+        found = run.relation(P)
+        some = [bytes(found.match([node, 0])[0]) for node in world.nodes[::400]]
+        counters = (stats.rows_made, stats.probes, stats.steps, stats.rounds, found.counts().rows)
+        results.append((some, counters))
+        run.close()
+    assert results[0] == results[1]
+    assert results[0][1][0] > LARGE["start_rows"]
+
+
+def test_threads_stop_at_budgets_and_when_cancelled():
+    world = World(**LARGE, threads=3)
+    rules = FORMS["not linear"][0]
+    run = world.open(*rules)
+    finish(run)
+    steps = run.stats().steps
+    run.close()
+    run = world.open(*rules, limits=Limits(steps=steps // 2))
+    with pytest.raises(BudgetExceeded):
+        finish(run, 5000)
+    run.close()
+    run = world.open(*rules)
+    assert run.step(5000) == RunState.PAUSED
+    run.cancel()
+    with pytest.raises(Cancelled):
+        finish(run)
+
+
+def test_a_sparse_result_keeps_no_rectangle():
+    """A rectangle of 45,000 words for 6,000 rows would take several times the memory of a table."""
+    sparse = World(nodes=1700, start_rows=6000, edges=0)
+    run = sparse.open(*FORMS["left-linear"][0])
+    finish(run)
+    assert not is_bits(run.relation(P))
+    assert run.stats().bytes < 40 * len(sparse.many)
+    assert sorted(rows_of(run.relation(P))) == sparse.many

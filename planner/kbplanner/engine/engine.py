@@ -55,9 +55,12 @@ _NO_SLOT = 0xFFFFFFFF
 
 
 class Engine:
-    """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
+    """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget.
 
-    def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
+    `threads`, at most 64, evaluate a large recursion together; they exist during a call only.
+    """
+
+    def __init__(self, max_bytes: int = 0, *, fail_after: int = 0, threads: int = 1) -> None:
         self._handle: Any = None
         self._lock = threading.Lock()
         self._pending_closes: deque[tuple[Any, Any]] = deque()
@@ -66,7 +69,8 @@ class Engine:
         self._scratch = _Scratch()
         self.max_bytes = max_bytes
         out = ffi.new("kb_engine **")
-        options = ffi.new("kb_options *", {"max_bytes": max_bytes, "fail_after": fail_after})
+        budget = {"max_bytes": max_bytes, "fail_after": fail_after, "threads": threads}
+        options = ffi.new("kb_options *", budget)
         check(lib.kb_engine_open(options, out), max_bytes)
         self._handle = out[0]
 
