@@ -378,6 +378,8 @@ kb_status kb_blocks_from_matrix(kb_relation *relation);
 kb_status kb_matrix_make(kb_relation *relation, kb_matrix edges);
 kb_status kb_matrix_reserve(kb_relation *relation, uint32_t a, uint32_t b);
 void kb_matrix_free(kb_relation *relation);
+/* 1 if a row has these values of two columns; 0: any value */
+int kb_matrix_may_have(const kb_matrix *matrix, const kb_sym *values);
 
 /* index.c */
 /* an existing or new index */

@@ -39,6 +39,28 @@ kb_status kb_matrix_make(kb_relation *relation, kb_matrix edges)
     return KB_OK;
 }
 
+int kb_matrix_may_have(const kb_matrix *matrix, const kb_sym *values)
+{
+    uint32_t top = matrix->top, end = matrix->top + matrix->height;
+
+    if (values[0] != 0 && values[0] - matrix->top >= matrix->height)
+        return 0;
+    if (values[0] != 0)
+        end = (top = values[0]) + 1;
+    if (values[1] != 0 && (values[1] >> 6) - matrix->left >= matrix->width)
+        return 0;
+    for (uint32_t a = top; a < end; a++) {
+        const uint64_t *words = matrix->words + (size_t)(a - matrix->top) * matrix->width;
+
+        if (values[1] != 0 && (words[(values[1] >> 6) - matrix->left] >> (values[1] & 63) & 1))
+            return 1;
+        for (uint32_t i = 0; values[1] == 0 && i < matrix->width; i++)
+            if (words[i] != 0)
+                return 1;
+    }
+    return 0;
+}
+
 void kb_matrix_free(kb_relation *relation)
 {
     kb_release(relation->heap, relation->matrix.words);

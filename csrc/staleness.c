@@ -103,6 +103,8 @@ static int may_find(kb_run *run, const kb_step *step, const kb_known *known)
         }
     if (relation->rows == 0 || known_columns == 0)
         return relation->rows != 0;
+    if (relation->unwritten != 0)     /* the matrix has all rows */
+        return kb_matrix_may_have(&relation->matrix, values);
     if (known_columns == relation->arity)
         return kb_relation_ready(relation) < 0 || kb_relation_has(relation, values);
     for (const kb_lookup *index = relation->indexes; index != NULL; index = index->next) {

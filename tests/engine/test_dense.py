@@ -443,6 +443,24 @@ def test_threads_stop_at_budgets_and_when_cancelled():
         finish(run)
 
 
+def test_a_retracted_edge_makes_a_run_stale_only_where_it_was_used():
+    world = World()
+    beyond = world.nodes[-1] + 5
+    unused = [(beyond, beyond + 1)]
+    world.base[EDGES].insert(flat(unused), 1)
+    run = world.open(*FORMS["left-linear"][0])
+    finish(run)
+    world.base[EDGES].delete(flat(unused), 1)
+    assert run.check() == RunState.DONE
+    assert is_bits(run.relation(P)), "cells were written for the test"
+    run.close()
+    run = world.open(*FORMS["left-linear"][0])
+    finish(run)
+    world.base[EDGES].delete(flat(world.edges[:1]), 1)
+    assert run.check() == RunState.STALE
+    run.close()
+
+
 def test_a_sparse_result_keeps_no_rectangle():
     """A rectangle of 45,000 words for 6,000 rows would take several times the memory of a table."""
     sparse = World(nodes=1700, start_rows=6000, edges=0)
