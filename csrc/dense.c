@@ -238,6 +238,8 @@ static kb_status test_guards(kb_run *run, const kb_rule *rule, const kb_pair_rul
                 return KB_DONE;
             continue;
         }
+        if (value == KB_BOTH)         /* evaluated for each new pair */
+            continue;
         to = value == KB_PROBED ? run->plan->pairs[form->probe->pairs + 1].with : loads[loads[0].column != value].with;
         mask = dense->masks[value];
         if (!dense->is_masked[value])
@@ -289,6 +291,54 @@ static kb_status start_rule(kb_run *run, const kb_pair_rule *rule, kb_cursor *cu
     dense->by_pairs = ors >= from->fresh_bits;
     if (dense->by_pairs)
         find_reachable(dense, with->full[rule->key]);
+    return KB_OK;
+}
+
+/* Return 1 if a pair passes the guards of a rule that test both of its values. */
+static int pair_passes(kb_run *run, const kb_rule *rule, kb_sym first, kb_sym second)
+{
+    const kb_step *steps = run->plan->steps + rule->first;
+    const kb_pair *loads = run->plan->pairs + steps->pairs;
+    uint32_t value;
+
+    run->registers[loads[loads[0].column != 0].with] = first;
+    run->registers[loads[loads[0].column == 0].with] = second;
+    for (uint32_t i = 1; i + 1 < rule->count; i++)
+        if (kb_is_guard(run->plan, steps, NULL, steps + i, &value) && value == KB_BOTH
+            && !kb_step_holds(run, steps + i, run->cursors + i))
+            return 0;
+    return 1;
+}
+
+/* Evaluate a rule without a join that tests both columns together, over the new rows of its
+ * relation. */
+static kb_status test_pairs(kb_run *run, const kb_pair_rule *rule)
+{
+    kb_dense *dense = run->dense;
+    const kb_rectangles *from = find(dense, rule->from), *head = find(dense, rule->head);
+    uint32_t side = rule->join;
+
+    for (; dense->row < dense->size; dense->row++) {
+        const uint64_t *words = kb_bit_row(dense, from->fresh[side], dense->row);
+        uint64_t *to = kb_bit_row(dense, head->next[1 - rule->keep], dense->row);
+        uint32_t range = from->ranges[side][dense->row], row = dense->first + dense->row;
+
+        if (range == 0 || (dense->is_masked[side] && !(dense->masks[side][dense->row >> 6] >> (dense->row & 63) & 1)))
+            continue;
+        if (run->left <= 0)
+            return KB_PAUSED;
+        for (uint32_t i = range >> 16; i < (range & 0xFFFF); i++) {
+            uint64_t left = words[i] & (dense->is_masked[1 - side] ? dense->masks[1 - side][i] : UINT64_MAX);
+
+            for (; left != 0; left &= left - 1) {
+                uint32_t value = dense->first + i * 64 + KB_LOWEST_BIT(left);
+
+                run->left--;
+                if (pair_passes(run, run->plan->rules + run->rule, side == 0 ? row : value, side == 0 ? value : row))
+                    to[i] |= left & (~left + 1);
+            }
+        }
+    }
     return KB_OK;
 }
 
@@ -411,7 +461,8 @@ static kb_status run_rounds(kb_run *run, const kb_component *component, kb_team 
             cursor = run->cursors + (form.probe == NULL ? 0 : form.probe - (run->plan->steps + rule->first));
             if (!dense->in_rule && (status = start_rule(run, &form, cursor)) < 0)
                 return status;
-            if ((status = work_rule(run, &form, cursor, team)) != KB_OK)
+            status = form.tests_pairs ? test_pairs(run, &form) : work_rule(run, &form, cursor, team);
+            if (status != KB_OK)
                 return status;
             dense->in_rule = 0;
             last = run->rule;

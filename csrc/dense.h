@@ -9,6 +9,7 @@
 #define KB_WORDS_PER_STEP 8u          /* words processed for one step of fuel */
 #define KB_PROBED 2u                  /* number of the value that a rule's probe loads */
 #define KB_RULE_VALUES 3u             /* of a rule that can be tested */
+#define KB_BOTH 3u                    /* both columns of the scanned row, tested together */
 
 /* A rule: rows of `from` that are new, joined by their column `join` with `with`. The other column of
  * `from` is column `keep` of the head. Without a join the columns are copied, or exchanged if keep is
@@ -17,6 +18,7 @@ typedef struct kb_pair_rule {
     uint32_t from, head, join, keep;
     uint32_t with, key;               /* KB_NONE: no join; the column of `with` that is looked up */
     const kb_step *probe;
+    uint32_t tests_pairs;             /* without a join: 1 if a guard tests both columns together */
 } kb_pair_rule;
 
 /* The rectangles of a relation by orientation: 0 as it is, 1 with the columns exchanged. */
@@ -68,7 +70,8 @@ static inline uint32_t kb_count_bits(uint64_t word)
 
 /* pairwise.c */
 /* 1 if the step tests one value of a rule, in `value`: 0 and 1 are the columns of the scanned row,
- * KB_PROBED is the value that the probe loads, KB_FIXED none of them */
+ * KB_PROBED is the value that the probe loads, KB_BOTH the two columns together, KB_FIXED none of
+ * them */
 int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, const kb_step *step, uint32_t *value);
 /* 0 if the rule has another form */
 int kb_pair_rule_read(const kb_plan *plan, const kb_rule *rule, kb_pair_rule *out);

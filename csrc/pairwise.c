@@ -5,7 +5,7 @@
 int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, const kb_step *step, uint32_t *value)
 {
     const kb_pair *loads = plan->pairs + scan->pairs, *keys = plan->pairs + step->pairs;
-    uint32_t registers[2] = { step->a, step->b }, count = 2, shared = 0;
+    uint32_t registers[2] = { step->a, step->b }, count = 2, both = 0;
 
     *value = KB_FIXED;
     if (step->op == KB_OP_SCAN)
@@ -24,10 +24,14 @@ int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, 
             from = KB_PROBED;
         if (from == KB_FIXED && registers[i] >= plan->param_count)
             return 0;
-        shared |= from != KB_FIXED && *value != KB_FIXED && from != *value;
+        if (from != KB_FIXED && *value != KB_FIXED && from != *value)
+            both = 1;
         *value = from == KB_FIXED ? *value : from;
     }
-    return !shared;
+    if (!both)
+        return 1;
+    *value = KB_BOTH;                 /* only without a probe, whose value may not be one of them */
+    return probe == NULL && step->op != KB_OP_MEMBER;
 }
 
 /* Return the step that reads rows by one column and loads the other; NULL if the rule has none. */
@@ -57,9 +61,11 @@ int kb_pair_rule_read(const kb_plan *plan, const kb_rule *rule, kb_pair_rule *ou
     out->from = scan->slot;
     out->head = emit->slot;
     out->with = KB_NONE;
-    for (const kb_step *step = scan + 1; step < emit; step++)
+    for (const kb_step *step = scan + 1; step < emit; step++) {
         if (step != probe && !kb_is_guard(plan, scan, probe, step, &value))
             return 0;
+        out->tests_pairs |= step != probe && value == KB_BOTH;
+    }
     if (probe == NULL) {
         out->keep = heads[0].with == registers[0];
         return (heads[0].with == registers[0] && heads[1].with == registers[1])

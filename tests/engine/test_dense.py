@@ -190,6 +190,16 @@ FORMS = {
             ),
         ),
     ),
+    "tests of a pair": (
+        [
+            rule(2, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(Q, 1, 3)),
+            rule(3, NEW_OTHER, compare("!==", 1, 2), absent(EDGES, key(1), key(2)), emit(P, 2, 1)),
+        ],
+        lambda p, q, w: (
+            mirrored({(x, y) for x, y in q - set(w.edges) if x != y}),
+            joined(p, w.edges),
+        ),
+    ),
     "guards of a join by pairs": (
         [
             rule(

@@ -21,6 +21,9 @@ START_ROWS = 4300
 VARIABLES = "xyzw"
 BASE = ("many", "edge")
 DERIVED = ("p", "q")
+PAIR_GUARDS = ("not edge(?{0}, ?{1})", "?{0} != ?{1}")
+"""Tests of both variables of the head."""
+
 GUARDS = ("marked(?{0})", "not marked(?{0})", "?{0} != n003")
 
 
@@ -31,12 +34,15 @@ class Clause:
     head: tuple[str, str, str]
     body: tuple[tuple[str, str, str], ...]
     guards: tuple[tuple[int, str], ...]
+    pair_guard: str
 
     @property
     def text(self) -> str:
         atoms = [f"{name}(?{left}, ?{right})" for name, left, right in self.body]
         tests = [GUARDS[kind].format(variable) for kind, variable in self.guards]
         name, left, right = self.head
+        if self.pair_guard:
+            tests.append(self.pair_guard.format(left, right))
         return f"{name}(?{left}, ?{right}) :- {', '.join(atoms + tests)}."
 
 
@@ -52,7 +58,8 @@ def clauses(draw):
     guard = st.tuples(st.integers(0, len(GUARDS) - 1), st.sampled_from(variables))
     guards = draw(st.lists(guard, max_size=1 if draw(st.booleans()) else 2, unique=True))
     head = (draw(st.sampled_from(DERIVED)), *draw(st.permutations(ends)))
-    return Clause(head, tuple(body), tuple(guards))
+    pair_guard = draw(st.sampled_from(["", "", *PAIR_GUARDS]))
+    return Clause(head, tuple(body), tuple(guards), pair_guard)
 
 
 def exchanged(rows):
@@ -98,7 +105,12 @@ def conclusions(clause, relations, marked):
         joined, [rows(atom, *link) for atom, link in zip(clause.body, links, strict=False)]
     )
     last = VARIABLES[len(clause.body)]
-    return result if clause.head[1:] == (VARIABLES[0], last) else exchanged(result)
+    result = result if clause.head[1:] == (VARIABLES[0], last) else exchanged(result)
+    if clause.pair_guard:
+        edges = relations["edge"]
+        is_negation = clause.pair_guard == PAIR_GUARDS[0]
+        result = [row & ~(edges[i] if is_negation else 1 << i) for i, row in enumerate(result)]
+    return result
 
 
 def least_model(program, base, marked):

@@ -19,7 +19,8 @@ After:
     sg/2[ff](?a0, ?a1) :- demand sg/2[ff](), sg/2(?a0, ?a1).
 
 A component is left as it is where that does not pay: where the rules cannot all become joins of two
-atoms with tests of single variables, where the relations have too few or too many values to be
+atoms with tests of single variables or of
+both variables of the head, where the relations have too few or too many values to be
 evaluated by rows of bits, or where the lookups of the atoms return about one row each and no rule
 joins relations of the component alone. Goals with bound arguments derive fewer pairs; there the
 pass asks for more.
@@ -44,7 +45,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Variable
-from kbplanner.passes.order import DERIVED_ROWS, Statistics, rows_per_lookup
+from kbplanner.passes.order import DERIVED_ROWS, Statistics, is_test, rows_per_lookup
 
 MIN_VALUES = 64
 """With fewer values of a column, a relation has too few rows for rows of bits."""
@@ -83,7 +84,7 @@ def joins_pairs(program: Program) -> bool:
         if part.recursive and program.goal in part.relations:
             own = _recursive_clauses(program.clauses, part)
             return all(relation.arity == 2 for relation in part.relations) and all(
-                len(_binary(clause)) <= 2 and _is_pairwise(clause, part.relations) for clause in own
+                not _is_long(clause) and _is_pairwise(clause, part.relations) for clause in own
             )
     return False
 
@@ -117,7 +118,7 @@ def _split_component(
         _is_pairwise(clause, part.relations) for clause in own
     ):
         return {}
-    long = [clause for clause in own if len(_binary(clause)) > 2]
+    long = [clause for clause in own if _is_long(clause)]
     if not long:
         return {}
     values = _values(clauses, part, statistics)
@@ -155,8 +156,21 @@ def _binary(clause: Clause) -> list[ClauseAtom]:
     return [atom for atom in clause.atoms() if len(set(atom.variables())) > 1]
 
 
+def _is_long(clause: Clause) -> bool:
+    """Return True if a clause joins more than two atoms, or two and tests their ends together."""
+    count = len(_binary(clause))
+    return count > 2 or (count == 2 and _tests_ends(clause))
+
+
+def _tests_ends(clause: Clause) -> bool:
+    """Return True if an item tests both variables of the head together."""
+    return any(is_test(item) and len(set(item.variables())) > 1 for item in clause.body)
+
+
 def _is_pairwise(clause: Clause, growing: Collection[RelationSchema]) -> bool:
-    """Return True if a clause relates two variables by atoms of two, and tests single ones."""
+    """Return True if a clause relates two variables by atoms of two, and tests single variables, or
+    both of the head.
+    """
     binary = _binary(clause)
     bound = {variable for atom in binary for variable in atom.variables()}
     head = set(clause.head.variables())
@@ -165,7 +179,7 @@ def _is_pairwise(clause: Clause, growing: Collection[RelationSchema]) -> bool:
         and head <= bound
         and all(atom.schema.arity == 2 for atom in binary)
         and all(
-            _is_test(item, growing) and bound.issuperset(item.variables())
+            _is_test(item, growing, head) and bound.issuperset(item.variables())
             for item in clause.body
             if not any(item is atom for atom in binary)
         )
@@ -179,20 +193,25 @@ def _is_join(a: ClauseAtom, b: ClauseAtom, head: Collection[Variable]) -> bool:
     return len(first & second) == 1 and (first ^ second) == set(head)
 
 
-def _is_test(item: ClauseItem, growing: Collection[RelationSchema]) -> bool:
-    """Return True if an item tests one variable, or none, by relations that do not change."""
+def _is_test(
+    item: ClauseItem, growing: Collection[RelationSchema], head: Collection[Variable]
+) -> bool:
+    """Return True if an item tests one variable, or none, by relations that do not change, or tests
+    both variables of the head for an absence or by a comparison.
+    """
+    variables = set(item.variables())
+    if len(variables) > 1 and (not is_test(item) or variables != head):
+        return False
     if isinstance(item, ClauseAtom):
         return (
             item.schema not in growing
             and item.schema.arity <= 2
-            and len(set(item.variables())) <= 1
             and not any(isinstance(arg, Variable) and arg.anonymous for arg in item.args)
         )
     return (
         isinstance(item, Comparison)
         and item.op in COMPARISONS
         and all(isinstance(side, (str, Variable)) for side in (item.left, item.right))
-        and len(set(item.variables())) <= 1
     )
 
 
@@ -222,12 +241,15 @@ def _split(
     values: float,
     names: Iterator[int],
 ) -> _Join | None:
-    """Split joins off a clause until two atoms are left; None if no two atoms can be joined."""
+    """Split joins off a clause until two atoms are left, or one whose variables are tested together;
+    None if no two atoms can be joined.
+    """
     known = set(growing)
     joins: list[Clause] = []
     fan_outs: list[float] = []
     is_demanded = any(atom.schema.role is Role.DEMAND and atom.args for atom in clause.atoms())
-    while len(binary := _binary(clause)) > 2:
+    left = 1 if _tests_ends(clause) else 2
+    while len(binary := _binary(clause)) > left:
         head = set(clause.head.variables())
         pairs = [
             (a, b)
@@ -249,15 +271,16 @@ def _split(
             for item in clause.body
             if item is first
             or item is second
-            or (not any(item is atom for atom in binary) and inside.issuperset(item.variables()))
+            or (len(set(item.variables())) <= 1 and inside.issuperset(item.variables()))
         ]
         rest = [item for item in clause.body if not any(item is other for other in moved)]
         joins.append(Clause(joined, tuple(moved), clause.rule))
         clause = Clause(clause.head, (joined, *rest), clause.rule)
-    last, other = _binary(clause)
-    if not _is_join(last, other, set(clause.head.variables())):
-        return None
-    fan_outs.append(_added_fan_out((last, other), known, statistics, values))
+    if left == 2:
+        last, other = _binary(clause)
+        if not _is_join(last, other, set(clause.head.variables())):
+            return None
+        fan_outs.append(_added_fan_out((last, other), known, statistics, values))
     return _Join([*joins, clause], tuple(fan_outs), is_demanded)
 
 
