@@ -131,7 +131,6 @@ static void choose_orientations(const kb_run *run, const kb_component *component
 static int allocate(kb_run *run, kb_dense *dense)
 {
     size_t words = (size_t)dense->size * dense->words;
-
     uint64_t *at;
 
     dense->worker_count = words < MIN_PARALLEL_WORDS ? 1 : run->engine->threads;

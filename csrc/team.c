@@ -101,13 +101,11 @@ static void release(kb_team *team)
     pthread_mutex_destroy(&team->mutex);
 }
 
-void kb_team_start(kb_team *team, uint32_t threads)
+static void start_threads(kb_team *team)
 {
+    uint32_t wanted = team->threads;
     sigset_t all, before;
 
-    team->threads = 1;
-    if (threads <= 1)
-        return;
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->begins, NULL);
     pthread_cond_init(&team->ends, NULL);
@@ -117,22 +115,30 @@ void kb_team_start(kb_team *team, uint32_t threads)
     atomic_init(&team->stopping, 0);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);   /* signals are for the threads of the caller */
-    while (team->threads < threads && team->threads < KB_TEAM_THREADS) {
+    for (team->threads = 1; team->threads < wanted; team->threads++) {
         kb_team_member *member = team->members + team->threads;
 
         member->team = team;
         member->number = team->threads;
         if (pthread_create(&member->thread, NULL, follow, member) != 0)
             break;
-        team->threads++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (team->threads == 1)
+    team->started = team->threads > 1;
+    if (!team->started)
         release(team);
+}
+
+void kb_team_start(kb_team *team, uint32_t threads)
+{
+    team->threads = threads < KB_TEAM_THREADS ? threads : KB_TEAM_THREADS;
+    team->started = 0;
 }
 
 void kb_team_run(kb_team *team, kb_team_part *work, void *context, uint32_t parts)
 {
+    if (team->threads > 1 && !team->started)
+        start_threads(team);
     if (team->threads == 1) {
         for (uint32_t part = 0; part < parts; part++)
             work(context, 0, part, parts);
@@ -156,7 +162,7 @@ void kb_team_run(kb_team *team, kb_team_part *work, void *context, uint32_t part
 
 void kb_team_stop(kb_team *team)
 {
-    if (team->threads == 1)
+    if (!team->started)
         return;
     atomic_store(&team->stopping, 1);
     wake(team);

@@ -21,6 +21,7 @@ typedef struct kb_team_member { struct kb_team *team; uint32_t number; pthread_t
 
 typedef struct kb_team {              /* team.c; the caller provides the memory */
     uint32_t threads;                 /* including the caller of kb_team_start */
+    int started;                      /* the others exist: from the first job on */
     pthread_mutex_t mutex;
     pthread_cond_t begins, ends;      /* a job begins; the last thread leaves a job */
     atomic_uint job;                  /* number of the current job */
@@ -34,7 +35,8 @@ typedef struct kb_team {              /* team.c; the caller provides the memory 
 } kb_team;
 #endif
 
-/* Start up to `threads` threads, of which the caller is one; fewer where the system refuses them. */
+/* Form a team of `threads`, of which the caller is one. The others start with the first job; there are
+ * fewer where the system refuses them. */
 void kb_team_start(kb_team *team, uint32_t threads);
 /* Work on all parts of a job and wait for their end. A thread that the system does not run is not
  * waited for: the others take its parts. */
