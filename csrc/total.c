@@ -31,35 +31,44 @@ static void add_value(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb
     }
 }
 
-/* The integers of a batch, where they are between the extremes so far: these change nothing but the
- * sum. Everything else goes through add_value. */
+/* Add integers to a sum of 128 bits: `low` holds the sum of their lower halves. */
+static void add_halves(kb_sum *sum, uint64_t low, int64_t high)
+{
+    uint64_t shifted = (uint64_t)high << 32;
+
+    sum->low += low;
+    sum->high += sum->low < low;
+    sum->low += shifted;
+    sum->high += (high >> 32) + (sum->low < shifted);
+}
+
+/* Integers between the extremes so far change nothing but the sum. All other values go through
+ * add_value. At most 2^32 values, so that the halves do not overflow. */
 static void add_values(const kb_symbols *symbols, const kb_sym *values, size_t stride, size_t count, kb_total *total,
                        kb_number *min, kb_number *max)
 {
-    uint64_t low = total->sum.low, added = 0;
-    int64_t high = total->sum.high;
+    const uint64_t *starts = symbols->starts;
+    const char *bytes = symbols->bytes;
+    uint64_t low = 0, added = 0, least = 0, width = 0;
+    int64_t high = 0, value;
 
     for (size_t i = 0; i < count; i++) {
         kb_sym sym = values[i * stride];
-        int64_t value;
 
-        if (symbols->starts[sym] >> KB_KIND_SHIFT == 1 && min->kind == 1 && max->kind == 1) {
-            memcpy(&value, symbols->bytes + (symbols->starts[sym + 1] & KB_START_MASK) - sizeof value, sizeof value);
-            if (value > min->integer && value < max->integer) {
-                low += (uint64_t)value;
-                high += (low < (uint64_t)value) - (value < 0);
+        if (starts[sym] >> KB_KIND_SHIFT == 1) {
+            memcpy(&value, bytes + (starts[sym + 1] & KB_START_MASK) - sizeof value, sizeof value);
+            if ((uint64_t)value - least < width) {
+                low += (uint32_t)value;
+                high += value >> 32;
                 added++;
                 continue;
             }
         }
-        total->sum.low = low;
-        total->sum.high = high;
         add_value(symbols, sym, total, min, max);
-        low = total->sum.low;
-        high = total->sum.high;
+        least = (uint64_t)min->integer + 1;
+        width = min->kind == 1 && max->kind == 1 && min->integer < max->integer ? (uint64_t)max->integer - least : 0;
     }
-    total->sum.low = low;
-    total->sum.high = high;
+    add_halves(&total->sum, low, high);
     total->sum.count += added;
 }
 
