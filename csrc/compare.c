@@ -103,6 +103,7 @@ kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there
 {
     kb_relation *one, *other;
     kb_status status;
+    int is_first_call;
 
     if ((status = kb_engine_readable(engine, here, &one)) < 0 || (status = kb_engine_readable(engine, there, &other)) < 0)
         return status;
@@ -114,8 +115,11 @@ kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there
     out->only_here_count = out->only_there_count = out->modified_count = 0;
     out->equal = 0;
     out->more = 0;
+    is_first_call = *cursor == 0;
     if (*cursor < one->rows)
         out->more = (uint32_t)compare_first((pair){ one, other, 0 }, cursor, out);
+    if (is_first_call && !out->more && out->equal + out->modified_count == other->rows - other->dead)
+        *cursor = (uint64_t)one->rows + other->rows;   /* every row of the other has been found */
     if (!out->more && *cursor >= one->rows && *cursor < (uint64_t)one->rows + other->rows)
         out->more = (uint32_t)compare_second((pair){ other, one, 0 }, one->rows, cursor, out);
     return KB_OK;

@@ -42,6 +42,10 @@ from kbplanner.passes.wellfounded import clauses_independent_of
 
 MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
+MAX_FULL_ROWS = 1_000_000
+MAX_FULL_STEPS = 10_000_000
+"""Limits of a comparison of all conclusions, which takes less time for each of them."""
+
 MAX_SHOWN = 1000
 MAX_PROGRAMS = 64
 
@@ -60,6 +64,12 @@ class Consequences:
     appeared: int = 0
     rows: list[Row] = field(default_factory=list)
     truncated: bool = False
+
+    def add(self, other: Consequences, max_rows: int) -> None:
+        """Add other consequences, of which at most as many rows as there is space for are kept."""
+        self.count += other.count
+        self.appeared += other.appeared
+        self.rows += other.rows[: max(max_rows - len(self.rows), 0)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,12 +109,8 @@ class Cascades:
 
         The caller holds the read lock of the state after the retraction.
         """
-        limits = Limits(
-            min(MAX_ROWS, budget.limits.rows),
-            budget.limits.bytes,
-            min(MAX_STEPS, budget.limits.steps),
-        )
-        cascade_budget = replace(budget, limits=limits)
+        cascade_budget = _limited(budget, MAX_ROWS, MAX_STEPS)
+        full_budget = _limited(budget, MAX_FULL_ROWS, MAX_FULL_STEPS)
         by_scope: dict[str | None, list[Removed]] = {}
         for change in removed:
             by_scope.setdefault(change.scope, []).append(change)
@@ -120,7 +126,7 @@ class Cascades:
                     self._tenant, partition, rules, None, cascade_budget, None, denied
                 ) as view:
                     cascade = _Cascade(self, self._tenant, partition, changes, cascade_budget, view)
-                    cascade.count(rules, result)
+                    cascade.count(rules, full_budget, result)
             except BudgetExceeded:
                 result.truncated = True
 
@@ -189,21 +195,41 @@ class _Cascade:
         self._removed: dict[RelationSchema, Relation] = {}
         self._removed_keys: dict[RelationSchema, set[RowKey]] = {}
 
-    def count(self, rules: RuleSet, result: Consequences) -> None:
-        """Add the fallen and the new conclusions to `result`. Raises BudgetExceeded."""
+    def count(self, rules: RuleSet, full_budget: Budget, result: Consequences) -> None:
+        """Add the fallen and the new conclusions to `result`. Raises BudgetExceeded.
+
+        If too many conclusions are affected, all are compared within `full_budget`.
+        """
         schemas = frozenset(change.schema for change in self._changes)
         program = self._cascades.program(rules, schemas, self._view)
         if program.incomplete:
             try:
-                fallen, appeared = compared(
-                    self._tenant, self._partition, rules, self._changes, self._budget
-                )
-                result.appeared += appeared
-                for schema, keys in fallen.items():
-                    self._note(schema, Rows.of(keys, schema.arity), result)
+                self._compare_all(rules, self._budget, result)
                 return
             except BudgetExceeded:
                 result.truncated = True
+        affected = Consequences()
+        try:
+            self._count_affected(program, affected)
+        except BudgetExceeded:
+            if program.incomplete:
+                raise
+            self._budget.check_time()
+            everything = Consequences()
+            self._compare_all(rules, full_budget, everything)
+            affected = everything
+        finally:
+            result.add(affected, MAX_SHOWN)
+
+    def _compare_all(self, rules: RuleSet, budget: Budget, result: Consequences) -> None:
+        """Compare all conclusions before and after the removal."""
+        fallen, appeared = compared(self._tenant, self._partition, rules, self._changes, budget)
+        result.appeared += appeared
+        for schema, rows in fallen.items():
+            self._note(schema, rows, result)
+
+    def _count_affected(self, program: _Program, result: Consequences) -> None:
+        """Evaluate the affected conclusions and compare each before and after the removal."""
         run: GoalRun | None = None
         try:
             self._fill()
@@ -371,6 +397,12 @@ class _Cascade:
             conclusion(predicate, positive, texts[at * arity : (at + 1) * arity], scope)
             for at in range(listed)
         ]
+
+
+def _limited(budget: Budget, rows: int, steps: int) -> Budget:
+    """Return a budget with lower limits of derived rows and of steps."""
+    now = budget.limits
+    return replace(budget, limits=Limits(min(rows, now.rows), now.bytes, min(steps, now.steps)))
 
 
 def _located(relation: Relation, rows: Rows) -> list[bool]:

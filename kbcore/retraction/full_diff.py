@@ -9,12 +9,13 @@ facts.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
+from kbcore.retraction.rows import Rows
 from kbcore.state.changes import Removed
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
@@ -25,40 +26,41 @@ from kbplanner.evaluate.settle import View
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema
 
-Conclusions = Mapping[RelationSchema, set[RowKey]]
-
 
 def compared(
     tenant: Tenant, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget
-) -> tuple[dict[RelationSchema, list[RowKey]], int]:
-    """Return the conclusions that no longer hold, by stored schema, and the number of new
-    conclusions.
+) -> tuple[dict[RelationSchema, Rows], int]:
+    """Return the conclusions that no longer hold, by stored schema and in answer order, and the
+    number of new conclusions.
 
     The caller holds the read lock of the state after the removal. Raises BudgetExceeded.
     """
     removed = {change.schema for change in group}
     denied = partition.denied(rules.deniable) | (rules.deniable & removed)
     reached = sorted(_reached(rules, denied, removed), key=str)
-    after = _conclusions(
-        tenant, viewed(tenant, partition, rules, None, budget, None, denied), reached, budget
-    )
-    past = _Past(partition, group)
-    try:
-        facts = View(rules, denied, past.bind, partition)
-        before = _conclusions(tenant, tenant.models.view(facts, None, budget), reached, budget)
-    finally:
-        past.close()
     keys: dict[RelationSchema, set[RowKey]] = {}
     for change in group:
         keys.setdefault(change.schema, set()).update(change.keys)
-    fallen: dict[RelationSchema, list[RowKey]] = {}
+    fallen: dict[RelationSchema, Rows] = {}
     appeared = 0
-    for schema in reached:
-        new, old, removed_keys = after[schema], before[schema], keys.get(schema, set())
-        fallen[schema] = sorted(
-            [key for key in budget.paced(old) if key not in new and key not in removed_keys]
-        )
-        appeared += sum(1 for key in budget.paced(new) if key not in old)
+    past = _Past(partition, group)
+    with ExitStack() as open_runs:
+        entered = viewed(tenant, partition, rules, None, budget, None, denied)
+        after = _conclusions(tenant, entered, reached, budget, open_runs)
+        try:
+            facts = View(rules, denied, past.bind, partition)
+            entered = tenant.models.view(facts, None, budget)
+            before = _conclusions(tenant, entered, reached, budget, open_runs)
+        finally:
+            past.close()
+        for schema in reached:
+            budget.yield_now()
+            difference = before[schema].compare(after[schema])
+            symbols = before[schema].rows(difference.only_here)
+            symbols = tenant.engine.sort(symbols, schema.arity, budget.offload, in_place=True)
+            rows = Rows(symbols, len(difference.only_here), schema.arity)
+            fallen[schema] = rows.without(keys.get(schema, set()))
+            appeared += len(difference.only_there)
     return fallen, appeared
 
 
@@ -115,19 +117,24 @@ def _conclusions(
     entered: AbstractContextManager[View],
     schemas: Sequence[RelationSchema],
     budget: Budget,
-) -> Conclusions:
-    conclusions: dict[RelationSchema, set[RowKey]] = {}
+    open_runs: ExitStack,
+) -> dict[RelationSchema, Relation]:
+    """Return relations with all conclusions, which live until `open_runs` is closed."""
+    conclusions: dict[RelationSchema, Relation] = {}
     with entered as view:
         for schema in schemas:
             goal = tenant.plans.get(
                 view.rules, schema, "f" * schema.arity, view.denied, view.statistics
             )
             run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
-            try:
+            open_runs.callback(run.close)
+            whole = run.whole(budget.drive)
+            if whole is None:
                 answers = run.ask([0] * schema.arity, budget)
-            finally:
-                run.close()
-            if answers is None:
-                raise EngineFault("a relation changed under the read lock")
-            conclusions[schema] = set(budget.keys(*answers, schema.arity))
+                if answers is None:
+                    raise EngineFault("a relation changed under the read lock")
+                whole = tenant.engine.relation(schema.arity)
+                open_runs.callback(whole.drop)
+                whole.insert(*answers)
+            conclusions[schema] = whole
     return conclusions

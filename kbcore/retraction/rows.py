@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 
@@ -30,6 +30,13 @@ class Rows:
     def of(cls, rows: Sequence[tuple[int, ...]], arity: int) -> Rows:
         """Return rows that are tuples as a flat array."""
         return cls(array("I", chain.from_iterable(rows)), len(rows), arity)
+
+    def without(self, rows: Collection[tuple[int, ...]]) -> Rows:
+        """Return the rows that are not among the given ones."""
+        if not rows or not self.count:
+            return self
+        keys = zip(*[iter(self.symbols)] * self.arity, strict=True) if self.arity else [()]
+        return self.chosen(key not in rows for key in keys)
 
     def chosen(self, flags: Iterable[bool]) -> Rows:
         """Return the rows with a true flag."""

@@ -13,6 +13,7 @@ from support.runtimes import runtime
 
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
+from kbcore.retraction import cascade
 from kbcore.retraction.rows import MAX_GROUPS, MIN_GROUP_SIZE, Rows
 from kbcore.state.facts import Fact
 from kbplanner.engine.engine import Engine
@@ -252,6 +253,34 @@ def test_candidates_with_a_common_constant_are_asked_together(rules, sources):
         )
         assert len(fallen) > targets
         assert not outcome.truncated
+
+
+GRAPH = [Fact("edge", (f"n{a}", f"n{b}")) for a, b in [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]]
+CLOSURE = "path(?x, ?y) :- edge(?x, ?y). path(?x, ?z) :- path(?x, ?y), edge(?y, ?z)."
+
+
+def outcome_of(monkeypatch, limits, edge, facts=GRAPH):
+    """What a retraction of an edge says with these limits of the two ways to count."""
+    for name, value in limits.items():
+        monkeypatch.setattr(cascade, name, value)
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule(f"{text}.") for text in CLOSURE.split(".") if text.strip()])
+        kb.assert_facts(facts)
+        return kb.retract_fact("edge", edge)
+
+
+@pytest.mark.parametrize("edge", [("n0", "n1"), ("n2", "n3"), ("n3", "n1"), ("n3", "n4")])
+def test_many_affected_conclusions_are_counted_by_comparing_all(monkeypatch, edge):
+    exact = outcome_of(monkeypatch, {}, edge)
+    few = {"MAX_ROWS": 1, "MAX_STEPS": 1}
+    compared = outcome_of(monkeypatch, few, edge)
+    assert (exact.truncated, compared.truncated) == (False, False)
+    assert exact.cascaded == compared.cascaded > 0
+    assert set(_atoms(exact.cascaded_atoms)) == set(_atoms(compared.cascaded_atoms))
+    none = outcome_of(monkeypatch, {**few, "MAX_FULL_ROWS": 1, "MAX_FULL_STEPS": 1}, edge)
+    assert none.truncated
+    assert none.cascaded <= exact.cascaded
 
 
 def test_groups_of_rows_share_their_constants():

@@ -259,7 +259,7 @@ class Relation:
         there = handle_of(other, self.engine)
         lists = array("I"), array("I"), array("I"), array("I")
         cursor, out = ffi.new("uint64_t *"), ffi.new("kb_difference *")
-        size, equal = 64, 0
+        size, equal = 4096, 0
         while True:
             buffers = [new_array(size) for _ in lists]
             views = [ffi.from_buffer("uint32_t[]", buffer) for buffer in buffers]

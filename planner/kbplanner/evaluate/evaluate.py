@@ -13,6 +13,7 @@ from kbplanner.engine.backend import (
     SAME,
     Engine,
     Limits,
+    Relation,
     Run,
     RunState,
 )
@@ -225,13 +226,25 @@ class GoalRun:
         """
         return self._count(pattern, lambda: drive(self.run))
 
-    def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
+    def whole(self, drive: Drive) -> Relation | None:
+        """Evaluate a goal without constants and return the relation of its answers.
+
+        The relation lives as long as this run. None if the plan has the columns of the answers in
+        another order.
+        """
+        self._evaluate((), lambda: self._finish(drive, self._limits))
+        return self.run.relation(self._plan.answer) if self._is_whole else None
+
+    def _evaluate(self, pattern: Sequence[int], work: Callable[[], None]) -> None:
         if self._plan.seed is not None:
             self.run.seed(array("I", [pattern[index] for index in self._bound]), 1)
         try:
             work()
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
+
+    def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
+        self._evaluate(pattern, work)
         answer_pattern = self._answer_pattern(pattern)
         return (
             len(self.run.relation(self._plan.answer).match(answer_pattern)[1])
