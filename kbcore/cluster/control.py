@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kbcore.cluster.placement import Member, Placement, assign
 from kbcore.cluster.records import (
     LEASES,
+    LEAVING_LEASE,
     NODE_LEASE,
     SHARD_LEASE,
     ClusterRecord,
@@ -65,10 +67,15 @@ class ClusterControl:
             raise NotFound(f"there is no live node {name!r}; live nodes: {names}", {"node": name})
 
 
-def members_of(leases: Iterable[Held]) -> dict[str, Member]:
+def members_of(leases: Sequence[Held]) -> dict[str, Member]:
     """Return the live nodes by name."""
+    names = {held.name for held in leases}
     nodes = [held for held in leases if held.name.startswith(NODE_LEASE)]
-    return {held.name.removeprefix(NODE_LEASE): Member.decode(held.value) for held in nodes}
+    members = {held.name.removeprefix(NODE_LEASE): Member.decode(held.value) for held in nodes}
+    return {
+        name: replace(member, is_leaving=LEAVING_LEASE + name in names)
+        for name, member in members.items()
+    }
 
 
 def owners_of(leases: Sequence[Held]) -> dict[int, str]:

@@ -26,6 +26,7 @@ from kbcore.cluster.ownership import HeldShard, Ownership
 from kbcore.cluster.placement import Member, Placement, assign
 from kbcore.cluster.records import (
     LEASES,
+    LEAVING_LEASE,
     NODE_LEASE,
     SHARD_LEASE,
     ClusterRecord,
@@ -124,6 +125,8 @@ class ClusterNode:
         self.targets: Mapping[int, str] = {}
         self.placement = Placement()
         self.counts = Counts()
+        self.on_node_lost: list[Callable[[str], None]] = []
+        """Called with the name of a node that is not alive any more."""
         self.others: OtherNodes | None = None
         self._urls: dict[str, str] = {}
         self._coordinator = coordinator
@@ -132,10 +135,10 @@ class ClusterNode:
         self._call, self._read = call, read
         self._runtime: Runtime | None = None
         self._lease: Lease | None = None
+        self._leaving: Lease | None = None
         self._closing: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._trouble = ""
-        self._stepping = threading.Lock()
         self._stop = threading.Event()
         self._work = threading.Event()
         self._threads = [
@@ -176,16 +179,13 @@ class ClusterNode:
         self._call(self._coordinator.close)
 
     def _announce_leave(self) -> None:
-        """Replace the lease of this node by one that says that it is leaving."""
+        """Tell the other nodes, by a lease, that they get the shards of this one."""
         self.member = replace(self.member, is_leaving=True)
-        with self._stepping:
-            lease, self._lease = self._lease, None
-            try:
-                if lease is not None:
-                    self._ask(lambda coordinator: coordinator.release(lease))
-                self._join()
-            except KBError as error:
-                self._report(error)
+        name, ttl_ms = LEAVING_LEASE + self.member.name, self._config.cluster_ttl_ms
+        try:
+            self._leaving = self._ask(lambda coordinator: coordinator.acquire(name, ttl_ms, b""))
+        except KBError as error:
+            self._report(error)
 
     def url_of(self, name: str) -> str:
         """Return the address of a node; raises NotReady if it is not known."""
@@ -262,11 +262,10 @@ class ClusterNode:
 
     def step(self) -> None:
         """Renew the leases, and look at those of the other nodes."""
-        with self._stepping:
-            self._renew()
-            if self._lease is None:
-                self._join()
-            self._look()
+        self._renew()
+        if self._lease is None:
+            self._join()
+        self._look()
         self._work.set()
 
     def _ask(self, question: Callable[[Coordinator], T]) -> T:
@@ -295,6 +294,8 @@ class ClusterNode:
             leases.append(own)
         if not leases:
             return
+        if self._leaving is not None:
+            leases.insert(len(held), self._leaving)
         begun = boot_seconds()
         results = self._ask(lambda coordinator: renew_all(coordinator, leases))
         for (shard, each), is_renewed in zip(held, results, strict=False):
@@ -315,7 +316,7 @@ class ClusterNode:
             lambda coordinator: (coordinator.leases(LEASES), find_placement(coordinator))
         )
         leases, self.placement = listed
-        self.members = members_of(leases)
+        before, self.members = self.members, members_of(leases)
         owners: dict[int, tuple[str, int]] = {}
         for held in leases:
             if held.name.startswith(SHARD_LEASE):
@@ -326,6 +327,9 @@ class ClusterNode:
         self._urls.update({name: member.url for name, member in self.members.items()})
         self.targets = assign(self.record.shards, list(self.members.values()), self.placement)
         self.ownership.learn(owners)
+        for name in before.keys() - self.members.keys():
+            for call in self.on_node_lost:
+                call(name)
 
     def _has(self, held: Held) -> bool:
         """Return True if a listed lease of this node is one that this process holds."""

@@ -7,7 +7,7 @@ that arrive while it changes its node wait here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -72,8 +72,6 @@ class Ownership:
         self._owners: dict[int, str] = {}
         self._tokens: dict[int, int] = {}
         self._changed = threading.Condition()
-        self.on_lost: list[Callable[[int, str], None]] = []
-        """Called with a shard and its former owner, another node, when that has lost it."""
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -151,23 +149,16 @@ class Ownership:
 
     def learn(self, owners: Mapping[int, tuple[str, int]]) -> None:
         """Take the owners and tokens of the leases that are held now."""
-        lost: list[tuple[int, str]] = []
         with self._changed:
             for shard in range(self.shards):
                 name, token = owners.get(shard, ("", 0))
-                before = self._owners.get(shard)
                 if token and token < self._tokens.get(shard, 0):
                     continue  # a listing from before a change that is known already
-                if before not in (None, name, self.name):
-                    lost.append((shard, before or ""))
                 if name:
                     self._owners[shard], self._tokens[shard] = name, token
                 else:
                     self._owners.pop(shard, None)
             self._changed.notify_all()
-        for shard, name in lost:
-            for call in self.on_lost:
-                call(shard, name)
 
     def hold(self, shard: int, lease: Lease, valid_until: float) -> HeldShard:
         """Record that this node has acquired a shard, which it opens now."""

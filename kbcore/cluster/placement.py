@@ -24,7 +24,7 @@ class Member:
 
     def encode(self) -> bytes:
         """Return the value of the node's lease."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(asdict(replace(self, is_leaving=False))).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Member:

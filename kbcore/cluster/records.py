@@ -19,6 +19,9 @@ LEASES = "cluster/"
 NODE_LEASE = "cluster/node/"
 """Beginning of the name of the lease that a node holds while it is alive."""
 
+LEAVING_LEASE = "cluster/leaving/"
+"""Beginning of the name of the lease that a node also holds while it gives its shards away to stop."""
+
 SHARD_LEASE = "cluster/shard/"
 """Beginning of the name of the lease on a shard."""
 

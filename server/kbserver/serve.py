@@ -548,8 +548,7 @@ def _servers(
             redirects=config.cluster_route == "redirect",
         )
     if joined is not None and forwarder is not None:
-        drop = forwarder.drop
-        joined.node.ownership.on_lost.append(lambda shard, owner: drop(owner, shard))
+        joined.node.on_node_lost.append(forwarder.drop)
     if listener is None:
         listener = listen(config.host, config.port) if worker is None else worker.public_socket()
     public = Server(

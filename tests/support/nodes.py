@@ -44,6 +44,13 @@ class Nodes:
         for number in range(count):
             self.start(number)
 
+    def add(self):
+        """Start one more node; return its number."""
+        self.ports += free_ports(1)
+        self.nodes.append(None)
+        self.start(len(self.nodes) - 1)
+        return len(self.nodes) - 1
+
     def start(self, number):
         self._starts += 1
         settings = {"CLUSTER_URL": self._url, **self._settings}

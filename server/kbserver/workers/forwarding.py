@@ -135,7 +135,7 @@ class Forwarder:
         self._redirects = redirects
         self._implied_tenant = implied_tenant
         self._idle: dict[Hashable, list[tuple[float, Any]]] = {}
-        self._active: dict[tuple[Hashable, int], set[Any]] = {}
+        self._active: dict[Hashable, set[Any]] = {}
         self._shard_of = lru_cache(maxsize=1 << 16)(
             lambda database, tenant: shard_of(database, tenant, shards)
         )
@@ -179,7 +179,7 @@ class Forwarder:
         target: Hashable | None = owner
         while target is not None:
             try:
-                if self._exchanged(exchange, target, shard):
+                if self._exchanged(exchange, target):
                     return True
                 may_have_happened = False
             except _Ended:
@@ -199,15 +199,17 @@ class Forwarder:
         client.environ["wsgi.input"] = BytesIO(exchange.body)
         return False
 
-    def drop(self, owner: Hashable, shard: int) -> None:
-        """End the exchanges with an owner that has lost a shard."""
-        for connection in list(self._active.get((owner, shard), ())):
+    def drop(self, owner: Hashable) -> None:
+        """End the exchanges with an owner that is gone, and forget the connections to it."""
+        for connection in list(self._active.get(owner, ())):
             _shut_down(connection)
+        for _, connection in self._idle.pop(owner, ()):
+            connection.close()
 
-    def _exchanged(self, exchange: _Exchange, owner: Hashable, shard: int) -> bool:
+    def _exchanged(self, exchange: _Exchange, owner: Hashable) -> bool:
         """Send the request to an owner; return False if it did not carry it out. Raises _Ended."""
         connection = self._send_head(exchange, owner)
-        active = self._active.setdefault((owner, shard), set())
+        active = self._active.setdefault(owner, set())
         active.add(connection)
         is_reusable = False
         try:
@@ -215,7 +217,7 @@ class Forwarder:
         finally:
             active.discard(connection)
             if not active:
-                self._active.pop((owner, shard), None)
+                self._active.pop(owner, None)
             if is_reusable:
                 self._keep(owner, connection)
             else:
@@ -326,8 +328,9 @@ class _Exchange:
         finally:
             if self._sender is not None:
                 self._sender.kill()
-            if self._end_watch is not None:
-                self._end_watch()
+            end_watch, self._end_watch = self._end_watch, None
+            if end_watch is not None:
+                end_watch()
 
     def _send_body(self, connection: Any) -> None:
         """Send a large body, until the owner reads no more of it."""
