@@ -104,13 +104,17 @@ def verify(path: Path) -> BackupInfo:
 def chunks_of(path: Path) -> Iterator[Iterator[bytes]]:
     """Yield the chunks of each shard in a backup file, to be read in order.
 
-    Raises LogCorrupted if the file is damaged.
+    Chunks that are not read are skipped: an empty log needs none. Raises LogCorrupted if the file is
+    damaged.
     """
     with path.open("rb") as file:
         reading = _Reading(path, file)
         sections = reading.sections()
         for _ in reading.info.logs:
-            yield takewhile(len, sections)
+            chunks = takewhile(len, sections)
+            yield chunks
+            for _ in chunks:
+                pass
 
 
 class _Reading:

@@ -414,6 +414,18 @@ def test_a_backup_of_shards_is_restored_as_it_was(tmp_path) -> None:
             assert node.log_status().epoch == 2
 
 
+def test_a_backup_with_empty_shards_is_restored_as_it_was(tmp_path) -> None:
+    with opened(tmp_path / "source", 16) as node:
+        for number in range(5):
+            node.open(f"t{number}").tell("p", ["a"])
+        before = content(node)
+        keep(running_backup(node)[1], tmp_path / "backup")
+    _, kept = restore_file(tmp_path / "backup", str(tmp_path / "to"), SMALL)
+    assert (kept.tenants, kept.facts) == (5, 5)
+    with opened(tmp_path / "to") as node:
+        assert content(node) == before
+
+
 def test_listeners_hear_each_change_once_and_positions_belong_to_a_tenant() -> None:
     with runtime(storage_shards=4) as node:
         client = Client(create_app(node).test_client())
