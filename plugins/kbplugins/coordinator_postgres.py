@@ -73,7 +73,7 @@ WITH wanted AS (
 UPDATE kbcore_leases AS lease SET expires = clock_timestamp() + held.ttl * interval '1 ms'
 FROM unnest(%(names)s::bytea[], %(tokens)s::bigint[], %(ttls)s::bigint[]) AS held(name, token, ttl), wanted
 WHERE wanted.name = lease.name AND lease.name = held.name AND lease.token = held.token
-    AND lease.expires > clock_timestamp() RETURNING lease.name
+    AND lease.expires > clock_timestamp() RETURNING lease.name, lease.token
 """
 RELEASE = """
 WITH released AS (
@@ -161,8 +161,10 @@ class PostgresCoordinator:
             "tokens": [lease.token for lease in leases],
             "ttls": [lease.ttl_ms for lease in leases],
         }
-        renewed = {bytes(row[0]) for row in self._run(RENEW_ALL, values)}
-        results = [name in renewed for name in names]
+        renewed = {(bytes(row[0]), row[1]) for row in self._run(RENEW_ALL, values)}
+        results = [
+            (name, lease.token) in renewed for name, lease in zip(names, leases, strict=True)
+        ]
         self._held -= {lease for lease, result in zip(leases, results, strict=True) if not result}
         return results
 

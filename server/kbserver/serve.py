@@ -560,6 +560,8 @@ def _servers(
         refused=refused,
         forwarder=forwarder,
     )
+    if isinstance(owners, NodeOwners):
+        public.connection_limit.trusted = owners.trusted
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
     if worker is None:
         return [public]

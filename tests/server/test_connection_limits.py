@@ -54,6 +54,18 @@ def test_each_address_has_its_own_limit() -> None:
     assert found.enter("10.0.0.1")
 
 
+def test_a_trusted_address_has_no_limit() -> None:
+    limit = ConnectionLimit(1)
+    assert [limit.enter("10.0.0.1") for _ in range(3)] == [True, False, False]
+    assert limit.is_flooded("10.0.0.1")
+    limit.trusted.add("10.0.0.1")
+    assert limit.enter("10.0.0.1")
+    assert not limit.is_flooded("10.0.0.1")
+    for _ in range(4):
+        limit.leave("10.0.0.1")
+    assert len(limit) == 0
+
+
 def test_loopback_is_not_counted() -> None:
     for found, address in ((ConnectionLimit(0), "10.0.0.1"), (ConnectionLimit(1), "127.0.0.1")):
         assert all(found.enter(address) for _ in range(9))

@@ -14,6 +14,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 
@@ -21,7 +22,14 @@ import pytest
 
 from kbcore.errors import InvalidInput
 from kbcore.plug.conformance.base import Conformance
-from kbcore.plug.coordination import Change, ChangeKind, Coordinator, Lease, Watch
+from kbcore.plug.coordination import (
+    Change,
+    ChangeKind,
+    Coordinator,
+    Lease,
+    Watch,
+    renew_all,
+)
 
 LONG_MS = 60_000
 """A time to live that does not end during a test."""
@@ -180,6 +188,20 @@ class CoordinatorConformance(Conformance, abstract=True):
         assert [held.token for held in second.leases(name)] == [lease.token]
         _until(lambda: second.acquire(name, LONG_MS, b""))
         assert time.monotonic() - renewed > self.ttl_ms / 1000 * 0.9
+
+    def test_many_leases_are_renewed_together(
+        self, first: Coordinator, second: Coordinator, name: str
+    ) -> None:
+        """Check that each lease has its own result, also where the coordinator has one call for all."""
+        leases = [first.acquire(f"{name}/{number}", LONG_MS, b"") for number in range(3)]
+        held = [lease for lease in leases if lease is not None]
+        other = second.acquire(f"{name}/other", LONG_MS, b"")
+        assert other is not None
+        first.release(held[1])
+        wrong = replace(held[2], token=held[2].token + 1)
+        assert list(renew_all(first, [*held, wrong])) == [True, False, True, False]
+        assert list(renew_all(second, [other])) == [True]
+        assert list(renew_all(first, [])) == []
 
     def test_a_stopped_holder_loses_the_lease(self, first: Coordinator, name: str) -> None:
         """Check a process that SIGSTOP stops for longer than the time to live."""

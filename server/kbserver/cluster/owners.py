@@ -29,6 +29,8 @@ class NodeOwners:
         self._ownership = node.ownership
         self._signatures = signatures
         self._wait_seconds = WAIT_TTLS * node.ttl
+        self.trusted: set[str] = set()
+        """Addresses from which other nodes have sent requests."""
 
     def is_own(self, path: str, environ: dict[str, Any]) -> bool:
         """Return True for requests about this node, and for those that another node has sent.
@@ -43,6 +45,7 @@ class NodeOwners:
             if problem:
                 raise Unauthorized(problem)
             environ[FROM_NODE] = True
+            self.trusted.add(environ.get("REMOTE_ADDR", ""))
             address, _, port = client.partition(" ")
             environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
             return True

@@ -19,6 +19,8 @@ class ConnectionLimit:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.trusted: set[str] = set()
+        """Addresses without a limit: those of the other nodes of a cluster."""
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
@@ -29,7 +31,7 @@ class ConnectionLimit:
         if not counted or not self.limit:
             return True
         self._open[counted] += 1
-        return self._open[counted] <= self.limit
+        return self._open[counted] <= self.limit or address in self.trusted
 
     def leave(self, address: str) -> None:
         """Remove a closed connection from the count."""
@@ -41,7 +43,11 @@ class ConnectionLimit:
 
     def is_flooded(self, address: str) -> bool:
         """Return True if an address has twice the limit; its connections are dropped unanswered."""
-        return bool(self.limit) and self._open[origin(address)] >= 2 * self.limit
+        return (
+            bool(self.limit)
+            and address not in self.trusted
+            and self._open[origin(address)] >= 2 * self.limit
+        )
 
     def __len__(self) -> int:
         """Return the number of addresses with counted connections."""
