@@ -147,8 +147,10 @@ def test_requests_that_store_nothing_succeed(client, model):
     assert client.post("/context/summary", json={}, headers=TENANT).status_code == 200
 
 
-ELSEWHERE = {("POST", "/admin/promote"), ("POST", "/execute"), ("POST", "/extract")}
-"""Of the routes for writers and admins: what a follower is for, and those that look into the body, tried above."""
+CLUSTER = {("POST", f"/admin/cluster/{change}") for change in ("move", "drain", "rebalance")}
+ELSEWHERE = {("POST", "/admin/promote"), ("POST", "/execute"), ("POST", "/extract"), *CLUSTER}
+"""Of the routes for writers and admins: what a follower is for, those that look into the body, tried above, and
+those of a cluster, whose nodes do not follow."""
 
 
 def test_every_route_for_writers_and_admins_refuses(follower):

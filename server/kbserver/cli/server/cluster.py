@@ -39,7 +39,7 @@ def _url_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group("cluster", cls=Group)
 def cluster() -> None:
-    """Create a cluster, see its nodes, and move shards between them."""
+    """Create a cluster, see its nodes, and move shards."""
 
 
 @cluster.command("create")
