@@ -74,6 +74,10 @@ for (_, _template), _declared in operations.routes().items():
 NODE = (
     *(
         METRICS,
+        "/admin/cluster",
+        "/admin/cluster/move",
+        "/admin/cluster/drain",
+        "/admin/cluster/rebalance",
         "/admin/databases",
         "/admin/databases/<name>",
         "/admin/snapshot",

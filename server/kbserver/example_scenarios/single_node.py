@@ -32,6 +32,7 @@ from kbcore.node.runtime import open_runtime
 from kbserver.answers import JSON
 from kbserver.app import create_app
 from kbserver.errors import UNEXPECTED, UnsupportedMedia, answer_of
+from kbserver.example_scenarios.cluster import play_cluster
 from kbserver.example_scenarios.prepared_model import QUESTION, TEXT, Prepared
 from kbserver.example_scenarios.two_nodes import play_nodes
 from kbserver.operations import operations
@@ -220,7 +221,7 @@ def _examples_of_records() -> list[Step]:
 def _examples(app: Flask) -> dict[str, Any]:
     by_operation: dict[str, Any] = {}
     errors: dict[str, Any] = {}
-    for method, path, body, answer in [*play(app), *play_nodes(NOW)]:
+    for method, path, body, answer in [*play(app), *play_nodes(NOW), *play_cluster(NOW)]:
         media, status = answer.mimetype, str(answer.status_code)
         if media == OCTETS or answer.status_code == NO_CONTENT:
             continue
