@@ -155,9 +155,12 @@ class ClusterNode:
         return self._config.cluster_ttl_ms / 1000
 
     def start(self, runtime: Runtime, others: OtherNodes) -> None:
-        """Join the cluster; raises NotReady if the coordinator does not answer."""
+        """Join the cluster, or try again until it can: a lease from before a restart ends first."""
         self._runtime, self.others = runtime, others
-        self.step()
+        try:
+            self.step()
+        except NotReady as error:
+            self._report(error)
         for thread in self._threads:
             thread.start()
 

@@ -341,3 +341,13 @@ def test_a_transaction_ends_with_its_owner(pair):
     status, answer, _ = post(pair.nodes[0], f"/tx/commit/{id}", {}, tenant)
     assert status in (404, 409), answer
     assert values(pair.nodes[0], tenant) == set()
+
+
+def test_a_node_that_starts_again_at_once_waits_for_its_old_lease(tmp_path, postgres_url):
+    with Nodes(tmp_path, postgres_url, 1, shards=2, CLUSTER_TTL_MS="4000") as nodes:
+        nodes.settled()
+        assert tell(nodes.nodes[0], "a", "t")[0] == 200
+        nodes.nodes[0].kill()
+        nodes.start(0)
+        nodes.settled()
+        assert values(nodes.nodes[0], "t") == {"a"}
