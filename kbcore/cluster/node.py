@@ -136,6 +136,7 @@ class ClusterNode:
         self._runtime: Runtime | None = None
         self._lease: Lease | None = None
         self._leaving: Lease | None = None
+        self._valid_until = 0.0
         self._closing: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._trouble = ""
@@ -241,8 +242,6 @@ class ClusterNode:
         return self.record.shards
 
     # -- leases ------------------------------------------------------------------------------------
-
-    _valid_until = 0.0
 
     def _keep_leases(self) -> None:
         while not self._stop.is_set():
@@ -422,7 +421,8 @@ class ClusterNode:
             except KBError as error:
                 level = logging.INFO if isinstance(error, NotReady) else logging.WARNING
                 _log.log(level, "shard %d could not be opened: %s", shard, error.message)
-                self._not_before[shard] = boot_seconds() + self.ttl / STEPS
+                pause = self.ttl / STEPS if isinstance(error, NotReady) else self.ttl
+                self._not_before[shard] = boot_seconds() + pause
             except Exception:  # noqa: BLE001 - one damaged shard must not stop the others
                 _log.exception("shard %d could not be opened", shard)
                 self._not_before[shard] = boot_seconds() + self.ttl
@@ -477,11 +477,7 @@ class ClusterNode:
             store = self._read(reader.open)
         finally:
             self._read(reader.close)
-        if recovered.head:
-            recovered = self._completed(store, catalog, recovered)
-        else:
-            recovered = recover(_InParts(store, self._read), catalog)
-        return RecoveredLog(store, catalog, recovered)
+        return RecoveredLog(store, catalog, self._completed(store, catalog, recovered))
 
     def _take_over(self, shard: int, owner: str) -> None:
         """Take a shard from another node, with its log read before the pause begins."""
@@ -509,8 +505,11 @@ class ClusterNode:
 
     def _completed(self, store: LogStore, catalog: Catalog, recovered: Recovered) -> Recovered:
         """Return the state at the end of the log; close the log if it cannot be read."""
+        parts = _InParts(store, self._read)
         try:
-            return catch_up(_InParts(store, self._read), catalog, recovered)
+            return (
+                catch_up(parts, catalog, recovered) if recovered.head else recover(parts, catalog)
+            )
         except BaseException:
             store.close(clean=False)
             raise

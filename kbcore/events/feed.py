@@ -123,17 +123,18 @@ class CommitFeed:
 class Feeds:
     """The feeds of the shards of a node, by their numbers, as one feed.
 
-    `feed_of` returns the feed of a tenant. A change of a whole database is made in every shard;
-    listeners to several tenants get the lowest shard's only.
+    `shard_of` returns the shard of a tenant. Subscriptions outlive a shard: they continue when it is
+    added again. A change of a whole database is made in every shard; listeners to several tenants
+    get the lowest shard's only.
     """
 
     def __init__(
-        self, feeds: Mapping[int, CommitFeed], feed_of: Callable[[str, str], CommitFeed]
+        self, feeds: Mapping[int, CommitFeed], shard_of: Callable[[str, str], int]
     ) -> None:
         self._feeds = dict(feeds)
-        self._feed_of = feed_of
+        self._shard_of = shard_of
         self._mutex = threading.Lock()
-        self._joint: list[_Joint] = []
+        self._joint: dict[_Joint, None] = {}
 
     @property
     def heard(self) -> bool:
@@ -146,7 +147,7 @@ class Feeds:
         return sum(feed.failures for feed in list(self._feeds.values()))
 
     def add(self, number: int, feed: CommitFeed) -> None:
-        """Add the feed of a shard, for the listeners to several tenants too."""
+        """Add the feed of a shard, for the listeners to its tenants too."""
         with self._mutex:
             self._feeds[number] = feed
             for joint in self._joint:
@@ -167,18 +168,17 @@ class Feeds:
 
         `database` and `tenant` restrict the commits as in `CommitFeed`.
         """
-        if database is not None and tenant is not None:
-            return self._feed_of(database, tenant).subscribe(listener, database, tenant)
-        joint = _Joint(listener, database, tenant)
+        one = database is not None and tenant is not None
+        shard = self._shard_of(database or "", tenant or "") if one else None
+        joint = _Joint(listener, database, tenant, shard)
         with self._mutex:
-            self._joint.append(joint)
+            self._joint[joint] = None
             for number in self._feeds:
                 self._join(joint, number)
 
         def unsubscribe() -> None:
             with self._mutex:
-                if joint in self._joint:
-                    self._joint.remove(joint)
+                self._joint.pop(joint, None)
                 leave, joint.leave = joint.leave, {}
             for end in leave.values():
                 end()
@@ -186,8 +186,15 @@ class Feeds:
         return unsubscribe
 
     def _join(self, joint: _Joint, number: int) -> None:
+        if joint.shard not in (None, number):
+            return
+
         def hear(committed: Committed) -> None:
-            if committed.tenant or number == min(self._feeds, default=number):
+            if (
+                committed.tenant
+                or joint.shard is not None
+                or number == min(self._feeds, default=number)
+            ):
                 joint.listener(committed)
 
         joint.leave[number] = self._feeds[number].subscribe(hear, joint.database, joint.tenant)
@@ -195,9 +202,13 @@ class Feeds:
 
 @dataclass(slots=True, eq=False)
 class _Joint:
-    """A listener to several tenants, and how it unsubscribes from the feed of each shard."""
+    """A listener, and how it unsubscribes from the feed of each shard.
+
+    `shard` is that of its tenant, None for a listener to several tenants.
+    """
 
     listener: Listener
     database: str | None
     tenant: str | None
+    shard: int | None
     leave: dict[int, Callable[[], None]] = field(default_factory=dict)

@@ -221,7 +221,7 @@ class Runtime:
             self._version = storage.directory.version
         self.feed = Feeds(
             {number: shard.committer.feed for number, shard in self.shards.items()},
-            lambda database, tenant: self.shard(database, tenant).committer.feed,
+            lambda database, tenant: shard_of(database, tenant, storage.shards),
         )
         self._aligning = threading.Lock()
         self._not_aligned = False

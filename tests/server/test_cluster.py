@@ -313,6 +313,16 @@ def test_events_go_on_through_any_node_after_a_move(pair):
     assert tell(pair.nodes[0], "c", tenant)[0] == 200
     _event(stream, "c")
     connection.close()
+    body = {"shard": shard, "node": pair.name(1)}  # back to the node that had it first
+    assert post(pair.nodes[0], "/admin/cluster/move", body)[0] == 200
+    pair.settled()
+    connection = pair.nodes[1].connect()
+    connection.request("GET", "/memory/events", headers={"X-Tenant-ID": tenant})
+    stream = connection.getresponse()
+    _event_id(stream)
+    assert tell(pair.nodes[0], "d", tenant)[0] == 200
+    _event(stream, "d")
+    connection.close()
 
 
 def _event_id(stream):

@@ -80,7 +80,7 @@ class NodeApp:
         start_response(status, headers)
         if isinstance(body, (list, tuple)) or "Content-Length" in dict(headers):
             return body
-        return self._streamed(shard, environ.get(CALLER), body)
+        return _Stream(self._streams.setdefault(shard, set()), environ.get(CALLER), body)
 
     def _check(self, shard: int, held: HeldShard, body: Iterable[bytes]) -> None:
         """Raise NotReady, and close the body, if another node may have answered differently."""
@@ -102,18 +102,6 @@ class NodeApp:
         headers = ((_MOVED_HEADER, "1"),) if environ.get(FROM_NODE) else ()
         return _refused(environ, start_response, error, headers)
 
-    def _streamed(self, shard: int, handler: Any, body: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield a stream, whose connection is closed when the shard moves: its client comes back."""
-        streams = self._streams.setdefault(shard, set())
-        streams.add(handler)
-        try:
-            yield from body
-        finally:
-            streams.discard(handler)
-            close: Callable[[], None] | None = getattr(body, "close", None)
-            if close is not None:
-                close()
-
     def _end_streams(self, shard: int) -> None:
         for handler in self._streams.pop(shard, set()):
             handler.hang_up()
@@ -132,6 +120,28 @@ class NodeApp:
     def _shards(self) -> dict[str, Any]:
         tenants = [[size.database, size.name, size.facts] for size in self._runtime.sizes()]
         return {"shards": self._node.open_shards(), "tenants": tenants}
+
+
+class _Stream:
+    """A stream, whose connection is closed when its shard moves: its client comes back.
+
+    Unlike the `finally` of a generator, `close` also runs if no part was read.
+    """
+
+    def __init__(self, streams: set[Any], handler: Any, body: Iterable[bytes]) -> None:
+        self._streams, self._handler, self._body = streams, handler, body
+        self._parts = iter(body)
+        streams.add(handler)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._parts
+
+    def close(self) -> None:
+        """Close the body; the server calls this however the response ended."""
+        self._streams.discard(self._handler)
+        close: Callable[[], None] | None = getattr(self._body, "close", None)
+        if close is not None:
+            close()
 
 
 def _refused(

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from kbcore.cluster.node import ClusterNode
 from kbcore.cluster.ownership import moved
 from kbcore.errors import NotReady, Unauthorized
-from kbserver.cluster.signing import CLIENT, NODE, Signatures
+from kbserver.cluster.signing import NODE, Signatures
+from kbserver.workers.owners import CLIENT
 
 FROM_NODE = "kbcore.from_node"
 """Key in the WSGI environment of a request that another node has sent."""

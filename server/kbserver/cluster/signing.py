@@ -14,9 +14,6 @@ from hashlib import sha256
 NODE = "X-KBCore-Node"
 """Header with the signature of a node."""
 
-CLIENT = "X-KBCore-Client"
-"""Header with address and port of the client of a forwarded request."""
-
 VALID_SECONDS = 60
 """Largest difference between the clocks of two nodes, and time for which a signature is accepted."""
 

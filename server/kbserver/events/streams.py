@@ -18,6 +18,7 @@ import orjson
 from kbcore.errors import NotReady, RateLimited
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
+from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
 from kbserver.events.ring import Behind, Reader, Ring
 
@@ -110,6 +111,7 @@ class EventHub:
         self.closing = False
         self._runtime = runtime
         runtime.replication.on_became.append(self.renew)
+        runtime.on_shard_closed.append(self.drop_shard)
         self._mutex = threading.Lock()
         self._tenants: dict[tuple[str, str], _Tenant] = {}
         self._count = 0
@@ -184,6 +186,19 @@ class EventHub:
         """End all streams because all state was replaced; clients that resume get `events_lost`."""
         with self._mutex:
             states, self._tenants = list(self._tenants.values()), {}
+        self._end(states)
+
+    def drop_shard(self, shard: int) -> None:
+        """End the streams of a shard that leaves this node, and forget its events: others will be
+        missing when it returns.
+        """
+        shards = self._runtime.shard_count
+        with self._mutex:
+            keys = [key for key in self._tenants if shard_of(*key, shards) == shard]
+            states = [self._tenants.pop(key) for key in keys]
+        self._end(states)
+
+    def _end(self, states: list[_Tenant]) -> None:
         for state in states:
             state.leave()
             for stream in list(state.streams):

@@ -10,7 +10,9 @@ from kbcore.errors import NotReady
 from kbserver.workers.worker import Worker
 
 CLIENT = "X-KBCore-Client"
-"""Header of a forwarded request: address and port of the client. It counts on private sockets only."""
+"""Header of a forwarded request: address and port of the client. It counts on private sockets, and
+with the signature of a node.
+"""
 
 _OWN_PATHS = frozenset(("/health",))
 
