@@ -168,8 +168,8 @@ class Feeds:
 
         `database` and `tenant` restrict the commits as in `CommitFeed`.
         """
-        one = database is not None and tenant is not None
-        shard = self._shard_of(database or "", tenant or "") if one else None
+        has_tenant = database is not None and tenant is not None
+        shard = self._shard_of(database or "", tenant or "") if has_tenant else None
         joint = _Joint(listener, database, tenant, shard)
         with self._mutex:
             self._joint[joint] = None
