@@ -5,9 +5,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
-ENVS   ?= lint,typing,imports,bandit,generated,docs,verify,faults,py310,py311,py312,py313,protocols,contract,spark,asan
+# The longest first: two run at a time.
+ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,py312,py313,imports,typing,bandit,lint
 
-.PHONY: serve test test-all lint clean
+.PHONY: serve test test-all console lint clean
 
 serve: $(VENV)/.installed
 	@echo "Starting the server; press Ctrl+C to stop it."
@@ -18,10 +19,16 @@ test: $(VENV)/.test-tools
 	@echo "Left out, and run by 'make test-all': other interpreters, all examples, killed processes, full disks, live"
 	@echo "protocol clients, generated requests, sanitizers, type and style checks."
 	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not crash and not thorough" \
-	    tests/meta tests/planner tests/engine tests/core tests/property tests/plugins tests/server tests/durability $(ARGS)
+	    tests/meta tests/planner tests/engine tests/core tests/property tests/plugins tests/server tests/durability tests/client $(ARGS)
 
 test-all: $(VENV)/.tox
 	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),)
+
+# Compile the console. Needs Node 20 and npm; servers send the compiled files, which are part of the repository.
+console: $(VENV)/.installed
+	@cd server/console && npm ci --silent
+	@$(BIN)/python docs/generate.py --openapi > server/console/openapi.json
+	@cd server/console && npm run --silent types -- openapi.json && npm run --silent build
 
 lint: $(VENV)/.tox
 	$(BIN)/tox run -e lint,typing,imports
@@ -44,7 +51,7 @@ $(VENV)/.installed: $(BIN)/python $(BUILT)
 
 $(VENV)/.test-tools: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,postgres,bulk]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,postgres,bulk]" --editable ./clients/python
 	@touch $@
 
 $(VENV)/.tox: $(BIN)/python

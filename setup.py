@@ -22,15 +22,18 @@ if missing:
 if sys.argv[1:] != ["--check-tools"]:
     from setuptools import Extension, setup
 
-    answers = Extension(
-        "kbplanner._answers",
-        sources=["csrc/python/answers.c"],
-        extra_compile_args=["-std=c11", "-O3", "-Wall", "-Wextra"],
-        define_macros=[("Py_LIMITED_API", "0x030A0000")],
-        py_limited_api=True,
-    )
+    python_objects = [
+        Extension(
+            f"kbplanner._{name}",
+            sources=[f"csrc/python/{name}.c"],
+            extra_compile_args=["-std=c11", "-O3", "-Wall", "-Wextra"],
+            define_macros=[("Py_LIMITED_API", "0x030A0000")],
+            py_limited_api=True,
+        )
+        for name in ("answers", "proofs")
+    ]
     setup(
         cffi_modules=["csrc/build_engine.py:ffibuilder"],
-        ext_modules=[answers],
+        ext_modules=python_objects,
         options={"bdist_wheel": {"py_limited_api": "cp310"}},
     )

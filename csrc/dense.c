@@ -19,26 +19,6 @@
 #define MAX_WORDS_PER_RESULT_ROW 3u   /* of a rectangle that is kept: cells and a table would take as
                                        * much memory */
 
-static kb_rectangles *find(kb_dense *dense, uint32_t slot)
-{
-    for (uint32_t i = 0; i < dense->count; i++)
-        if (dense->relations[i].slot == slot)
-            return dense->relations + i;
-    return NULL;
-}
-
-/* Widen the range of symbols to those in some columns of a relation. */
-static void widen(const kb_relation *relation, uint32_t first, uint32_t end, uint32_t *low, uint32_t *high)
-{
-    for (uint32_t id = 0; id < relation->rows; id++)
-        for (uint32_t column = first; column < end; column++) {
-            kb_sym value = kb_row(relation, id)[column];
-
-            *low = value < *low ? value : *low;
-            *high = value > *high ? value : *high;
-        }
-}
-
 /* Set the size of the rectangles. Return 0 if there are too few new rows for it. */
 static int fits(kb_dense *dense, uint64_t rows, uint32_t low, uint32_t high)
 {
@@ -68,10 +48,10 @@ static int measure(kb_run *run, const kb_component *component, kb_dense *dense)
     kb_pair_rule rule;
 
     for (uint32_t slot = 0; slot < plan->slot_count; slot++)
-        if (kb_emits_to(plan, component, slot)) {
+        if (plan->slots[slot].bits && kb_emits_to(plan, component, slot)) {
             kb_relation *relation = run->slots[slot];
 
-            if (relation->by_id || kb_relation_write(relation) < 0)
+            if (kb_relation_write(relation) < 0)
                 return 0;
             dense->relations[dense->count].slot = slot;
             dense->relations[dense->count++].relation = relation;
@@ -81,23 +61,35 @@ static int measure(kb_run *run, const kb_component *component, kb_dense *dense)
         return 0;
     run->dense_retry = rows * 2;
     for (uint32_t i = 0; i < dense->count; i++)
-        widen(dense->relations[i].relation, 0, 2, &low, &high);
+        kb_widen(dense->relations[i].relation, 0, 2, &low, &high);
     if (!fits(dense, rows, low, high))
         return 0;
     for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++) {
         kb_relation *with;
 
-        if (!kb_reads_new_rows(plan, component, plan->rules + r))
+        if (!plan->rules[r].by_bits)
             continue;
         kb_pair_rule_read(plan, plan->rules + r, &rule);
-        if (rule.with == KB_NONE || find(dense, rule.with) != NULL)
+        if (rule.with == KB_NONE || kb_rectangles_of(dense, rule.with) != NULL)
             continue;
         with = run->slots[rule.with];
         if (kb_relation_write(with) < 0)
             return 0;
-        widen(with, 1 - rule.key, 2 - rule.key, &low, &high);
+        kb_widen(with, 1 - rule.key, 2 - rule.key, &low, &high);
     }
+    if (component->mixed && !kb_mixed_widen(run, component, &low, &high))
+        return 0;
     return fits(dense, rows, low, high);
+}
+
+/* Return the orientation of the relation of a row guard whose rows have the scanned row's first
+ * column. */
+static uint32_t guard_side(const kb_plan *plan, const kb_rule *rule, const kb_step *guard)
+{
+    const kb_pair *loads = plan->pairs + plan->steps[rule->first].pairs, *keys = plan->pairs + guard->pairs;
+    uint32_t first = loads[loads[0].column != 0].with;
+
+    return keys[keys[0].column != 0].with != first;
 }
 
 /* Note the orientations that the rules use. */
@@ -106,16 +98,23 @@ static void choose_orientations(const kb_run *run, const kb_component *component
     kb_pair_rule rule;
 
     for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++) {
+        const kb_rule *steps = run->plan->rules + r;
         kb_rectangles *from, *head, *with;
 
-        if (!kb_reads_new_rows(run->plan, component, run->plan->rules + r))
+        if (!steps->by_bits)
             continue;
+        for (uint32_t i = 1; i + 1 < steps->count; i++) {
+            const kb_step *step = run->plan->steps + steps->first + i;
+
+            if (kb_is_row_guard(run->plan, steps, step))
+                kb_rectangles_of(dense, step->slot)->used[guard_side(run->plan, steps, step)] = 1;
+        }
         kb_pair_rule_read(run->plan, run->plan->rules + r, &rule);
-        from = find(dense, rule.from);
-        head = find(dense, rule.head);
+        from = kb_rectangles_of(dense, rule.from);
+        head = kb_rectangles_of(dense, rule.head);
         from->used[rule.join] = 1;
         head->used[1 - rule.keep] = 1;
-        if (rule.with == KB_NONE || (with = find(dense, rule.with)) == NULL)
+        if (rule.with == KB_NONE || (with = kb_rectangles_of(dense, rule.with)) == NULL)
             continue;
         with->used[rule.key] = 1;
         from->used[1 - rule.join] = 1;
@@ -168,7 +167,8 @@ void kb_dense_end(kb_run *run)
 
     for (uint32_t i = 0; dense != NULL && i < dense->count; i++)
         for (uint32_t side = 0; side < 2; side++) {
-            kb_release(&run->heap, dense->relations[i].full[side]);
+            if (dense->relations[i].full[side] != dense->relations[i].relation->matrix.words)
+                kb_release(&run->heap, dense->relations[i].full[side]);
             kb_release(&run->heap, dense->relations[i].fresh[side]);
             kb_release(&run->heap, dense->relations[i].next[side]);
             kb_release(&run->heap, dense->relations[i].ranges[side]);
@@ -191,6 +191,8 @@ void kb_dense_begin(kb_run *run, const kb_component *component)
     memset(&dense, 0, sizeof dense);
     if (!measure(run, component, &dense))
         return;
+    if (component->mixed)
+        kb_mixed_mark(run, component, &dense);
     choose_orientations(run, component, &dense);
     if ((run->dense = kb_alloc(&run->heap, 1, sizeof dense)) != NULL)
         *run->dense = dense;
@@ -211,6 +213,8 @@ void kb_dense_begin(kb_run *run, const kb_component *component)
         kb_add_cells(&dense, each->relation, first, each->relation->rows, each->primary, each->next[each->primary]);
         each->bits = first;
         kb_find_new_bits(run->dense, &alone, each);
+        if (each->shared)
+            kb_mixed_share(run->dense, each);
     }
 }
 
@@ -228,7 +232,8 @@ static kb_status test_guards(kb_run *run, const kb_rule *rule, const kb_pair_rul
         uint64_t *mask;
         uint32_t to;
 
-        if (steps + i == form->probe || !kb_is_guard(run->plan, steps, form->probe, steps + i, &value))
+        if (steps + i == form->probe || !kb_is_guard(run->plan, steps, form->probe, steps + i, &value)
+            || kb_is_row_guard(run->plan, rule, steps + i))
             continue;
         if (kb_step_start(run, steps + i, run->cursors + i) < 0)
             return KB_NOMEM;
@@ -272,7 +277,7 @@ static void find_reachable(kb_dense *dense, const uint64_t *words)
 static kb_status start_rule(kb_run *run, const kb_pair_rule *rule, kb_cursor *cursor)
 {
     kb_dense *dense = run->dense;
-    kb_rectangles *from = find(dense, rule->from), *with;
+    kb_rectangles *from = kb_rectangles_of(dense, rule->from), *with;
     uint64_t ors = 0;
 
     dense->row = 0;
@@ -281,7 +286,7 @@ static kb_status start_rule(kb_run *run, const kb_pair_rule *rule, kb_cursor *cu
     dense->in_rule = 1;
     if (rule->with == KB_NONE)
         return KB_OK;
-    with = find(dense, rule->with);
+    with = kb_rectangles_of(dense, rule->with);
     if (with == NULL)
         return kb_step_start(run, rule->probe, cursor);
     for (uint32_t row = 0; row < dense->size && ors < from->fresh_bits; row++)
@@ -304,36 +309,68 @@ static int pair_passes(kb_run *run, const kb_rule *rule, kb_sym first, kb_sym se
     run->registers[loads[loads[0].column == 0].with] = second;
     for (uint32_t i = 1; i + 1 < rule->count; i++)
         if (kb_is_guard(run->plan, steps, NULL, steps + i, &value) && value == KB_BOTH
-            && !kb_step_holds(run, steps + i, run->cursors + i))
+            && !kb_is_row_guard(run->plan, rule, steps + i) && !kb_step_holds(run, steps + i, run->cursors + i))
             return 0;
     return 1;
 }
 
-/* Evaluate a rule without a join that tests both columns together, over the new rows of its
- * relation. */
-static kb_status test_pairs(kb_run *run, const kb_pair_rule *rule)
+/* Remove the bits of a row that relations with rows of bits do not have: 64 tests with one AND. Return
+ * 1 if other guards test both columns of each pair. */
+static int intersect_row(const kb_run *run, const kb_rule *rule, uint32_t row, uint32_t range, uint64_t *words)
 {
     kb_dense *dense = run->dense;
-    const kb_rectangles *from = find(dense, rule->from), *head = find(dense, rule->head);
-    uint32_t side = rule->join;
+    const kb_step *scan = run->plan->steps + rule->first;
+    uint32_t value;
+    int tests_pairs = 0;
+
+    for (uint32_t i = 1; i + 1 < rule->count; i++) {
+        const uint64_t *other;
+
+        if (!kb_is_guard(run->plan, scan, NULL, scan + i, &value) || value != KB_BOTH)
+            continue;
+        if (!kb_is_row_guard(run->plan, rule, scan + i)) {
+            tests_pairs = 1;
+            continue;
+        }
+        other = kb_bit_row(dense, kb_rectangles_of(dense, scan[i].slot)->full[guard_side(run->plan, rule, scan + i)], row);
+        for (uint32_t j = range >> 16; j < (range & 0xFFFF); j++)
+            words[j] &= other[j];
+    }
+    return tests_pairs;
+}
+
+/* Evaluate a rule without a join that tests both columns together, over the new rows of its
+ * relation. */
+static kb_status test_pairs(kb_run *run, const kb_pair_rule *form)
+{
+    kb_dense *dense = run->dense;
+    const kb_rule *rule = run->plan->rules + run->rule;
+    const kb_rectangles *from = kb_rectangles_of(dense, form->from), *head = kb_rectangles_of(dense, form->head);
+    uint64_t *words = dense->workers->passed;
+    uint32_t side = form->join;
 
     for (; dense->row < dense->size; dense->row++) {
-        const uint64_t *words = kb_bit_row(dense, from->fresh[side], dense->row);
-        uint64_t *to = kb_bit_row(dense, head->next[1 - rule->keep], dense->row);
+        const uint64_t *fresh = kb_bit_row(dense, from->fresh[side], dense->row);
+        uint64_t *to = kb_bit_row(dense, head->next[1 - form->keep], dense->row);
         uint32_t range = from->ranges[side][dense->row], row = dense->first + dense->row;
+        int tests_pairs;
 
         if (range == 0 || (dense->is_masked[side] && !(dense->masks[side][dense->row >> 6] >> (dense->row & 63) & 1)))
             continue;
         if (run->left <= 0)
             return KB_PAUSED;
+        for (uint32_t i = range >> 16; i < (range & 0xFFFF); i++)
+            words[i] = fresh[i] & (dense->is_masked[1 - side] ? dense->masks[1 - side][i] : UINT64_MAX);
+        tests_pairs = intersect_row(run, rule, dense->row, range, words);
+        run->left -= 1 + ((range & 0xFFFF) - (range >> 16)) / KB_WORDS_PER_STEP;
         for (uint32_t i = range >> 16; i < (range & 0xFFFF); i++) {
-            uint64_t left = words[i] & (dense->is_masked[1 - side] ? dense->masks[1 - side][i] : UINT64_MAX);
-
-            for (; left != 0; left &= left - 1) {
+            if (!tests_pairs)
+                to[i] |= words[i];
+            for (uint64_t left = tests_pairs ? words[i] : 0; left != 0; left &= left - 1) {
                 uint32_t value = dense->first + i * 64 + KB_LOWEST_BIT(left);
 
                 run->left--;
-                if (pair_passes(run, run->plan->rules + run->rule, side == 0 ? row : value, side == 0 ? value : row))
+                if (pair_passes(run, rule, side == 0 ? row : value, side == 0 ? value : row))
                     to[i] |= left & (~left + 1);
             }
         }
@@ -346,12 +383,12 @@ static kb_status test_pairs(kb_run *run, const kb_pair_rule *rule)
 static kb_status work_rule(kb_run *run, const kb_pair_rule *rule, const kb_cursor *cursor, kb_team *team)
 {
     kb_dense *dense = run->dense;
-    const kb_rectangles *from = find(dense, rule->from);
+    const kb_rectangles *from = kb_rectangles_of(dense, rule->from);
     const uint32_t *ranges = from->ranges[dense->by_pairs ? 1 - rule->join : rule->join];
-    kb_bit_join join = { .run = run, .rule = rule, .cursor = cursor, .from = from, .head = find(dense, rule->head) };
+    kb_bit_join join = { .run = run, .rule = rule, .cursor = cursor, .from = from, .head = kb_rectangles_of(dense, rule->head) };
 
     if (rule->with != KB_NONE)
-        join.with = find(dense, rule->with);
+        join.with = kb_rectangles_of(dense, rule->with);
     while (dense->row < dense->size) {
         uint64_t steps;
 
@@ -375,23 +412,34 @@ static kb_status work_rule(kb_run *run, const kb_pair_rule *rule, const kb_curso
 }
 
 /* End a round. Return KB_DONE if no row is new. */
-static kb_status end_round(kb_run *run, kb_team *team)
+static kb_status end_round(kb_run *run, const kb_component *component, kb_team *team)
 {
     kb_dense *dense = run->dense;
     uint64_t rows = 0, rows_left = kb_rows_left(run);
+    int any = 0;
 
     for (uint32_t i = 0; i < dense->count; i++) {
-        kb_find_new_bits(dense, team, dense->relations + i);
-        rows += dense->relations[i].fresh_bits;
+        kb_rectangles *each = dense->relations + i;
+        uint32_t heads = each->shared ? each->relation->rows - each->written : 0;
+
+        if (each->shared)
+            kb_mixed_take_heads(dense, each);
+        kb_find_new_bits(dense, team, each);
+        any |= each->fresh_bits != 0;
+        rows += each->fresh_bits - heads;     /* heads are counted */
+        if (each->shared && rows <= rows_left && kb_mixed_write(dense, each) < 0)
+            return KB_NOMEM;
     }
+    if (component->mixed)
+        any |= kb_mixed_end_round(run, component);
     run->left -= (int64_t)((uint64_t)dense->count * dense->size * dense->words / KB_WORDS_PER_STEP);
     run->stats.rows_made += rows < rows_left ? rows : rows_left;
     if (rows > rows_left) {
         run->stats.budget = KB_BUDGET_ROWS;
         return KB_LIMIT;
     }
-    run->stats.rounds += rows != 0;
-    return rows == 0 ? KB_DONE : KB_OK;
+    run->stats.rounds += any;
+    return any ? KB_OK : KB_DONE;
 }
 
 /* Make the rectangle of a relation its set. Its new rows are counted, but their cells are not
@@ -404,7 +452,7 @@ static kb_status keep(kb_run *run, const kb_component *component, kb_rectangles 
     size_t size = (size_t)dense->size * dense->words;
     uint64_t cells = each->bits * 2 * sizeof *relation->cells;
 
-    if (run->heap.max != 0 && run->heap.used + cells > run->heap.max) {
+    if (!each->shared && run->heap.max != 0 && run->heap.used + cells > run->heap.max) {
         run->heap.refused = 1;        /* the rows could not be read */
         return KB_NOMEM;
     }
@@ -415,6 +463,8 @@ static kb_status keep(kb_run *run, const kb_component *component, kb_rectangles 
     kb_release(relation->heap, relation->slots);
     relation->slots = NULL;
     relation->slot_mask = relation->placed = 0;
+    if (each->shared)
+        relation->matrix.words = NULL;        /* the same memory */
     kb_bits_free(relation);
     kb_index_free_all(relation);
     relation->matrix.words = words[each->primary];
@@ -439,12 +489,31 @@ static kb_status keep(kb_run *run, const kb_component *component, kb_rectangles 
     return KB_OK;
 }
 
-static kb_status run_rounds(kb_run *run, const kb_component *component, kb_team *team)
+/* Evaluate a rule by rows of bits, from where it was paused. Return KB_DONE at its end. */
+static kb_status work_bits(kb_run *run, const kb_rule *rule, kb_team *team)
 {
     kb_dense *dense = run->dense;
     kb_cursor *cursor;
-    kb_status status = KB_OK;
+    kb_status status;
     kb_pair_rule form;
+
+    kb_pair_rule_read(run->plan, rule, &form);
+    if (!dense->in_rule && (status = test_guards(run, rule, &form)) != KB_OK)
+        return status;
+    cursor = run->cursors + (form.probe == NULL ? 0 : form.probe - (run->plan->steps + rule->first));
+    if (!dense->in_rule && (status = start_rule(run, &form, cursor)) < 0)
+        return status;
+    status = form.tests_pairs ? test_pairs(run, &form) : work_rule(run, &form, cursor, team);
+    if (status != KB_OK)
+        return status;
+    dense->in_rule = 0;
+    return KB_DONE;
+}
+
+static kb_status run_rounds(kb_run *run, const kb_component *component, kb_team *team)
+{
+    kb_dense *dense = run->dense;
+    kb_status status = KB_OK;
 
     for (uint32_t last = run->rule;; run->rule = component->first_rule) {
         for (; run->rule < component->first_rule + component->rules; run->rule++) {
@@ -452,22 +521,13 @@ static kb_status run_rounds(kb_run *run, const kb_component *component, kb_team 
 
             if (!kb_reads_new_rows(run->plan, component, rule))
                 continue;
-            kb_pair_rule_read(run->plan, rule, &form);
-            if (!dense->in_rule && (status = test_guards(run, rule, &form)) < 0)
+            status = rule->by_bits ? work_bits(run, rule, team) : kb_rule_evaluate(run, rule);
+            if (status != KB_DONE)
                 return status;
-            if (!dense->in_rule && status == KB_DONE)
-                continue;
-            cursor = run->cursors + (form.probe == NULL ? 0 : form.probe - (run->plan->steps + rule->first));
-            if (!dense->in_rule && (status = start_rule(run, &form, cursor)) < 0)
-                return status;
-            status = form.tests_pairs ? test_pairs(run, &form) : work_rule(run, &form, cursor, team);
-            if (status != KB_OK)
-                return status;
-            dense->in_rule = 0;
             last = run->rule;
         }
         run->rule = last;             /* which is reported if a budget is spent */
-        if ((status = end_round(run, team)) != KB_OK)
+        if ((status = end_round(run, component, team)) != KB_OK)
             break;
     }
     for (uint32_t i = 0; i < dense->count && status == KB_DONE; i++)

@@ -26,6 +26,9 @@ typedef struct kb_rectangles {
     kb_relation *relation;
     uint32_t slot, primary;           /* primary: the orientation in which new bits are found */
     uint8_t used[2];
+    uint8_t shared;                   /* rules of another form read or write it: full[0] is its set,
+                                       * and all its rows have cells */
+    uint32_t written;                 /* shared: its rows at the start of the round */
     uint64_t *full[2], *fresh[2], *next[2];
     uint32_t *ranges[2];              /* of a row of `fresh`: first word << 16 | end, 0: empty */
     uint64_t bits, fresh_bits;
@@ -78,6 +81,24 @@ int kb_pair_rule_read(const kb_plan *plan, const kb_rule *rule, kb_pair_rule *ou
 int kb_emits_to(const kb_plan *plan, const kb_component *component, uint32_t slot);
 /* 1 if the rule reads rows that a round of its component has made */
 int kb_reads_new_rows(const kb_plan *plan, const kb_component *component, const kb_rule *rule);
+/* 1 if the step tests both columns of the row that the rule scans in a relation of the component */
+int kb_is_row_guard(const kb_plan *plan, const kb_rule *rule, const kb_step *step);
+
+/* mixed.c */
+kb_rectangles *kb_rectangles_of(kb_dense *dense, uint32_t slot);   /* NULL: the relation has none */
+/* note the relations that rules of another form read or write */
+void kb_mixed_mark(const kb_run *run, const kb_component *component, kb_dense *dense);
+/* widen the range of symbols to those that rules of another form can write; 0: out of memory */
+int kb_mixed_widen(kb_run *run, const kb_component *component, uint32_t *low, uint32_t *high);
+/* make the rectangle the set of a shared relation */
+void kb_mixed_share(const kb_dense *dense, kb_rectangles *each);
+/* before the search for new bits: the rows that rules have added become bits of `next` */
+void kb_mixed_take_heads(const kb_dense *dense, kb_rectangles *each);
+/* after it: write the cells of the other new bits, and set the number of all rows */
+kb_status kb_mixed_write(const kb_dense *dense, kb_rectangles *each);
+/* set the views of the next round; 1 if a relation without rectangles has new rows */
+int kb_mixed_end_round(kb_run *run, const kb_component *component);
+void kb_widen(const kb_relation *relation, uint32_t first, uint32_t end, uint32_t *low, uint32_t *high);
 
 /* bitjoin.c */
 typedef struct kb_bit_join {          /* a rule applied to some new rows of its relation */

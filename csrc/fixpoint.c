@@ -115,28 +115,36 @@ int kb_rule_has_views(const kb_run *run, const kb_rule *rule)
     return 1;
 }
 
+kb_status kb_rule_evaluate(kb_run *run, const kb_rule *rule)
+{
+    kb_status status;
+
+    if (!run->in_rule) {
+        if (!kb_rule_has_views(run, rule))
+            return KB_DONE;
+        if (kb_relation_ready(run->slots[run->plan->steps[rule->first + rule->count - 1].slot]) < 0)
+            return KB_NOMEM;
+        if ((status = kb_rule_start(run, rule)) < 0)
+            return status;
+        run->in_rule = 1;
+    }
+    if ((status = kb_rule_work(run, rule)) != KB_DONE)
+        return status;
+    if ((status = kb_heads_flush(run)) < 0)
+        return status;
+    run->in_rule = 0;
+    kb_heads_end(run);
+    kb_charge(run);
+    return KB_DONE;
+}
+
 static kb_status work_round(kb_run *run, const kb_component *component)
 {
     for (; run->rule < component->first_rule + component->rules; run->rule++) {
-        const kb_rule *rule = run->plan->rules + run->rule;
-        kb_status status;
+        kb_status status = kb_rule_evaluate(run, run->plan->rules + run->rule);
 
-        if (!run->in_rule) {
-            if (!kb_rule_has_views(run, rule))
-                continue;
-            if (kb_relation_ready(run->slots[run->plan->steps[rule->first + rule->count - 1].slot]) < 0)
-                return KB_NOMEM;
-            if ((status = kb_rule_start(run, rule)) < 0)
-                return status;
-            run->in_rule = 1;
-        }
-        if ((status = kb_rule_work(run, rule)) != KB_DONE)
+        if (status != KB_DONE)
             return status;
-        if ((status = kb_heads_flush(run)) < 0)
-            return status;
-        run->in_rule = 0;
-        kb_heads_end(run);
-        kb_charge(run);
     }
     return KB_DONE;
 }

@@ -1,11 +1,15 @@
 /* ground.c - shortest proofs, and best values over all proofs, of a ground program given as flat
  * arrays.
- * Owns: the order in which instances of rules are processed. Never: keeps anything after a call, or
+ * Owns: the order in which instances of rules are processed, and in which those of a proof are
+ * visited. Never: keeps anything after a call, or
  * reads a relation.
  * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Steps that
  * cost 1 or 0, and ranks that are small integers, make its heap two lists and a bucket sort: each
  * premise of each instance is visited once. */
 #include "internal.h"
+
+#define KB_DISCOVERED 1               /* states of an instance in a search; 0: not seen yet */
+#define KB_PICKED 2
 
 typedef struct kb_solver {
     const kb_ground *ground;
@@ -154,6 +158,59 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
     kb_release(&engine->heap, due[0]);
     kb_release(&engine->heap, due[1]);
     solver_free(engine, &s);
+    return KB_OK;
+}
+
+/* Add the instances that prove the premises of an instance to the queue. Returns its new end,
+ * KB_NO_NODE if an array is malformed. */
+static uint32_t discover(const kb_ground *g, const kb_search *s, uint32_t instance, uint32_t end)
+{
+    uint32_t at = kb_first_premise(g->ends, instance), stop = g->ends[instance];
+
+    if (stop > g->premise_count)
+        return KB_NO_NODE;
+    for (; at < stop && end != KB_NO_NODE; at++) {
+        uint32_t node = g->premises[at], below = node < g->nodes ? s->chosen[node] : KB_NO_NODE;
+
+        if (below >= g->count)
+            return KB_NO_NODE;
+        if (below < s->parts) {       /* parts are no deeper than the body of their rule */
+            end = discover(g, s, below, end);
+        } else if (s->heights[node] != 0 && below >= g->free && s->seen[below] == 0) {
+            s->seen[below] = KB_DISCOVERED;
+            s->queue[end++] = below;
+        }
+    }
+    return end;
+}
+
+kb_status kb_ground_pick(const kb_ground *g, kb_search *search, uint32_t first, uint32_t limit, uint32_t *picked, uint32_t *count)
+{
+    /* Instances discovered by this call come before those of earlier calls, which are between
+     * `start` and `fresh`. The queue has space for all: each is added at most once. */
+    uint32_t start, fresh, next = first;
+
+    *count = 0;
+    if (g == NULL || search == NULL || first >= g->count || search->start > search->end || search->end > g->count)
+        return KB_MISUSE;
+    start = search->start;
+    fresh = search->end;
+    while (*count < limit) {
+        if (search->seen[next] != KB_PICKED) {
+            search->seen[next] = KB_PICKED;
+            picked[(*count)++] = next;
+            search->end = discover(g, search, next, search->end);
+            if (search->end == KB_NO_NODE)
+                return KB_MISUSE;
+        }
+        if (fresh < search->end)
+            next = search->queue[fresh++];
+        else if (start < fresh)
+            next = search->queue[start++];
+        else
+            break;
+    }
+    search->start = start;
     return KB_OK;
 }
 

@@ -7,8 +7,7 @@ int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row)
     const kb_relation *relation = run->slots[step->slot];
     uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), id;
 
-    if (kb_is_bits(relation))         /* only if the view is the whole relation: see
-                                       * kb_rule_start */
+    if (kb_is_bits(relation))         /* the view is the whole relation, or may be: kb_step_start */
         return kb_relation_has(relation, row);
     id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
     return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;

@@ -19,7 +19,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 5                      /* rises with every change of this interface, as in
+#define KB_ABI 6                      /* rises with every change of this interface, as in
                                        * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
@@ -405,6 +405,21 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *ground, uint32_
  * instance.
  * Returns: OK, NOMEM; MISUSE for a malformed program or a rank out of range. */
 kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uint32_t *ranks, uint32_t *best);
+
+/* The search for the instances of proofs, breadth first. `heights` and `chosen` are results of
+ * kb_ground_shortest; the first `parts` instances belong to others and are only passed through.
+ * `seen` has `count` zeros at first, `queue` has as many places, of which [start, end) are in use. */
+typedef struct kb_search {
+    const uint32_t *heights, *chosen;
+    uint8_t *seen;
+    uint32_t *queue;
+    uint32_t parts, start, end;
+} kb_search;
+/* The next instances of proofs, at most `limit`: `first`, unless it was picked before, those that
+ * prove its premises, and those that earlier calls have left. None is picked twice, and none that
+ * is free or concludes a node without steps. The caller may use the arrays only here.
+ * Returns: OK; MISUSE for a malformed program, as far as it is read. */
+kb_status kb_ground_pick(const kb_ground *ground, kb_search *search, uint32_t first, uint32_t limit, uint32_t *picked, uint32_t *count);
 
 /* --- models: the well-founded model of a ground program --- Here a premise is a node, KB_NEGATED |
  * node for a negated one, or KB_NO_NODE for an empty place. */

@@ -64,6 +64,7 @@ typedef struct kb_rule {
                                        * row */
     uint32_t distinct;                /* 1: its head has every value it loads, so no head is made
                                        * twice in one run of it */
+    uint32_t by_bits;                 /* 1: dense.c evaluates it by rows of bits */
 } kb_rule;
 
 typedef struct kb_component {
@@ -73,11 +74,13 @@ typedef struct kb_component {
     uint8_t carried;                  /* the column that their rules carry over unchanged; KB_FIXED:
                                        * there is only one column */
     uint8_t dense;                    /* 1: dense.c can evaluate its rounds */
+    uint8_t mixed;                    /* 1: some of its recursive rules are not evaluated by bits */
     uint8_t live;                     /* 1: one linear rule, of any form, which may continue over
                                        * the rows it makes itself */
 } kb_component;
 /* component: the one that emits to it, from 1 */
-typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component; } kb_slot;
+/* bits: a relation of pairs that dense.c keeps as rows of bits */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits; } kb_slot;
 
 struct kb_plan {
     kb_slot *slots;
@@ -355,7 +358,7 @@ kb_status kb_group_run(kb_run *run, const kb_component *component);
 void kb_group_end(kb_run *run);
 
 /* dense.c */
-void kb_mark_dense(const kb_plan *plan, kb_component *component);
+void kb_mark_dense(kb_plan *plan, kb_component *component);
 /* takes over the rounds of the component if that pays */
 void kb_dense_begin(kb_run *run, const kb_component *component);
 kb_status kb_dense_run(kb_run *run, const kb_component *component);
@@ -364,6 +367,8 @@ void kb_dense_end(kb_run *run);
 /* fixpoint.c */
 /* 0: it has nothing to do */
 int kb_rule_has_views(const kb_run *run, const kb_rule *rule);
+/* one rule of a round, from where it was paused; DONE: evaluated, or nothing to do */
+kb_status kb_rule_evaluate(kb_run *run, const kb_rule *rule);
 
 /* prepares the relation that the step reads, if any */
 kb_status kb_step_start(kb_run *run, const kb_step *step, kb_cursor *cursor);

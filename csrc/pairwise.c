@@ -31,7 +31,7 @@ int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, 
     if (!both)
         return 1;
     *value = KB_BOTH;                 /* only without a probe, whose value may not be one of them */
-    return probe == NULL && step->op != KB_OP_MEMBER;
+    return probe == NULL;
 }
 
 /* Return the step that reads rows by one column and loads the other; NULL if the rule has none. */
@@ -102,36 +102,78 @@ int kb_reads_new_rows(const kb_plan *plan, const kb_component *component, const 
     return 0;
 }
 
-/* Return 1 if a guard of the rule reads a relation of the component, which changes. */
-static int reads_target(const kb_plan *plan, const kb_component *component, const kb_rule *rule)
+int kb_is_row_guard(const kb_plan *plan, const kb_rule *rule, const kb_step *step)
 {
-    for (uint32_t i = 1; i + 1 < rule->count; i++) {
-        const kb_step *step = plan->steps + rule->first + i;
+    const kb_step *emit = plan->steps + rule->first + rule->count - 1;
+    uint32_t value;
 
-        if (kb_step_reads(step) && step->op != KB_OP_PROBE && kb_emits_to(plan, component, step->slot))
-            return 1;
-    }
-    return 0;
+    return step->op == KB_OP_MEMBER && plan->slots[step->slot].bits
+           && plan->slots[step->slot].component == plan->slots[emit->slot].component && kb_is_guard(plan, plan->steps + rule->first, NULL, step, &value)
+           && value == KB_BOTH;
 }
 
-void kb_mark_dense(const kb_plan *plan, kb_component *component)
+/* Return 1 if the guards of the rule that read relations of the component, which change, test both
+ * columns of its row. */
+static int has_fixed_guards(const kb_plan *plan, const kb_component *component, const kb_rule *rule, const kb_pair_rule *form)
 {
-    uint32_t relations = 0;
+    const kb_step *scan = plan->steps + rule->first;
+    uint32_t value;
+
+    for (const kb_step *step = scan + 1; step < scan + rule->count - 1; step++)
+        if (kb_step_reads(step) && step != form->probe && kb_emits_to(plan, component, step->slot)
+            && (step->op != KB_OP_MEMBER || !kb_is_guard(plan, scan, form->probe, step, &value) || value != KB_BOTH))
+            return 0;
+    return 1;
+}
+
+/* Return 1 if the values of a rule's head come from relations, or from the plan. */
+static int loads_only(const kb_plan *plan, const kb_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->count; i++) {
+        uint8_t op = plan->steps[rule->first + i].op;
+
+        if (op == KB_OP_CALL || op == KB_OP_EQUAL || op == KB_OP_AGGREGATE)
+            return 0;
+    }
+    return 1;
+}
+
+/* Mark the relations of the component that a rule reads or writes by rows of bits. */
+static void mark_relations(kb_plan *plan, const kb_component *component, const kb_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->count; i++) {
+        const kb_step *step = plan->steps + rule->first + i;
+
+        if ((kb_step_reads(step) || step->op == KB_OP_EMIT) && kb_emits_to(plan, component, step->slot))
+            plan->slots[step->slot].bits = 1;
+    }
+}
+
+void kb_mark_dense(kb_plan *plan, kb_component *component)
+{
+    uint32_t relations = 0, joins = 0, others = 0, own = 0;
     kb_pair_rule form;
 
     if (!component->recursive)
         return;
-    for (uint32_t slot = 0; slot < plan->slot_count; slot++)
-        if (kb_emits_to(plan, component, slot)) {
-            relations++;
-            if (plan->slots[slot].arity != 2)
-                return;
-        }
-    if (relations == 0 || relations > KB_DENSE_RELATIONS)
-        return;
-    for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++)
-        if (kb_reads_new_rows(plan, component, plan->rules + r)
-            && (!kb_pair_rule_read(plan, plan->rules + r, &form) || reads_target(plan, component, plan->rules + r)))
+    for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++) {
+        kb_rule *rule = plan->rules + r;
+
+        if (!kb_reads_new_rows(plan, component, rule))
+            continue;
+        if (!loads_only(plan, rule))
             return;
-    component->dense = 1;
+        rule->by_bits = kb_pair_rule_read(plan, rule, &form) && has_fixed_guards(plan, component, rule, &form);
+        joins += rule->by_bits && form.with != KB_NONE;
+        others += !rule->by_bits;
+    }
+    for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++)
+        if (plan->rules[r].by_bits)
+            mark_relations(plan, component, plan->rules + r);
+    for (uint32_t slot = 0; slot < plan->slot_count; slot++) {
+        relations += plan->slots[slot].bits && kb_emits_to(plan, component, slot);
+        own += kb_emits_to(plan, component, slot);
+    }
+    component->mixed = others != 0 || own != relations;
+    component->dense = relations != 0 && relations <= KB_DENSE_RELATIONS && (joins != 0 || !component->mixed);
 }

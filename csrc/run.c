@@ -134,6 +134,10 @@ kb_status kb_step_start(kb_run *run, const kb_step *step, kb_cursor *cursor)
             return KB_NOMEM;
     if ((looks_up_whole_rows(step) || step->intersects) && kb_relation_ready(relation) < 0)
         return KB_NOMEM;
+    /* Beside rows of bits, a view may be taken for the whole relation: no rule of such a component
+     * recurses through an absence, so what follows from a row of a later round holds too. */
+    if (run->dense != NULL && kb_is_bits(relation))
+        return KB_OK;
     if ((step->op == KB_OP_MEMBER || step->intersects) && is_partial_view(run, step) && kb_bits_forbid(relation) < 0)
         return KB_NOMEM;
     return KB_OK;

@@ -1,6 +1,7 @@
-"""Write the reference pages from the code; with `--check` only list the pages that are out of date.
+"""Write the reference pages from the code; with `--check` only list the pages that are out of date;
+with `--openapi` write the OpenAPI document to standard output.
 
-python docs/generate.py [--check]
+python docs/generate.py [--check | --openapi]
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import kbserver
 from kbcore.config import SETTINGS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.plug import hookspecs
+from kbplanner.check.codes import CODES
 from kbplanner.errors import KBError
 from kbserver import cli
 from kbserver import hookspecs as http_hookspecs
@@ -152,6 +154,8 @@ MEMBERS_SHOWN = (
     "KnowledgeBase",
     "Proof",
     "Runtime",
+    "WhyNot",
+    "WhyNotCandidate",
 )
 """Classes whose methods and properties the page of the Python interface describes."""
 
@@ -392,7 +396,7 @@ def operation_list() -> str:
         addresses = "<br>".join(
             f"`{route.replace('<', '{').replace('>', '}')}`" for route in declared.routes
         )
-        tool = "" if declared.tool is None else f"`{declared.tool.name}`"
+        tool = ", ".join(f"`{each.name}`" for each in declared.tools)
         rows.append((addresses, declared.documentation[0], declared.role, tool))
     return "\n".join([*lines, "", *table("routes, purpose, role, tool", rows)])
 
@@ -566,7 +570,36 @@ def _value_name(option: click.Option) -> str:
     return f" {option.metavar or option.type.name.partition(' ')[0].upper()}"
 
 
+def diagnostics() -> str:
+    """Write the page of the codes of errors and warnings."""
+    lines = ["# Errors and warnings of texts", ""]
+    lines += paragraph(
+        "Every error and warning about facts, rules and queries has a code. `kbcore check`, "
+        "`kb.check()` and [`POST /check`](http.md#post-check) report them; `kbcore check --explain "
+        "K012` prints an explanation. Errors refuse a text, warnings do not. `details.errors` of a "
+        "refused request has the name as `code`."
+    )
+    for severity in ("error", "warning"):
+        own = [code for code in CODES if code.severity == severity]
+        lines += ["", f"## {severity.capitalize()}s", ""]
+        lines += table(
+            "code, name, meaning",
+            ([f"[{c.code}](#{c.code.lower()})", f"`{c.name}`", c.title] for c in own),
+        )
+        for code in own:
+            lines += ["", f"### {code.code}", "", *paragraph(f"**{code.title}**, `{code.name}`.")]
+            lines += ["", *paragraph(code.explanation), "", "```text", _wrapped(code.examples.bad)]
+            lines += ["```", "", "Corrected:", "", "```text", _wrapped(code.examples.good), "```"]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> str:
+    """Return an example with lines of at most 100 columns."""
+    return "\n".join(part for line in text.split("\n") for part in paragraph(line))
+
+
 GENERATED = {
+    "diagnostics.md": diagnostics,
     "cli.md": command_line,
     "configuration.md": configuration,
     "errors.md": errors,
@@ -593,7 +626,16 @@ def examples() -> bool:
     return True
 
 
+def openapi() -> str:
+    """Return the OpenAPI document as JSON text."""
+    with kbcore.open_runtime(kbcore.Config(storage_backend="memory")) as runtime:
+        return kbserver.create_app(runtime).test_client().get("/openapi.json").text
+
+
 def main() -> int:
+    if "--openapi" in sys.argv:
+        print(openapi())
+        return 0
     stale = ["examples.json"] if examples() else []
     for name, make in GENERATED.items():
         path = PAGES / name

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Resolution,
         Standing,
     )
+    from kbcore.proofs.candidates import WhyNot, WhyNotCandidate
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
 
@@ -107,6 +108,8 @@ _HOMES = {
     "StoreOutcome": "kbcore.knowledge_base.writes",
     "TooLarge": "kbcore.errors",
     "Variable": "kbplanner.ir.terms",
+    "WhyNot": "kbcore.proofs.candidates",
+    "WhyNotCandidate": "kbcore.proofs.candidates",
     "Window": "kbcore.context.window",
     "WindowOptions": "kbcore.knowledge_base.context",
     "check_storage": "kbcore.offline.migrate",
@@ -182,6 +185,8 @@ __all__ = [
     "StoreOutcome",
     "TooLarge",
     "Variable",
+    "WhyNot",
+    "WhyNotCandidate",
     "Window",
     "WindowOptions",
     "__version__",

@@ -446,9 +446,48 @@ static PyObject *tuples(PyObject *module, PyObject *args)
     return list;
 }
 
+/* Return a copy of a template with the values of a row of the columns, lists. */
+static PyObject *dict_of(PyObject *template, PyObject *keys, PyObject *columns, Py_ssize_t row)
+{
+    PyObject *dict = PyDict_Copy(template);
+
+    for (Py_ssize_t i = 0, width = PyTuple_Size(keys); dict != NULL && i < width; i++)
+        if (PyDict_SetItem(dict, PyTuple_GetItem(keys, i), PyList_GetItem(PyTuple_GetItem(columns, i), row)) != 0)
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *dicts(PyObject *module, PyObject *args)
+{
+    PyObject *template, *keys, *columns, *list;
+    Py_ssize_t count;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!nO!O!:dicts", &PyDict_Type, &template, &count, &PyTuple_Type, &keys, &PyTuple_Type, &columns))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(columns); i++)
+        if (!PyList_Check(PyTuple_GetItem(columns, i)) || PyList_Size(PyTuple_GetItem(columns, i)) < count)
+            count = -1;
+    if (count < 0 || PyTuple_Size(columns) != PyTuple_Size(keys)) {
+        PyErr_SetString(PyExc_ValueError, "a column has fewer values, or no key");
+        return NULL;
+    }
+    list = PyList_New(count);
+    for (Py_ssize_t row = 0; list != NULL && row < count; row++) {
+        PyObject *dict = dict_of(template, keys, columns, row);
+
+        if (dict == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, row, dict);
+    }
+    return list;
+}
+
 static PyMethodDef methods[] = {
     {"arrow_schema", arrow_schema, METH_VARARGS, "arrow_schema(columns): a capsule with an ArrowSchema"},
     {"arrow_stream", arrow_stream, METH_VARARGS, "arrow_stream(columns, length): a capsule with an ArrowArrayStream"},
+    {"dicts", dicts, METH_VARARGS, "dicts(template, count, keys, columns): copies of a dict with a value of each column"},
     {"texts", texts, METH_VARARGS, "texts(bytes, offsets): the texts between the offsets"},
     {"tuples", tuples, METH_VARARGS, "tuples(codes, values, arity, start, stop): rows of values"},
     {NULL, NULL, 0, NULL},

@@ -153,8 +153,16 @@ class Transaction:
 
 def play(overlay: Overlay, changes: Sequence[Change], now: int) -> Delta:
     """Apply changes to the view of a transaction as the commit applies them to the tenant."""
+    with overlay.lock.write():
+        return apply_to_overlay(overlay, changes, now)
+
+
+def apply_to_overlay(overlay: Overlay, changes: Sequence[Change], now: int) -> Delta:
+    """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
+    read lock of its base.
+    """
     delta = Delta(now)
-    with overlay.lock.write(), overlay.unnoted():
+    with overlay.unnoted():
         overlay.advance(now)
         apply_changes(overlay, changes, now, delta)
         overlay.version += 1

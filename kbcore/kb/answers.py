@@ -52,6 +52,15 @@ class SymbolAnswers:
             count -= skipped
             self._parts.append((scope, size - skipped))
 
+    def truncate(self, count: int) -> None:
+        """Remove all answers after the first `count`."""
+        self._symbols = self._symbols[: count * self._arity]
+        self._count = min(self._count, count)
+        parts, self._parts = self._parts, []
+        for scope, size in parts:
+            self._parts.append((scope, min(count, size)))
+            count -= min(count, size)
+
     def scopes(self) -> Iterator[str | None]:
         """Yield the scope of each answer."""
         return chain.from_iterable(repeat(scope, count) for scope, count in self._parts)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, cast
 
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.kb.slow_log import PLAN_MS, SlowGoal, log_slow_goal
+from kbcore.kb.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, Notes, RequestLimits
-from kbcore.reason.match import StoredPattern, matching, sorted_rows
-from kbcore.reason.options import AnswerOptions, GoalOptions
+from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
+from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.changes import Change, ChangeSet, Delta
 from kbcore.state.facts import Row
 from kbcore.state.names import check_name, is_name
@@ -78,19 +79,23 @@ class TenantHandle:
         self,
         tenant: Tenant,
         pattern: StoredPattern,
-        scope: str | None,
-        limit: int | None,
-        as_of: int | None,
+        options: FactOptions,
         budget: Budget,
+        notes: Notes | None = None,
     ) -> list[Row]:
-        """Return the first `limit` stored facts that match a pattern, partition by partition."""
+        """Return the stored facts that match a pattern, partition by partition.
+
+        With `notes`, all facts that match are counted.
+        """
+        search = self._services.reasoner(tenant).fact_search(pattern, options)
+        arity = len(pattern.args)
         result: list[Row] = []
-        for partition in self._partitions(tenant, scope):
-            for stored, rows, ids in matching(tenant, partition, pattern, as_of, budget):
-                if limit is None:
-                    budget.check_answers(len(result) + len(ids))
-                left = None if limit is None else limit - len(result)
-                result.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
+        partitions = self._partitions(tenant, options.scope)
+        for _, stored, facts in search.pages(partitions, budget, notes):
+            for part in budget.slices(facts.row_count):
+                rows = facts.symbols[part.start * arity : part.stop * arity]
+                ids = stored.relation.locate(rows, len(part))
+                result.extend(stored.rows(tenant.engine, rows, ids))
         return result
 
     def unknown_predicates(
@@ -140,38 +145,49 @@ class TenantHandle:
             partitions = [tenant.new_partition(scope)]
         return partitions
 
-    @contextmanager
     def _reads(
         self,
         request_limits: RequestLimits | None,
         notes: Notes | None = None,
         kind: str = "other",
         goal: Sequence[BodyItem] | None = None,
-    ) -> Iterator[tuple[Tenant, Budget]]:
-        """Yield the tenant under its read lock, and the request's budget, which starts now.
+    ) -> Reading:
+        """Return a context manager for a read, whose budget starts now.
 
         The duration is counted as a read of this kind. If `goal` is given, plugins are notified.
         """
-        budget = self._new_budget(request_limits, notes)
-        tenant = self._read_tenant()
-        try:
-            with tenant.lock.read():
-                yield tenant, budget
-        except BudgetExceeded as error:
-            self._services.meters.exceeded(error)
-            raise
-        finally:
-            budget.admission.release()
-            meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
-            meters.reads[kind](seconds)
-            if budget.rows_made:
-                meters.fired(budget.rows_made)
-            if goal is not None:
-                if self._services.reports_goals:
-                    self._notify_plugins(goal, seconds, budget)
-                slow_ms = self._services.config.slow_query_ms
-                if slow_ms and seconds * 1000 >= slow_ms:
-                    self._log_slow_goal(tenant, SlowGoal(kind, goal, seconds, budget))
+        return Reading(self, kind, goal, self._new_budget(request_limits, notes))
+
+    def _ended(
+        self, tenant: Tenant, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
+    ) -> None:
+        """Release the slot of a read, and report the read."""
+        budget.admission.release()
+        meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
+        meters.reads[kind](seconds)
+        if budget.rows_made:
+            meters.fired(budget.rows_made)
+        if goal is not None:
+            if self._services.reports_goals:
+                self._notify_plugins(goal, seconds, budget)
+            if seconds * 1000 >= MIN_LISTED_MS:
+                self._list_slow_goal(SlowGoal(kind, goal, seconds, budget))
+            slow_ms = self._services.config.slow_query_ms
+            if slow_ms and seconds * 1000 >= slow_ms:
+                self._log_slow_goal(tenant, SlowGoal(kind, goal, seconds, budget))
+
+    def _list_slow_goal(self, slow: SlowGoal) -> None:
+        """Add a goal to the list of the stored tenant; a tenant that does not exist has no list."""
+        tenant = self._services.find_tenant(self.database, self.tenant)
+        if tenant is not None:
+            goals = self._slow_goals(tenant)
+            goals.add(slow, sys.exc_info()[1], self._services.clock.now_ms())
+
+    def _slow_goals(self, tenant: Tenant) -> SlowGoals:
+        goals = tenant.attached.get("slow_goals")
+        if goals is None:
+            goals = tenant.attached.setdefault("slow_goals", SlowGoals())
+        return cast(SlowGoals, goals)
 
     def _log_slow_goal(self, tenant: Tenant, slow: SlowGoal) -> None:
         error = sys.exc_info()[1]
@@ -229,6 +245,43 @@ class TenantHandle:
             notes=notes or Notes(),
             max_proof_nodes=config.query_max_proof_nodes,
         )
+
+
+class Reading:
+    """Context manager of a read: yields the tenant under its read lock, and the request's budget."""
+
+    __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant")
+
+    def __init__(
+        self, handle: TenantHandle, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
+    ) -> None:
+        self._handle = handle
+        self._kind = kind
+        self._goal = goal
+        self._budget = budget
+
+    def __enter__(self) -> tuple[Tenant, Budget]:
+        handle = self._handle
+        self._tenant = tenant = handle._read_tenant()
+        self._lock = tenant.lock.read()
+        try:
+            self._lock.__enter__()
+        except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
+            handle._ended(tenant, self._kind, None, self._budget)
+            raise
+        return tenant, self._budget
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.__exit__(kind, error, trace)
+        handle = self._handle
+        if isinstance(error, BudgetExceeded):
+            handle._services.meters.exceeded(error)
+        handle._ended(self._tenant, self._kind, self._goal, self._budget)
 
 
 def _lower(requested: int | None, maximum: int) -> int:

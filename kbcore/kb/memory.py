@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from kbcore.context.salience import Scores
 from kbcore.errors import InvalidInput, NotFound
 from kbcore.kb.base import TenantHandle
-from kbcore.reason.match import StoredPattern
+from kbcore.reason.options import FactOptions
+from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.changes import SetPriority
 from kbcore.state.facts import Row
 from kbcore.upkeep.consolidate import ConsolidateOutcome, consolidate
@@ -146,7 +147,7 @@ class Memory(TenantHandle):
         """Return matching facts valid at a point in time (epoch ms), with current metadata."""
         pattern = StoredPattern(predicate, args, positive)
         with self._reads(None, kind="recall") as (tenant, budget):
-            return self._stored_rows(tenant, pattern, scope, limit, at, budget)
+            return self._stored_rows(tenant, pattern, FactOptions(scope, limit, as_of=at), budget)
 
     def _upkeep(self) -> UpkeepTarget:
         return UpkeepTarget(self._commit, self._read_tenant)

@@ -1,4 +1,4 @@
-"""Proofs and plans: JSON and text explanations of answers, and the evaluation plans of goals."""
+"""Proofs, plans, and explanations of goals without answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from typing import Any, TypeAlias
 from kbcore.errors import InvalidInput
 from kbcore.kb.base import TenantHandle
 from kbcore.proofs.answers import body_proofs, proofs
+from kbcore.proofs.candidates import TRUE, WhyNot
 from kbcore.proofs.shapes import ProofLimits, ProofOptions
 from kbcore.proofs.text import no_answer, proof_text
+from kbcore.proofs.why_not import (
+    DEFAULT_CANDIDATES,
+    MAX_CANDIDATES,
+    MAX_DEPTH,
+    Search,
+    WhyNotOptions,
+    low_confidence,
+)
 from kbcore.reason.analysis import plan_data
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions
@@ -86,6 +95,51 @@ class Proofs(TenantHandle):
                 texts = [proof_text(tree, budget.yield_now) for tree in proof_trees]
         return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
 
+    def why_not(
+        self,
+        body: Sequence[BodyItem],
+        options: AnswerOptions = DEFAULT_OPTIONS,
+        *,
+        depth: int = 1,
+    ) -> WhyNot:
+        """Explain why a goal of one or more literals has no answer.
+
+        The result has at most `limit` candidates, by default DEFAULT_CANDIDATES, and follows the
+        missing premise of each `depth` levels down. A goal holds if it has an answer in any
+        partition of the scope, of at least `min_confidence`, which goals of one literal can have;
+        premises are not tested for confidence. A search that meets a limit is cut short, not
+        refused. Raises InvalidInput, BudgetExceeded if it cannot be decided whether the goal holds,
+        and UnsafeRule as `explain` does.
+        """
+        self._check_why_not(body, options, depth)
+        limit = DEFAULT_CANDIDATES if options.limit is None else options.limit
+        with self._reads(options.request_limits, None, "prove", body) as (tenant, budget):
+            search = Search(
+                self._services.reasoner(tenant), budget, WhyNotOptions(options.as_of, limit, depth)
+            )
+            item = body[0]
+            if len(body) > 1 or not isinstance(item, Literal):
+                result = search.several(self._partitions(tenant, options.scope), body)
+            else:
+                result = self._why_not(tenant, item, replace(options, limit=limit), budget, search)
+            return search.completed(result, body, options.scope)
+
+    def _check_why_not(self, body: Sequence[BodyItem], options: AnswerOptions, depth: int) -> None:
+        if options.include_undefined:
+            raise InvalidInput.at("includeUndefined", "does not apply: the truth value is returned")
+        if options.offset:
+            raise InvalidInput.at("offset", "does not apply to candidates; use 'limit'")
+        if options.limit is not None and not 1 <= options.limit <= MAX_CANDIDATES:
+            raise InvalidInput.at("limit", f"must be from 1 to {MAX_CANDIDATES} candidates")
+        if not 1 <= depth <= MAX_DEPTH:
+            raise InvalidInput.at("depth", f"must be from 1 to {MAX_DEPTH}")
+        if options.min_confidence is not None and not (
+            len(body) == 1 and isinstance(body[0], Literal)
+        ):
+            raise InvalidInput.at(
+                "minConfidence", "needs a goal of one literal; write a rule for the others"
+            )
+
     def plan(
         self,
         body: Sequence[BodyItem],
@@ -145,6 +199,31 @@ class Proofs(TenantHandle):
             yield from body_proofs(
                 reasoner, partition, body, options.limit, limits, budget, options.as_of
             )
+
+    def _why_not(
+        self,
+        tenant: Tenant,
+        literal: Literal,
+        options: AnswerOptions,
+        budget: Budget,
+        search: Search,
+    ) -> WhyNot:
+        """Return the explanation of a goal of one literal, which may hold."""
+        first = replace(options, limit=1)
+        if any(rows for _, rows in self._answers(tenant, literal, first, budget)):
+            return WhyNot(print_item(literal), TRUE)
+        first = replace(first, min_confidence=None)
+        if options.min_confidence is not None:
+            any_confidence = replace(options, min_confidence=None)
+            answers = self._answers(tenant, literal, any_confidence, budget)
+            if any(rows for _, rows in answers):
+                return low_confidence(literal, answers, options.min_confidence)
+        possible = self._answers(tenant, literal, replace(first, include_undefined=True), budget)
+        return search.literal(
+            self._partitions(tenant, options.scope),
+            literal,
+            undefined=any(rows for _, rows in possible),
+        )
 
     def _proof_limits(self, options: AnswerOptions, proof: ProofOptions) -> ProofLimits:
         if options.include_undefined:

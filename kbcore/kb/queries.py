@@ -16,13 +16,21 @@ from kbcore.columns.build import (
 )
 from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.base import TenantHandle
+from kbcore.kb.slow_log import ListedGoal
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.json_rows import ABSENCE
-from kbcore.reason.match import StoredPattern, matching
-from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
+from kbcore.reason.options import (
+    DEFAULT_FACTS,
+    DEFAULT_OPTIONS,
+    AnswerOptions,
+    FactOptions,
+    GoalOptions,
+)
+from kbcore.reason.stored_facts import StoredPattern
+from kbcore.search.neighbours import NeighbourOptions, Neighbours, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
 from kbcore.state.rulebook import StoredPhrase, StoredRule
@@ -127,21 +135,20 @@ class Queries(TenantHandle):
     def query_table(
         self,
         atom: Atom,
+        options: FactOptions = DEFAULT_FACTS,
         *,
         positive: bool | None = None,
-        scope: str | None = None,
-        limit: int | None = None,
-        as_of: int | None = None,
-        request_limits: RequestLimits | None = None,
+        notes: Notes | None = None,
     ) -> AnswerTable:
-        """Return the facts of `query_rows`, with the same options, as a table of columns."""
+        """Return the facts of `query_page`, with the same options, as a table of columns."""
         pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
         variables = variable_columns(atom)
-        with self._reads(request_limits, kind="query") as (tenant, budget):
-            if as_of is None and scope != ALL_SCOPES:
-                (partition,) = self._partitions(tenant, scope)
-                facts = self._services.reasoner(tenant).plain_facts(
-                    partition, pattern, budget, limit
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
+            if options.as_of is None and options.scope != ALL_SCOPES:
+                (partition,) = self._partitions(tenant, options.scope)
+                reasoner = self._services.reasoner(tenant)
+                facts = reasoner.plain_facts(
+                    partition, reasoner.fact_search(pattern, options), budget, notes
                 )
                 if facts is not None:
                     symbols, positives, negatives = facts
@@ -150,39 +157,57 @@ class Queries(TenantHandle):
                     return table_of_symbols(
                         tenant.engine, symbols, count, atom.arity, variables, further=further
                     )
-            rows = self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
-            return table_of_rows(rows, variables, scoped=scope == ALL_SCOPES, paced=budget.paced)
+            rows = self._stored_rows(tenant, pattern, options, budget, notes)
+            scoped = options.scope == ALL_SCOPES
+            return table_of_rows(rows, variables, scoped=scoped, paced=budget.paced)
 
     def query_json(
         self,
         atom: Atom,
         write: Write,
+        options: FactOptions = DEFAULT_FACTS,
         *,
         positive: bool | None = None,
-        scope: str | None = None,
-        limit: int | None = None,
-        as_of: int | None = None,
-        request_limits: RequestLimits | None = None,
+        notes: Notes | None = None,
     ) -> list[bytes]:
-        """Return the facts of `query_rows`, with their truth values, as parts of a JSON array.
+        """Return the facts of `query_page`, with their truth values, as parts of a JSON array.
 
-        The options are those of `query_rows`. `write` encodes rows that cannot be written directly
+        The options are those of `query_page`. `write` encodes rows that cannot be written directly
         from the engine.
         """
-        with self._reads(request_limits, kind="query") as (tenant, budget):
-            if as_of is None and scope != ALL_SCOPES:
-                (partition,) = self._partitions(tenant, scope)
-                parts = self._services.reasoner(tenant).facts_json(
-                    partition, atom, positive, budget, limit
+        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
+            if options.as_of is None and options.scope != ALL_SCOPES:
+                (partition,) = self._partitions(tenant, options.scope)
+                reasoner = self._services.reasoner(tenant)
+                parts = reasoner.facts_json(
+                    partition, reasoner.fact_search(pattern, options), budget, notes
                 )
                 if parts is not None:
                     return parts
-            pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
-            rows = self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
+            rows = self._stored_rows(tenant, pattern, options, budget, notes)
             for part in budget.slices(len(rows)):
                 for row in rows[part.start : part.stop]:
                     row["truthVal"] = not row["negated"]
             return [write(rows, budget.yield_now)]
+
+    def query_page(
+        self,
+        atom: Atom,
+        options: FactOptions = DEFAULT_FACTS,
+        *,
+        positive: bool | None = None,
+        notes: Notes | None = None,
+    ) -> list[Row]:
+        """Return matching stored facts without applying rules.
+
+        `positive` selects one sign; None selects both, positive facts first. The limit and offset
+        apply to the facts of all partitions together; `notes.total` becomes the number of facts
+        that match without them. Raises BudgetExceeded.
+        """
+        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
+            return self._stored_rows(tenant, pattern, options, budget, notes)
 
     def query_rows(
         self,
@@ -195,13 +220,30 @@ class Queries(TenantHandle):
         as_of: int | None = None,
         request_limits: RequestLimits | None = None,
     ) -> list[Row]:
-        """Return matching stored facts without applying rules.
-
-        `positive` selects one sign; None selects both, positive facts first.
-        """
+        """Return the facts of `query_page` that match a predicate with these arguments."""
+        options = FactOptions(scope, limit, as_of=as_of, request_limits=request_limits)
         with self._reads(request_limits, kind="query") as (tenant, budget):
             pattern = StoredPattern(predicate, args, positive)
-            return self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
+            return self._stored_rows(tenant, pattern, options, budget)
+
+    def neighbours(self, constant: str, options: NeighbourOptions) -> Neighbours:
+        """Return stored facts that have a constant in any argument, and their number by predicate.
+
+        The facts of all predicates are taken in turn up to the limit. Raises BudgetExceeded.
+        """
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
+            search = NeighbourSearch(tenant, options, budget)
+            return search.find(self._partitions(tenant, options.scope), constant)
+
+    def slow_goals(self) -> list[ListedGoal]:
+        """Return the slowest goals of the last hour on this node, slowest first.
+
+        Goals from MIN_LISTED_MS milliseconds on are listed, at most MAX_LISTED distinct ones.
+        """
+        tenant = self._services.find_tenant(self.database, self.tenant)
+        if tenant is None:
+            return []
+        return self._slow_goals(tenant).slowest(self._services.clock.now_ms())
 
     def contents(self, scope: str | None = ALL_SCOPES) -> Contents:
         """Return all facts, rules and phrases of a scope, or of every scope, as of this call.
@@ -283,23 +325,15 @@ class Queries(TenantHandle):
         """Return the answers of a goal as tuples of names, one per argument, in answer order."""
         return self.answers(atom, options).tuples()
 
-    def stored_answers(
-        self,
-        atom: Atom,
-        *,
-        scope: str | None = None,
-        limit: int | None = None,
-        as_of: int | None = None,
-    ) -> SymbolAnswers:
+    def stored_answers(self, atom: Atom, options: FactOptions = DEFAULT_FACTS) -> SymbolAnswers:
         """Return the stored facts of one sign that match, converted to names when they are read."""
         pattern = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
-        with self._reads(None, kind="query") as (tenant, budget):
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
             result = SymbolAnswers(tenant.engine, atom.arity)
-            for partition in self._partitions(tenant, scope):
-                for _, rows, ids in matching(tenant, partition, pattern, as_of, budget):
-                    count = len(ids) if limit is None else min(len(ids), limit - len(result))
-                    rows = tenant.engine.sort(rows, atom.arity, budget.offload)
-                    result.append(partition.name, rows[: count * atom.arity], count)
+            search = self._services.reasoner(tenant).fact_search(pattern, options)
+            partitions = self._partitions(tenant, options.scope)
+            for partition, _, facts in search.pages(partitions, budget):
+                result.append(partition.name, facts.symbols, facts.row_count)
         return result
 
     # -- inside ------------------------------------------------------------------------------------

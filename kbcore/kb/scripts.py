@@ -127,6 +127,7 @@ class ScriptTarget(Protocol):
         *,
         positive: bool | None = ...,
         scope: str | None = ...,
+        count: bool = ...,
         request_limits: RequestLimits | None = ...,
     ) -> RetractOutcome:
         """Remove a fact."""
@@ -243,6 +244,7 @@ def _retract(
         args,
         positive=positive,
         scope=options.scope,
+        count=False,  # the outcome of a script has only the number of retracted facts
         request_limits=options.request_limits,
     )
     outcome.retracted += done.retracted

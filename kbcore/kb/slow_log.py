@@ -1,4 +1,7 @@
-"""Log of slow goals, with their resource use and plans but without their constants.
+"""Slow goals: a list of the slowest recent goals of each tenant, and the log of slow goals.
+
+The list has goals as they were asked, for callers that may read the tenant. The log has their
+resource use and plans, but no constants.
 
 Operators who read the log may not be allowed to read a knowledge base. The log line therefore shows
 the goal and its plan as predicates and binding patterns: every constant of the goal is `#`, and
@@ -10,7 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 from kbcore.errors import KBError
@@ -39,6 +43,80 @@ class SlowGoal:
     goal: Sequence[BodyItem]
     seconds: float
     budget: Budget
+
+
+MIN_LISTED_MS = 10
+"""Milliseconds from which a goal can be among the listed ones."""
+
+MAX_LISTED = 20
+LISTED_FOR_MS = 3_600_000
+"""Time after which a goal leaves the list, in milliseconds."""
+
+_MAX_GOAL_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGoal:
+    """A slow goal of the list: its slowest run, and how often it was slow.
+
+    `goal` is its text, cut off if `is_cut`. `at` is the end of the run in epoch milliseconds.
+    `outcome` is "answered" or the name of the error that ended the run.
+    """
+
+    goal: str
+    is_cut: bool
+    kind: str
+    ms: float
+    rows_made: int
+    outcome: str
+    at: int
+    count: int = 1
+
+
+class SlowGoals:
+    """The slowest goals of one tenant in the last hour, at most MAX_LISTED distinct ones."""
+
+    def __init__(self) -> None:
+        self._goals: dict[tuple[str, str], ListedGoal] = {}
+        self._lock = Lock()
+
+    def add(self, slow: SlowGoal, error: BaseException | None, now: int) -> None:
+        """Add a run of a goal that ended now (epoch milliseconds)."""
+        text = ", ".join(print_item(item) for item in slow.goal)
+        new = ListedGoal(
+            text[:_MAX_GOAL_CHARS],
+            len(text) > _MAX_GOAL_CHARS,
+            slow.kind,
+            round(slow.seconds * 1000, 2),
+            slow.budget.rows_made,
+            "answered" if error is None else type(error).__name__,
+            now,
+        )
+        key = new.goal, new.kind
+        with self._lock:
+            self._forget(now)
+            known = self._goals.get(key)
+            if known is not None:
+                slowest = max(known, new, key=lambda goal: goal.ms)
+                new = replace(slowest, count=known.count + 1)
+            self._goals[key] = new
+            if len(self._goals) > MAX_LISTED:
+                del self._goals[min(self._goals, key=lambda each: self._goals[each].ms)]
+
+    def slowest(self, now: int) -> list[ListedGoal]:
+        """Return the goals of the last hour, slowest first."""
+        with self._lock:
+            self._forget(now)
+            return sorted(self._goals.values(), key=lambda goal: (-goal.ms, goal.goal))
+
+    def close(self) -> None:
+        """Forget all goals, at the end of the tenant."""
+        with self._lock:
+            self._goals.clear()
+
+    def _forget(self, now: int) -> None:
+        for key in [key for key, goal in self._goals.items() if now - goal.at > LISTED_FOR_MS]:
+            del self._goals[key]
 
 
 def log_slow_goal(

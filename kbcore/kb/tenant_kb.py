@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, staged
+from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import (
     BudgetExceeded,
     Conflict,
@@ -21,8 +23,16 @@ from kbcore.kb.natural_language import NaturalLanguage
 from kbcore.kb.proofs import Proofs
 from kbcore.kb.queries import Queries
 from kbcore.kb.scopes import Scopes
-from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, is_mixed, run
-from kbcore.language.rule_review import Known, known_predicates
+from kbcore.kb.scripts import (
+    MAX_ATTEMPTS,
+    Block,
+    Executed,
+    Signature,
+    blocks_of,
+    is_mixed,
+    run,
+)
+from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
@@ -47,6 +57,8 @@ from kbcore.state.rulebook import (
     stored_rule,
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.check.findings import Finding
+from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.passes.check import check_rule
@@ -104,17 +116,11 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
         refused.
         """
-        phrases = [each for each in rules if isinstance(each, Phrase)]
-        for phrase in phrases:
-            if problem := phrase_problem(phrase):
-                raise InvalidInput(f"the phrase of {phrase.signature}: {problem}")
+        phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
-        warnings = [warning for rule in own for warning in check_rule(rule)]
-        statements = [rule_statement(rule) for rule in own]
-        known = self.known_predicates()
-        for name, arity in (*((fact.predicate, len(fact.args)) for fact in facts), *defined):
-            known.setdefault(name, set()).add(arity)
-        later = [*lint(statements), *arity_warnings(statements, known)]
+        warnings, later = self._rule_warnings(
+            own, (*((fact.predicate, len(fact.args)) for fact in facts), *defined)
+        )
         stored = tuple(stored_rule(rule) for rule in own)
         for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)
@@ -134,11 +140,11 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
         ]
-        texts = [f"{w.message} ({w.hint})" if w.hint else w.message for w in (*warnings, *later)]
+        texts = warning_texts((*warnings, *later))
         definitions = tuple(
             stored_phrase(each) if isinstance(each, Phrase) else stored_rule(each) for each in rules
         )
-        return RulesOutcome(definitions, tuple(texts), delta.asserted, delta.updated, delta.at)
+        return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
 
     def execute(
         self,
@@ -198,15 +204,17 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         *,
         positive: bool | None = None,
         scope: str | None = None,
+        count: bool = True,
         request_limits: RequestLimits | None = None,
     ) -> RetractOutcome:
         """Remove a fact, of one sign or (None) of both; a fact that does not exist is not an error.
 
-        `request_limits` limits the count of conclusions that no longer hold; over budget the count
-        is `truncated`.
+        Without `count` the conclusions that no longer hold are not counted. `request_limits` limits
+        the count; over budget it is `truncated`.
         """
         self._check_writable(scope)
-        return self._retract([RetractFact(predicate, tuple(args), positive, scope)], request_limits)
+        change = RetractFact(predicate, tuple(args), positive, scope)
+        return self._retract([change], request_limits, count)
 
     def retract_pattern(
         self,
@@ -215,11 +223,13 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         *,
         positive: bool | None = None,
         scope: str | None = None,
+        count: bool = True,
         request_limits: RequestLimits | None = None,
     ) -> RetractOutcome:
         """Remove the facts that match a pattern; None matches any number of arguments.
 
-        Variables are wildcards; a repeated variable requires equal arguments.
+        Variables are wildcards; a repeated variable requires equal arguments. `count` and
+        `request_limits` as for `retract_fact`.
         """
         self._check_writable(scope)
         if pattern is None:
@@ -229,7 +239,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         else:
             patterns = [tuple(pattern)]
         changes = [RetractPattern(predicate, each, positive, scope) for each in patterns]
-        return self._retract(changes, request_limits)
+        return self._retract(changes, request_limits, count)
 
     def retract_rule(
         self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
@@ -265,6 +275,55 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         with tenant.lock.read():
             return predicates(tenant, self._partitions(tenant, scope), scope)
 
+    def check(self, text: str, *, kind: str = PROGRAM, scope: str | None = None) -> list[Finding]:
+        """Return every error and warning of a text beside what is stored; store nothing.
+
+        `kind` is PROGRAM for facts, rules and queries, GOAL for one goal without `?-` and dot.
+        `scope` is for rules that name none. Raises InvalidInput for another kind or scope.
+        """
+        if kind not in KINDS:
+            raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
+        self._check_writable(scope)
+        stored = Stored(
+            {name: frozenset(arities) for name, arities in self.known_predicates().items()},
+            tuple(each.rule for each in self.rules()),
+        )
+        if kind == GOAL:
+            return check_goal(text, stored)
+        return check_programs([text], stored, scope)[0]
+
+    def preview(
+        self,
+        proposal: Proposal,
+        *,
+        limit: int = DEFAULT_LISTED,
+        request_limits: RequestLimits | None = None,
+    ) -> Preview:
+        """Return the facts and conclusions that would become true, false or undefined if a change
+        were made.
+
+        Nothing is stored. Each list has at most `limit` elements; the counts are complete, unless
+        the preview is `truncated` because the budget ended it. Raises NotFound for an unknown rule,
+        and InvalidInput as `assert_rules` does.
+        """
+        for scope in proposal.scopes:
+            self._check_writable(scope)
+        warnings, later = self._rule_warnings(
+            proposal.rules, [(fact.predicate, len(fact.args)) for fact in proposal.facts]
+        )
+        outcome = Preview()
+        try:
+            with self._reads(request_limits) as (tenant, budget):
+                now = tenant.at(self._services.clock.now_ms())
+                with staged(tenant, proposal, now, budget) as stage:
+                    warnings += stage.warnings
+                    apply_to_overlay(stage.overlay, (AssertFacts(proposal.facts),), now)
+                    stage.compare(limit, budget, outcome)
+        except BudgetExceeded:
+            outcome.truncated = True
+        outcome.warnings = [*warnings, *later]
+        return outcome
+
     def known_predicates(self) -> Known:
         """Return the predicates of every partition with their arities."""
         return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
@@ -292,6 +351,24 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _rule_warnings(
+        self, rules: Sequence[Rule], defined: Iterable[Signature]
+    ) -> tuple[list[RuleWarning], list[RuleWarning]]:
+        """Return the warnings of the check of each rule, and those of the lint, which follow all
+        others.
+
+        `defined` are predicates that get facts or rules with these. Raises InvalidInput for a rule
+        that is refused.
+        """
+        if not rules:
+            return [], []
+        checks = [warning for rule in rules for warning in check_rule(rule)]
+        statements = [rule_statement(rule) for rule in rules]
+        known = self.known_predicates()
+        for name, arity in defined:
+            known.setdefault(name, set()).add(arity)
+        return checks, [*lint(statements), *arity_warnings(statements, known)]
+
     def _arities(self, predicate: str, scope: str | None) -> set[int]:
         """Return the arities of the stored relations of a predicate."""
         tenant = self._read_tenant()
@@ -307,8 +384,9 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         self,
         changes: Sequence[RetractFact | RetractPattern],
         request_limits: RequestLimits | None,
+        count: bool,
     ) -> RetractOutcome:
-        """Retract, then count the conclusions that no longer hold.
+        """Retract, then count the conclusions that no longer hold if `count` is True.
 
         The retraction is committed before the count, so running out of budget only truncates the
         count.
@@ -318,7 +396,8 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         consequences, still_derivable = Consequences(), False
         try:
             with self._reads(request_limits) as (tenant, budget):
-                self._services.cascades(tenant).count(delta.removed, budget, consequences)
+                if count:
+                    self._services.cascades(tenant).count(delta.removed, budget, consequences)
                 still_derivable = any(
                     self._still_derivable(tenant, change, budget) for change in changes
                 )
@@ -332,6 +411,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
             consequences.appeared,
             still_derivable,
             consequences.truncated,
+            count,
         )
 
     def _still_derivable(
@@ -355,3 +435,17 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
             fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1
         )
         return rows[0] if rows else None
+
+
+def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:
+    """Return warnings about rules as texts, with their hints."""
+    return tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings)
+
+
+def _checked_phrases(definitions: Iterable[Definition]) -> list[Phrase]:
+    """Return the phrases among definitions; raises InvalidInput for one with a mistake."""
+    phrases = [each for each in definitions if isinstance(each, Phrase)]
+    for phrase in phrases:
+        if problem := phrase_problem(phrase):
+            raise InvalidInput(f"the phrase of {phrase.signature}: {problem}")
+    return phrases

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal
 from kbcore.durable.records import encode_changes
 from kbcore.durable.transactions import (
     FactName,
@@ -88,6 +89,16 @@ class TransactionKB(TenantKB):
     def _model(self) -> Model:
         raise InvalidInput("the language model cannot be used inside a transaction")
 
+    def preview(
+        self,
+        proposal: Proposal,
+        *,
+        limit: int = DEFAULT_LISTED,
+        request_limits: RequestLimits | None = None,
+    ) -> Preview:
+        """Raise InvalidInput: a preview compares with the committed state."""
+        raise InvalidInput("a preview cannot be part of a transaction")
+
     def commit(self) -> Delta:
         """Commit the staged changes durably, all or none.
 
@@ -160,6 +171,7 @@ class TransactionKB(TenantKB):
         self,
         changes: Sequence[RetractFact | RetractPattern],
         request_limits: RequestLimits | None,
+        count: bool,
     ) -> RetractOutcome:
         """Retract, and report the conclusions that no longer hold.
 
@@ -167,7 +179,7 @@ class TransactionKB(TenantKB):
         """
         self._noting = False
         try:
-            return super()._retract(changes, request_limits)
+            return super()._retract(changes, request_limits, count)
         finally:
             self._noting = True
             if self.transaction.overlay is not None:

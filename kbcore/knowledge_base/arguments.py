@@ -9,7 +9,7 @@ from kbcore.python_values import Arg, positive, refuse_atom, text
 from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.jsonform import literal_from_json
-from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.parser import parse_body
 from kbplanner.syntax.textform import literal_from_text
 
 
@@ -20,7 +20,7 @@ def body_of(goal: str, args: Sequence[Arg] | None) -> tuple[BodyItem, ...]:
     """
     if args is not None:
         return (literal_of(goal, args),)
-    return parse_goal(text("goal", goal)).body
+    return parse_body(text("goal", goal))
 
 
 def literal_of(goal: str, args: Sequence[Arg] | None, field: str = "goal") -> Literal:

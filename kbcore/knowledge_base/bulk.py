@@ -18,7 +18,7 @@ from kbcore.knowledge_base.answers import AnswerSet, TupleList, Tuples
 from kbcore.knowledge_base.handle import Handle
 from kbcore.knowledge_base.queries import AtomQuery
 from kbcore.python_values import text, whole
-from kbcore.reason.options import AnswerOptions
+from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.names import check_name
 from kbcore.state.tenant import ALL_SCOPES
@@ -123,7 +123,7 @@ class Bulk(Handle):
             name, arity = entry["predicate"], entry["arity"]
             for positive in (True, False) if name in needed else ():
                 pattern = Atom(name, (Variable("_"),) * arity, positive)
-                answers = self.kb.stored_answers(pattern, scope=scope)
+                answers = self.kb.stored_answers(pattern, FactOptions(scope))
                 if len(answers):
                     stored[name, positive, arity] = answers
         tables = self.kb.plugins().table_formats()[PARQUET.removeprefix(".")]

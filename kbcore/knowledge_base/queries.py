@@ -9,8 +9,7 @@ from kbcore.columns.build import variable_columns
 from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.answers import Query, RowTuples, Tuples, current_rows
-from kbcore.reason.ask import terms_of
-from kbcore.reason.options import AnswerOptions
+from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.state.facts import Row
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 
@@ -75,13 +74,10 @@ class BodyQuery(Query):
 class StoredQuery(Query):
     """A pattern of stored facts of one sign."""
 
-    def __init__(
-        self, kb: TenantKB, atom: Atom, scope: str | None, limit: int | None, as_of: int | None
-    ) -> None:
-        super().__init__(kb, scope)
+    def __init__(self, kb: TenantKB, atom: Atom, options: FactOptions) -> None:
+        super().__init__(kb, options.scope)
         self._atom = atom
-        self._limit = limit
-        self._as_of = as_of
+        self._options = options
 
     def body(self) -> Sequence[BodyItem]:
         """Return the pattern as a literal."""
@@ -93,18 +89,9 @@ class StoredQuery(Query):
 
     def answers(self) -> SymbolAnswers:
         """Return the facts that match now."""
-        return self._kb.stored_answers(
-            self._atom, scope=self._scope, limit=self._limit, as_of=self._as_of
-        )
+        return self._kb.stored_answers(self._atom, self._options)
 
     def rows(self, answers: Tuples) -> list[Row]:
         """Return the facts with the details of now."""
-        rows = self._kb.query_rows(
-            self._atom.predicate,
-            terms_of(self._atom),
-            positive=self._atom.positive,
-            scope=self._scope,
-            limit=self._limit,
-            as_of=self._as_of,
-        )
+        rows = self._kb.query_page(self._atom, self._options, positive=self._atom.positive)
         return current_rows(cast(SymbolAnswers, answers), self._atom, rows)

@@ -1,4 +1,4 @@
-"""Reads of a knowledge base: answers, stored facts, aggregates, proofs, plans and dumps."""
+"""Reads of a knowledge base: answers, stored facts, aggregates, explanations, plans and dumps."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from typing import Any, Protocol, overload, runtime_checkable
 from kbcore import python_values
 from kbcore.columns.build import variable_columns
 from kbcore.errors import InvalidInput
+from kbcore.kb.slow_log import ListedGoal
 from kbcore.knowledge_base.answers import AnswerSet, RowTuples, Values
 from kbcore.knowledge_base.arguments import body_of, literal_of, request_limits
 from kbcore.knowledge_base.handle import Handle
 from kbcore.knowledge_base.queries import AtomQuery, BodyQuery, StoredQuery
 from kbcore.language.dump import DUMP_FORMATS, KB, dump_lines
+from kbcore.proofs.candidates import WhyNot
 from kbcore.proofs.shapes import FORMS, ProofOptions
 from kbcore.proofs.text import proof_text
 from kbcore.python_values import Arg, Instant, fraction, instant, named, positive, whole
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import body_variables
-from kbcore.reason.options import AnswerOptions
+from kbcore.reason.options import AnswerOptions, FactOptions
+from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, NeighbourOptions, Neighbours
 from kbcore.state.facts import Row
 from kbcore.state.rulebook import StoredPhrase, StoredRule
 from kbcore.state.tenant import ALL_SCOPES
+from kbplanner.check.findings import Finding
+from kbplanner.check.texts import PROGRAM
 from kbplanner.ir.terms import Atom, Literal, Term
 
 
@@ -123,29 +128,43 @@ class Reads(Handle):
         answers = self.kb.body_answers(body, variables, options)
         return AnswerSet(answers, BodyQuery(self.kb, body, variables, scope), values)
 
-    def query(
+    def check(self, text: str, *, kind: str = PROGRAM, scope: str | None = None) -> list[Finding]:
+        """Return every error and warning of a text in the rule language; store nothing.
+
+        `kind="goal"` checks one goal, such as `ancestor(ann, ?x)`. Predicates and rules that are
+        stored count as defined; `scope` is for rules that name none. The codes are in
+        docs/reference/diagnostics.md.
+        """
+        return self.kb.check(python_values.text("text", text), kind=kind, scope=scope)
+
+    def query(  # noqa: PLR0913  one parameter for each option of a query
         self,
         predicate: str,
         args: Sequence[Arg] | None = None,
         *,
         scope: str | None = None,
         limit: int | None = None,
+        offset: int = 0,
+        contains: str = "",
         as_of: Instant | None = None,
         values: Values = "text",
     ) -> AnswerSet:
         """Return the stored facts that match a pattern, without applying rules.
 
         The pattern is `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` matches explicit
-        negatives. The options are those of `ask`.
+        negatives. `contains` selects the facts of which an argument contains this text, whatever
+        the case of its letters; an empty text selects every fact. The other options are those of
+        `ask`.
         """
         name, terms, positive = python_values.atom(predicate, args)
-        stored = StoredQuery(
-            self.kb,
-            Atom(name, tuple(terms), positive is not False),
+        options = FactOptions(
             scope,
             whole("limit", limit),
+            whole("offset", offset) or 0,
             instant("as_of", as_of),
+            python_values.text("contains", contains),
         )
+        stored = StoredQuery(self.kb, Atom(name, tuple(terms), positive is not False), options)
         return AnswerSet(stored.answers(), stored, values)
 
     def count(
@@ -249,6 +268,74 @@ class Reads(Handle):
         shape = ProofOptions(form, positive("nodes", nodes), positive("depth", depth))
         proofs = self.kb.prove(literal_of(goal, args), options, shape)
         return [Proof(entry["result"], entry["proof"], form) for entry in proofs]
+
+    def neighbours(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        constant: Arg,
+        *,
+        predicates: Iterable[str] | None = None,
+        direction: str = BOTH,
+        scope: str | None = None,
+        limit: int = DEFAULT_NEIGHBOURS,
+        offset: int = 0,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> Neighbours:
+        """Return stored facts that have a constant in any argument, and their number by predicate.
+
+        `predicates` selects predicates by name. `direction` is "out" for facts whose first argument
+        is the constant, "in" for those with it in a later one, "both" for all. The page has at most
+        `limit` facts, at most 1,000, in which the predicates take turns; further ones follow at
+        higher offsets. Raises InvalidInput, BudgetExceeded.
+        """
+        options = NeighbourOptions(
+            scope,
+            None if predicates is None else tuple(predicates),
+            direction,
+            positive("limit", limit) or DEFAULT_NEIGHBOURS,
+            whole("offset", offset) or 0,
+            instant("as_of", as_of),
+            request_limits(timeout_ms),
+        )
+        (name,) = python_values.constants("constant", [constant])
+        return self.kb.neighbours(name, options)
+
+    def slow_goals(self) -> list[ListedGoal]:
+        """Return the slowest goals of the last hour, slowest first: at most 20, from 10 ms on.
+
+        The list is kept in memory, so a start begins with an empty one. `ms` is the slowest run of
+        a goal, `count` the number of its runs of 10 ms or more.
+        """
+        return self.kb.slow_goals()
+
+    def why_not(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        depth: int = 1,
+        min_confidence: float | None = None,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> WhyNot:
+        """Explain why a goal has no answer: how far each rule gets, and its first missing premise.
+
+        `why_not(...).text` says it in words. `limit` bounds the candidates, 5 if it is None; `depth`
+        follows the missing premise of each down to this number of levels. The other options are
+        those of `ask`. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        """
+        options = AnswerOptions(
+            scope,
+            whole("limit", limit),
+            min_confidence=fraction("min_confidence", min_confidence),
+            as_of=instant("as_of", as_of),
+            request_limits=request_limits(timeout_ms),
+        )
+        levels = positive("depth", depth)
+        with named(minConfidence="min_confidence"):
+            return self.kb.why_not(body_of(goal, args), options, depth=levels or 1)
 
     def plan(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kbcore import python_values
+from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, rule_retraction
 from kbcore.errors import InvalidInput
 from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.kb.scripts import Executed
@@ -28,12 +29,14 @@ from kbcore.language.files import (
 )
 from kbcore.language.rule_review import RuleReview
 from kbcore.python_values import Arg, Instant, fraction, instant, positive
+from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
 from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
 from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
 
 _FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
@@ -200,18 +203,28 @@ class Writes(Handle):
         return self.kb.execute(text, scope=scope, request_limits=request_limits(timeout_ms))
 
     def retract(
-        self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        count: bool = True,
     ) -> RetractOutcome:
         """Remove a fact of both signs; with variables, every fact that matches.
 
         The fact or pattern may be a text, as for `query`; the text `~p(a)` removes only the
-        negative fact.
+        negative fact. Without `count` the conclusions that no longer hold are not counted, which
+        takes most of the time where there are many.
         """
         predicate, terms, positive = python_values.atom(predicate, args)
         constants = [term for term in terms if isinstance(term, str)]
         if len(constants) == len(terms):
-            return self.kb.retract_fact(predicate, constants, positive=positive, scope=scope)
-        return self.kb.retract_pattern(predicate, terms, positive=positive, scope=scope)
+            return self.kb.retract_fact(
+                predicate, constants, positive=positive, scope=scope, count=count
+            )
+        return self.kb.retract_pattern(
+            predicate, terms, positive=positive, scope=scope, count=count
+        )
 
     def retract_rule(
         self, rule: str | StoredDefinition, *, scope: str | None = None
@@ -225,31 +238,56 @@ class Writes(Handle):
         """
         if isinstance(rule, StoredRule | StoredPhrase):
             return self.kb.retract_rule(id=rule.id, scope=rule.scope)
-        if ":-" not in python_values.text("rule", rule):
-            return self.kb.retract_rule(id=rule, scope=scope)
-        parsed = parse_rule(rule)
-        return self.kb.retract_rule(rule=replace(parsed, scope=parsed.scope or scope))
+        retraction = rule_retraction(python_values.text("rule", rule), scope)
+        return self.kb.retract_rule(id=retraction.id, scope=retraction.scope)
+
+    def preview(
+        self,
+        tell: str | Sequence[str] = (),
+        *,
+        teach: str | Sequence[str] = (),
+        forget: str | Sequence[str] = (),
+        forget_rules: str | Sequence[str] = (),
+        scope: str | None = None,
+        limit: int = DEFAULT_LISTED,
+        timeout_ms: int | None = None,
+    ) -> Preview:
+        """Return the facts and conclusions that would become true, false or undefined if a change
+        were made; nothing is stored.
+
+        The change retracts the facts `forget` (variables match anything) and the rules
+        `forget_rules`, given as for `retract_rule`, then stores the facts and rules of the texts
+        `tell` and `teach`. `scope` is for all that name none; a rule without a scope holds in every
+        scope. Each list of the result has at most `limit` elements; the counts are complete unless
+        it is `truncated`. Raises NotFound, InvalidInput, RuleSyntaxError.
+        """
+        facts: list[Fact] = []
+        definitions: list[Definition] = []
+        for field, texts in (("tell", tell), ("teach", teach)):
+            for text in _texts(field, texts):
+                more_facts, more_definitions = _clauses(text, Fact("", (), scope=scope), field)
+                facts += more_facts
+                definitions += more_definitions
+        with python_values.named(predicate="forget"):
+            atoms = [python_values.atom(text, None) for text in _texts("forget", forget)]
+        proposal = Proposal(
+            tuple(facts),
+            tuple(each for each in definitions if isinstance(each, Rule)),
+            tuple(
+                RetractPattern(name, tuple(terms), positive, scope)
+                for name, terms, positive in atoms
+            ),
+            tuple(rule_retraction(text, scope) for text in _texts("forget_rules", forget_rules)),
+        )
+        return self.kb.preview(
+            proposal,
+            limit=python_values.whole("limit", limit) or 0,
+            request_limits=request_limits(timeout_ms),
+        )
 
     def _store(self, text: str, details: Fact, conflict: str) -> StoreOutcome:
         """Store the facts and rules of a text; `details` apply to facts without annotations."""
-        statements = parse_program(python_values.text("text", text), final_dot=False)
-        if not statements:
-            raise InvalidInput.at("text", "has no fact and no rule")
-        check_statements(statements)
-        facts: list[Fact] = []
-        rules: list[Definition] = []
-        for statement in statements:
-            if isinstance(statement, FactStatement):
-                facts.append(_with_details(fact_of(statement), details))
-            elif isinstance(statement, GoalStatement):
-                raise InvalidInput.at(
-                    "text",
-                    f"line {statement.span.line}: a goal is asked, not stored; use ask or execute",
-                )
-            elif isinstance(statement, PhraseStatement):
-                rules.append(phrase_of(statement, details.scope))
-            else:
-                rules.append(rule_of(statement, details.scope))
+        facts, rules = _clauses(text, details)
         if not rules:
             return _facts_outcome(self.kb.assert_facts(facts, conflict=conflict))
         if conflict != KEEP_BOTH or details != Fact("", (), scope=details.scope):
@@ -258,6 +296,38 @@ class Writes(Handle):
         return StoreOutcome(
             outcome.asserted, outcome.updated, outcome.timestamp, outcome.rules, outcome.warnings
         )
+
+
+def _clauses(text: str, details: Fact, field: str = "text") -> tuple[list[Fact], list[Definition]]:
+    """Return the facts and definitions of a text; `details` apply to facts without annotations.
+
+    Raises RuleSyntaxError, and InvalidInput that names `field`.
+    """
+    statements = parse_program(python_values.text(field, text), final_dot=False)
+    if not statements:
+        raise InvalidInput.at(field, "has no fact and no rule")
+    check_statements(statements)
+    facts: list[Fact] = []
+    rules: list[Definition] = []
+    for statement in statements:
+        if isinstance(statement, FactStatement):
+            facts.append(_with_details(fact_of(statement), details))
+        elif isinstance(statement, GoalStatement):
+            raise InvalidInput.at(
+                field,
+                f"line {statement.span.line}: a goal is asked, not stored; use ask or execute",
+            )
+        elif isinstance(statement, PhraseStatement):
+            rules.append(phrase_of(statement, details.scope))
+        else:
+            rules.append(rule_of(statement, details.scope))
+    return facts, rules
+
+
+def _texts(field: str, texts: str | Sequence[str]) -> list[str]:
+    """Return one or several texts as a list; raises InvalidInput that names `field`."""
+    several = texts if isinstance(texts, Sequence) and not isinstance(texts, str) else [texts]
+    return [python_values.text(field, each) for each in several]
 
 
 def _facts_outcome(outcome: AssertOutcome) -> StoreOutcome:

@@ -1,4 +1,4 @@
-"""Warnings about the rules of a whole load, with stored facts and rules taken into account."""
+"""Reviews of texts beside what is stored: warnings about the rules of a load, and checks of whole texts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kbcore.language.files import Batch
+from kbcore.state.names import NAME_RULE, is_name
 from kbcore.state.rulebook import RuleBook, recursion_warning, stored_rule
+from kbcore.timestamps import instant
+from kbplanner.check.findings import Finding
+from kbplanner.check.texts import NOTHING_STORED, Stored, check_texts
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.statements import RuleStatement
+from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement, Statement
 
 Known = dict[str, set[int]]
 """Predicates with their arities."""
@@ -109,6 +113,33 @@ def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
     return sorted(
         warnings, key=lambda warning: (0, 0) if warning.span is None else warning.span[:2]
     )
+
+
+def check_programs(
+    texts: Sequence[str], stored: Stored = NOTHING_STORED, scope: str | None = None
+) -> list[list[Finding]]:
+    """Return the errors and warnings of each of several texts that belong together."""
+    return check_texts(texts, stored, scope=scope, problem_of=annotation_problem)
+
+
+def annotation_problem(statement: Statement) -> str | None:
+    """Return the reason why an annotation has no valid value; None if all have one."""
+    scope = None
+    if isinstance(statement, FactStatement):
+        notes = statement.annotations
+        scope = notes.scope
+        for name, value in (("validFrom", notes.valid_from), ("validUntil", notes.valid_until)):
+            try:
+                _ = None if value is None else instant(value)
+            except ValueError as error:
+                return f"{name}: {error}"
+    elif isinstance(statement, RuleStatement):
+        scope = statement.rule.scope
+    elif isinstance(statement, PhraseStatement):
+        scope = statement.phrase.scope
+    if scope is not None and not is_name(scope):
+        return f"scope: {scope!r} is not a name: it has {NAME_RULE}"
+    return None
 
 
 def _recursion_warnings(

@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from kbcore.proofs.prover import ABSENT, ProofNode, body_prover, goal_prover
+from kbcore.proofs.facts import ABSENT
+from kbcore.proofs.prover import body_prover, goal_prover
 from kbcore.proofs.shapes import ProofLimits, shaped
 from kbcore.reason.ask import Reasoner, body_variables
 from kbcore.reason.budget import Budget
@@ -31,16 +32,16 @@ def proofs(
 
     Raises BudgetExceeded.
     """
-    prover = goal_prover(reasoner, partition, budget, as_of)
+    prover = goal_prover(reasoner, partition, budget, as_of, rows=limits.form != "dag")
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
-        absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
-        yield shaped(rows[0], absent, prover.without_rules(), limits, literal)
+        proof = prover.without_rules()
+        yield shaped(rows[0], proof.test(ABSENT, atom, literal), proof, limits, literal)
         return
     positive_atom = counterpart(literal) if literal.negated else atom
     schema = RelationSchema(positive_atom.predicate, positive_atom.arity, positive_atom.positive)
-    with closing(prover.proofs(schema, [row["args"] for row in rows])) as proof_nodes:
-        for row, (top, proof) in zip(rows, proof_nodes, strict=True):
+    with closing(prover.proofs(schema, [row["args"] for row in rows])) as proved_facts:
+        for row, (top, proof) in zip(rows, proved_facts, strict=True):
             yield shaped(row, top, proof, limits, literal)
 
 
@@ -67,7 +68,7 @@ def body_proofs(
     answers = [texts[i * width : (i + 1) * width] for i in range(count)]
     prover, head = body_prover(reasoner, partition, body, variables, budget, as_of)
     schema = RelationSchema(head.predicate, head.arity)
-    with closing(prover.proofs(schema, answers)) as proof_nodes:
-        for args, (top, proof) in zip(answers, proof_nodes, strict=True):
+    with closing(prover.proofs(schema, answers)) as proved_facts:
+        for args, (top, proof) in zip(answers, proved_facts, strict=True):
             row = derived_row(head, args, partition.name)
             yield shaped(row, top, proof, limits, Literal(head))

@@ -6,15 +6,17 @@ Expanding a single proof node takes about ten engine calls; in a batch, nodes sh
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
 from kbcore.state.rulebook import StoredRule
 from kbplanner.engine.backend import Engine
+from kbplanner.engine.columns import dicts_of
 from kbplanner.engine.ground import Ground, Shortest
+from kbplanner.engine.ground_solver import Search
 from kbplanner.evaluate.grounding import Block, GroundRun, Instance
 from kbplanner.evaluate.witness import CompleteInstances, valued_variables
 from kbplanner.ir.compute import value_of
@@ -22,10 +24,8 @@ from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     Aggregate,
-    Apply,
     BodyItem,
     Comparison,
-    Expr,
     HeadTerm,
     Literal,
     Rule,
@@ -37,12 +37,9 @@ from kbplanner.passes.instances import InstanceRelation
 Values = dict[Variable, str]
 """The values of variables in an instance of a rule."""
 
-FIRST_BATCH, BATCH_GROWTH, MAX_BATCH = 8, 4, 256
-"""Instances replayed in the first batch, growth factor, and maximum: less than a millisecond of
-work.
+FIRST_BATCH, BATCH_GROWTH, MAX_BATCH = 8, 8, 1024
+"""Instances replayed in the first batch, growth factor, and maximum: about a millisecond of work.
 """
-
-_DISCOVERED, _PICKED = 1, 2
 
 T = TypeVar("T")
 
@@ -79,46 +76,23 @@ class Solved:
 
 class BatchPicker:
     """Selection of the instances of a proof to replay in one batch: the requested one and likely
-    next ones.
-
-    Likely next are the instances that prove its premises, breadth first, then those discovered in
-    earlier calls. No instance is picked twice.
+    next ones, which are those of its premises and of expected proofs.
     """
 
-    def __init__(self, ground: Ground, shortest: Shortest, parts: int) -> None:
-        self._ground = ground
-        self._parts = parts
-        self._shortest = shortest
-        self._states = bytearray(len(ground))
-        self._later: deque[int] = deque()
+    def __init__(self, solved: Solved) -> None:
+        self._search = Search(solved.ground, solved.shortest, solved.run.parts)
         self._size = FIRST_BATCH
 
-    def pick(self, first: int) -> list[int]:
+    def expect(self, instances: Iterable[int]) -> None:
+        """Add instances that will be requested."""
+        self._search.expect(instances)
+
+    def pick(self, first: int) -> Sequence[int]:
         """Return the numbers of the next batch in order, including `first` unless it was picked
         before.
         """
-        states, ground, later = self._states, self._ground, self._later
-        premises, ends, free = ground.premises, ground.ends, ground.free
-        heights, chosen, parts = self._shortest.heights, self._shortest.chosen, self._parts
-        near, picked = deque([first]), list[int]()
-        while len(picked) < self._size and (near or later):
-            number = near.popleft() if near else later.popleft()
-            if states[number] == _PICKED:
-                continue
-            states[number] = _PICKED
-            picked.append(number)
-            nodes = premises[ends[number - 1] if number else 0 : ends[number]]
-            for node in nodes:
-                below = chosen[node]
-                if below < parts:  # the nodes that the part depends on are visited by this loop too
-                    nodes.extend(ground.of(below))
-                elif heights[node] and below >= free and not states[below]:
-                    states[below] = _DISCOVERED
-                    near.append(below)
-        later.extend(near)
-        self._size = min(self._size * BATCH_GROWTH, MAX_BATCH)
-        picked.sort()
-        return picked
+        size, self._size = self._size, min(self._size * BATCH_GROWTH, MAX_BATCH)
+        return self._search.pick(first, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +146,11 @@ class Columns:
             texts[first : first + self.count] for first in range(0, len(texts), self.count)
         ]
 
+    def bindings(self, names: Sequence[tuple[Variable, int]]) -> list[dict[str, str]]:
+        """Return for each row the texts of variables, which are given with their columns."""
+        columns = {str(variable): self.texts[index] for variable, index in names}
+        return dicts_of(dict.fromkeys(columns, ""), self.count, columns)
+
     def keys(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the symbols of the given columns, row by row."""
         return _across(self.symbols, places, self.count)
@@ -217,15 +196,11 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
 
 def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
     """Group ordered instance numbers by block; yield each block with the positions in it."""
-    at = 0
-    for block in blocks:
-        while at < len(numbers) and numbers[at] < block.start:
-            at += 1  # the instance belongs to a group, not to a block
-        first, end = at, block.start + block.count
-        while at < len(numbers) and numbers[at] < end:
-            at += 1
-        if first < at:
-            yield block, [number - block.start for number in numbers[first:at]]
+    for block in blocks:  # other instances belong to groups
+        first = bisect_left(numbers, block.start)
+        end = bisect_left(numbers, block.start + block.count, first)
+        if first < end:
+            yield block, [number - block.start for number in numbers[first:end]]
 
 
 def variables_of(rule: Rule) -> dict[Variable, None]:
@@ -297,10 +272,3 @@ def with_values(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:
     """Return terms with variables replaced by their values; anonymous variables stay."""
     terms = (arg for arg in args if not isinstance(arg, Aggregate))
     return tuple(values.get(term, term) if isinstance(term, Variable) else term for term in terms)
-
-
-def filled(expr: Expr, values: Values) -> Expr:
-    """Return an expression with variables replaced by their values."""
-    if isinstance(expr, Apply):
-        return Apply(expr.function, tuple(filled(arg, values) for arg in expr.args))
-    return values.get(expr, expr) if isinstance(expr, Variable) else expr

@@ -12,8 +12,7 @@ from array import array
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import TypeAlias
+from itertools import chain, islice
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.batches import (
@@ -22,7 +21,6 @@ from kbcore.proofs.batches import (
     Solved,
     Step,
     Values,
-    filled,
     parted,
     standing_for,
     stands_for,
@@ -31,6 +29,7 @@ from kbcore.proofs.batches import (
     variables_of,
     with_values,
 )
+from kbcore.proofs.facts import ABSENT, BUILTIN, Facts
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
@@ -40,6 +39,8 @@ from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.ground_solver import shortest
+from kbplanner.engine.proof_nodes import LEAF, MISSING, Order, Steps, Tree
+from kbplanner.errors import EngineFault
 from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
@@ -52,15 +53,13 @@ from kbplanner.ir.terms import (
     Atom,
     BodyItem,
     Comparison,
-    HeadTerm,
     Literal,
     Rule,
     Variable,
 )
+from kbplanner.ir.unify import filled
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.syntax.printer import print_expression, print_term
-
-ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 
 ANSWERS_PER_RUN = 64
 """Answers proved by one run.
@@ -77,10 +76,6 @@ INSTANCES_PER_REST = 50
 """Instances examined separately between two calls of `yield_now`: about a millisecond."""
 
 Symbols = tuple[int, ...]
-
-Replay: TypeAlias = "tuple[StoredRule, dict[str, str], tuple[ProofNode, ...]]"
-"""A replayed rule instance: the rule, the values of its variables, and a node for each body item.
-"""
 
 INPUTS = 10
 """Default maximum of shown inputs of an aggregate."""
@@ -100,47 +95,11 @@ class AggregateInputs:
     inputs: tuple[dict[str, str], ...]
 
 
-@dataclass(slots=True, eq=False)
-class ProofNode:
-    """A node of a proof: a fact or a test.
-
-    Predicate, arguments and sign are those of the true atom; for an `absent` node those of the
-    searched pattern; for a builtin its operator and values. `item` is the body item with its
-    values, in rule syntax; None for a fact.
-
-    `row` is the stored fact of an asserted node, if rows are requested. After `expand`, a derived
-    node has its rule, the values of the rule's variables, and a premise for each body item in
-    order; `depth` counts the rule steps below. If the rule aggregates, `aggregated` holds the
-    inputs, and each input has such premises. `alternatives` is the number of other rule instances
-    with the same conclusion; instances that depend on the same conclusions count once.
-    """
-
-    kind: str
-    predicate: str
-    args: Sequence[HeadTerm]
-    positive: bool = True
-    item: BodyItem | None = None
-    row: Row | None = None
-    depth: int = 0
-    alternatives: int = 0
-    instance: int = -1
-    """The instance of the ground program that ends the proof, until it is expanded; then -1."""
-    rule: StoredRule | None = None
-    bindings: dict[str, str] | None = None
-    premises: tuple[ProofNode, ...] = ()
-    aggregated: AggregateInputs | None = None
-
-    @property
-    def atom(self) -> Atom:
-        """The node's fact as an atom."""
-        return Atom(self.predicate, tuple(self.args), self.positive)
-
-
 @dataclass(frozen=True, slots=True)
 class ProofContext:
     """The inputs that all proofs of a request in one partition share.
 
-    At most `inputs` inputs of an aggregate are shown; without `rows` nodes have no stored rows.
+    At most `inputs` inputs of an aggregate are shown; without `rows` stored facts have no rows.
     """
 
     reasoner: Reasoner
@@ -171,9 +130,9 @@ class Prover:
 
     def proofs(
         self, schema: RelationSchema, answers: Sequence[Sequence[str]]
-    ) -> Generator[tuple[ProofNode, Proof]]:
-        """Yield for each answer (arguments of a stored schema) the top node and the proof that
-        expands it.
+    ) -> Generator[tuple[int, Proof]]:
+        """Yield for each answer (arguments of a stored schema) the number of its fact and the proof
+        that expands it.
 
         A proof can be expanded until the next is requested. Close the generator to free its run.
         """
@@ -208,7 +167,7 @@ class Prover:
                     )
                     proof = self._proof(view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
-                    yield from ((proof.fact(answer, row), proof) for row in rows)
+                    yield from ((fact, proof) for fact in proof.answers(answer, rows))
                 finally:
                     run.close()
 
@@ -224,7 +183,12 @@ class Prover:
 
 
 class Proof:
-    """The proofs of answers from one ground program; each fact has a single shared node."""
+    """The proofs of answers from one ground program; each fact has a single shared node.
+
+    `facts` has the nodes. The steps between them are computed on demand, in batches. If a rule
+    aggregates, the premises of its step are those of the inputs that are shown, one after the
+    other, and `aggregated` describes them by step.
+    """
 
     def __init__(self, context: ProofContext, bind: Bind, solved: Solved | None = None) -> None:
         self._context = context
@@ -234,121 +198,173 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
-        self._picker = (
-            None
-            if solved is None
-            else BatchPicker(solved.ground, solved.shortest, solved.run.parts)
-        )
-        self._replays: dict[int, Replay] = {}
-        self._steps: dict[int, Step | None] = {}
-        self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
-        self._stored: dict[int, StoredRule] = {}
+        self._shaped_tests = 0
+        self._picker = None if solved is None else BatchPicker(solved)
+        self._plans: dict[int, Step | None] = {}
+        self._numbers: dict[RelationSchema, dict[Symbols, int]] = {}
+        self._rule_index: dict[int, int] = {}
+        self.facts = Facts()
+        self.steps = Steps(0 if solved is None else len(solved.ground))
+        self.rules: list[StoredRule] = []
+        self.aggregated: dict[int, AggregateInputs] = {}
+        self.tree: Tree | None = None
+        """The parts of its trees, if one was requested."""
 
-    def fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
-        """Return the node of a fact.
+    def fact(self, schema: RelationSchema, row: Symbols) -> int:
+        """Return the number of a fact.
 
         For a derived fact `schema` is its relation in the ground program.
         """
-        node = self._table(schema).get(row)
-        if node is None:
-            (node,) = self._nodes(schema, [row], [self._tenant.engine.texts(array("I", row))])
-        return node
+        number = self._table(schema).get(row)
+        if number is None:
+            self._add(schema, [row], [tuple(self._tenant.engine.texts(array("I", row)))])
+            number = self._table(schema)[row]
+        return number
 
-    def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
-        """Return the premises of a node, computed on the first call.
+    def answers(self, schema: RelationSchema, rows: list[Symbols]) -> list[int]:
+        """Return the numbers of facts whose proofs will be requested, in order."""
+        numbers = self._table(schema)
+        new = [row for row in dict.fromkeys(rows) if row not in numbers]
+        if new:
+            texts = self._tenant.engine.texts(array("I", chain.from_iterable(new)))
+            width = len(rows[0])
+            args = list(zip(*[iter(texts)] * width, strict=True)) if width else [()]
+            self._add(schema, new, args)
+        facts = [numbers[row] for row in rows]
+        if self._picker is not None:
+            instances = (self.facts.instances[fact] for fact in facts)
+            self._picker.expect(instance for instance in instances if instance != LEAF)
+        return facts
+
+    def test(self, kind: str, atom: Atom, item: BodyItem) -> int:
+        """Add a test and return its number; `atom` is the searched pattern or the comparison."""
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        number = len(self.facts)
+        self.facts.add_leaves(schema, [atom.args])
+        self.facts.tests[number] = (kind, item)
+        return number
+
+    def expand(self, fact: int) -> Sequence[int]:
+        """Return the premises of a fact, in order of the rule's body; a leaf has none.
 
         Raises BudgetExceeded at the deadline.
         """
-        solved, number = self._solved, node.instance
         self._expanded += 1
         if not self._expanded % EXPANSIONS_PER_REST:
             self._budget.yield_now()
-        if number < 0 or solved is None:
-            return node.premises
-        replay = self._replays.get(number)
-        if replay is None:
-            self._replay(number, solved)
-            replay = self._replays.get(number)
-        node.instance = -1
-        if replay is None:
-            instance = solved.complete.instance(number)
-            node.rule = self._rule(instance.source)
-            self._explain_aggregate(node, node.rule.rule, instance, solved)
-        else:
-            node.rule, node.bindings, node.premises = replay
-        return node.premises
+        instance = self.facts.instances[fact]
+        if self.steps.step(instance) == MISSING:
+            self.replay(fact)
+        return () if instance == LEAF else self.steps.of(self.steps.step(instance))
 
-    def shown(self, count: int) -> None:
-        """Count nodes that go into the answer; raises BudgetExceeded if there are too many."""
-        self._budget.show_nodes(count)
+    def rule(self, fact: int) -> StoredRule | None:
+        """Return the rule that concludes a fact; None for a leaf and before it is expanded."""
+        step = self.steps.step(self.facts.instances[fact])
+        return None if step in (LEAF, MISSING) else self.rules[self.steps.rules[step]]
+
+    def complete(self, order: Order) -> None:
+        """Order the nodes of a tree or a graph, and replay the steps that it needs.
+
+        The nodes count as shown; raises BudgetExceeded if there are too many, and at the deadline.
+        """
+        node_count = order.nodes
+        self._budget.show_nodes(node_count)
+        while not order.is_complete:
+            missing = order.advance(self.facts.instances, self.steps)
+            self._budget.show_nodes(order.nodes - node_count)
+            node_count = order.nodes
+            if missing is None:
+                self._budget.yield_now()
+            else:
+                self.replay(missing)
+
+    def unshaped_tests(self) -> Iterator[int]:
+        """Yield the tests that were added since the last call."""
+        count, self._shaped_tests = self._shaped_tests, len(self.facts.tests)
+        return islice(self.facts.tests, count, None)
+
+    def yield_now(self) -> None:
+        """Yield to other requests; raises BudgetExceeded at the deadline."""
+        self._budget.yield_now()
+
+    def replay(self, fact: int) -> None:
+        """Replay a batch of instances, of which one concludes the fact.
+
+        Instances of aggregating rules are replayed one at a time.
+        """
+        self._budget.yield_now()
+        solved, number = self._solved, self.facts.instances[fact]
+        if solved is None or self._picker is None:
+            raise EngineFault("a proof without rules has no steps")
+        for block, places in parted(solved.run.blocks, self._picker.pick(number)):
+            source, key = block.source, id(block.source)
+            if key not in self._plans:
+                self._plans[key] = step_of(source, self._rule(source), self._tenant.engine)
+            plan = self._plans[key]
+            if plan is not None:
+                columns = Columns(plan, block, places, solved.complete, self._tenant.engine)
+                self._add_steps(plan, [block.start + index for index in places], columns)
+        if self.steps.step(number) == MISSING:
+            self._add_aggregate(fact, solved.complete.instance(number), solved)
 
     def _rule(self, source: InstanceRelation) -> StoredRule:
+        return self.rules[self._rule_number(source)]
+
+    def _rule_number(self, source: InstanceRelation) -> int:
+        """Return the index in `rules` of the rule of a clause."""
         number = source.clause.rule
-        if number not in self._stored:
-            self._stored[number] = stored_rule(self._context.rules.rules[number - 1])
-        return self._stored[number]
+        if number not in self._rule_index:
+            self._rule_index[number] = len(self.rules)
+            self.rules.append(stored_rule(self._context.rules.rules[number - 1]))
+        return self._rule_index[number]
 
-    def _replay(self, number: int, solved: Solved) -> None:
-        """Replay a batch of instances that includes `number`, except those of aggregating rules."""
-        self._budget.yield_now()
-        batch = [] if self._picker is None else self._picker.pick(number)
-        for block, places in parted(solved.run.blocks, batch):
-            source, key = block.source, id(block.source)
-            if key not in self._steps:
-                self._steps[key] = step_of(source, self._rule(source), self._tenant.engine)
-            step = self._steps[key]
-            if step is not None:
-                replays = self._replayed(
-                    step, Columns(step, block, places, solved.complete, self._tenant.engine)
-                )
-                self._replays.update(
-                    zip([block.start + index for index in places], replays, strict=True)
-                )
-
-    def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
-        """Return the replays of the instances in the columns."""
-        rule, source = step.rule.rule, step.source
-        names = [str(variable) for variable, _ in step.names]
-        bindings = list(
-            map(dict, map(zip, repeat(names), columns.values([column for _, column in step.names])))
-        )
+    def _add_steps(self, plan: Step, numbers: Sequence[int], columns: Columns) -> None:
+        """Add the steps of instances, which are given by number and as columns."""
+        rule, source = plan.rule.rule, plan.source
         instances: list[tuple[Instance, Values]] = []
-        if step.equations or not all(premise.atom for premise in step.premises):
-            places = range(len(step.variables))
+        if plan.equations or not all(premise.atom for premise in plan.premises):
+            places = range(len(plan.variables))
             symbol_rows = zip(columns.keys(places), columns.values(places), strict=True)
             for row, texts in self._budget.paced(symbol_rows, INSTANCES_PER_REST):
-                values = values_of(rule, dict(zip(step.variables, texts, strict=True)))
+                values = values_of(rule, dict(zip(plan.variables, texts, strict=True)))
                 instances.append(
-                    (Instance(source, dict(zip(step.variables, row, strict=True))), values)
+                    (Instance(source, dict(zip(plan.variables, row, strict=True))), values)
                 )
-        if step.equations:
+        if plan.equations:
             variables = variables_of(rule)
             bindings = [
                 {str(v): values[v] for v in variables if v in values} for _, values in instances
             ]
-        premises: list[Sequence[ProofNode]] = []
-        for premise in step.premises:
+        else:
+            bindings = columns.bindings(plan.names)
+        premises: list[list[int]] = []
+        for premise in plan.premises:
             if premise.atom is None:
                 paced = self._budget.paced(instances, INSTANCES_PER_REST)
                 premises.append([self._premise(premise.item, *instance) for instance in paced])
-                continue
-            schema, rows = premise.atom.schema, columns.keys(premise.places)
-            facts = self._table(schema)
-            pairs = zip(rows, columns.values(premise.places), strict=True)
-            new = {row: args for row, args in pairs if row not in facts}
-            if new:
-                self._nodes(schema, list(new), list(new.values()))
-            premises.append([facts[row] for row in rows])
-        return zip(repeat(step.rule), bindings, zip(*premises, strict=True), strict=False)
+            else:
+                premises.append(self._facts_of(premise.atom.schema, columns, premise.places))
+        self.steps.add(numbers, self._rule_number(source), bindings, premises)
 
-    def _explain_aggregate(
-        self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved
-    ) -> None:
-        """Complete the node of a conclusion with aggregates from the bindings that they cover."""
-        pairs = list(zip(rule.head.args, node.args, strict=True))
-        node.bindings = {
-            str(term): str(value) for term, value in pairs if isinstance(term, Variable)
-        }
+    def _facts_of(
+        self, schema: RelationSchema, columns: Columns, places: Sequence[int]
+    ) -> list[int]:
+        """Return the fact of a relation in each instance of the columns."""
+        rows, numbers = columns.keys(places), self._table(schema)
+        new = [row for row in dict.fromkeys(rows) if row not in numbers]
+        if new:
+            args = columns.values(places)
+            if len(new) < len(rows):
+                args_by_row = dict(zip(rows, args, strict=True))
+                args = [args_by_row[row] for row in new]
+            self._add(schema, new, args)
+        return list(map(numbers.__getitem__, rows))
+
+    def _add_aggregate(self, fact: int, instance: Instance, solved: Solved) -> None:
+        """Add the step of a conclusion with aggregates, from the bindings that they cover."""
+        rule_number = self._rule_number(instance.source)
+        rule = self.rules[rule_number].rule
+        pairs = list(zip(rule.head.args, self.facts.args[fact], strict=True))
         folds = (
             f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate)
         )
@@ -356,17 +372,19 @@ class Proof:
         groups = (solved.chosen(instance, atom) for atom in instance.source.premises)
         members = max((solved.ground.of(group) for group in groups), key=len)
         inputs: list[dict[str, str]] = []
-        premises: list[ProofNode] = []
+        premises: list[int] = []
         for member in members[: self._context.inputs]:
             bindings, below = self._gathered(rule, solved.gathered(member))
             inputs.append(bindings)
             premises.extend(below)
-        node.aggregated = AggregateInputs(", ".join(folds), len(members), tuple(inputs))
-        node.premises = tuple(premises)
+        values = {str(term): str(value) for term, value in pairs if isinstance(term, Variable)}
+        self.aggregated[len(self.steps)] = AggregateInputs(
+            ", ".join(folds), len(members), tuple(inputs)
+        )
+        number = self.facts.instances[fact]
+        self.steps.add((number,), rule_number, [values], [[premise] for premise in premises])
 
-    def _gathered(
-        self, rule: Rule, instance: Instance
-    ) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
+    def _gathered(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], list[int]]:
         """Return the values of a rule's variables in an instance of its body, and a node for each
         body item.
         """
@@ -377,62 +395,48 @@ class Proof:
         bindings = {
             str(variable): values[variable] for variable in variables_of(rule) if variable in values
         }
-        return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
+        return bindings, [self._premise(item, instance, values) for item in rule.body]
 
-    def _table(self, schema: RelationSchema) -> dict[Symbols, ProofNode]:
-        """Return the existing nodes of a relation; stored and derived facts share one table."""
-        facts = self._facts.get(schema)
-        if facts is None:
-            facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
-        return facts
+    def _table(self, schema: RelationSchema) -> dict[Symbols, int]:
+        """Return the numbers of the facts of a relation; stored and derived facts share one table."""
+        numbers = self._numbers.get(schema)
+        if numbers is None:
+            numbers = self._numbers[schema] = self._numbers.setdefault(schema.stored, {})
+        return numbers
 
-    def _nodes(
-        self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]
-    ) -> list[ProofNode]:
-        """Create the nodes of facts from their symbols and texts."""
-        stored, symbols = schema.stored, array("I", chain.from_iterable(rows))
-        predicate, positive = stored.predicate, stored.positive
-        if schema.role is Role.STORED or self._solved is None:
-            nodes = asserted = [ProofNode(ASSERTED, predicate, texts, positive) for texts in args]
-        else:
-            shortest, nodes = self._solved.shortest, []
-            heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
-            for texts, at in zip(
-                args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True
-            ):
-                height = heights[at]
-                kind, instance = (DERIVED, chosen[at]) if height else (ASSERTED, -1)
-                nodes.append(
-                    ProofNode(
-                        kind,
-                        predicate,
-                        texts,
-                        positive,
-                        None,
-                        None,
-                        height,
-                        counts[at] - 1,
-                        instance,
-                    )
-                )
-            asserted = [node for node in nodes if not node.depth]
-            symbols = array(
-                "I",
-                chain.from_iterable(
-                    row for row, node in zip(rows, nodes, strict=True) if not node.depth
-                ),
-            )
-        if self._context.rows and asserted:
-            relation = self._partition.need(stored)
-            stored_rows = relation.rows(
-                self._tenant.engine, symbols, relation.relation.locate(symbols, len(asserted))
-            )
-            for node, stored_row in zip(asserted, stored_rows, strict=True):
-                node.row = stored_row
-        self._table(schema).update(zip(rows, nodes, strict=True))
-        return nodes
+    def _add(
+        self, schema: RelationSchema, rows: list[Symbols], args: Sequence[tuple[str, ...]]
+    ) -> None:
+        """Add facts that have no number yet, by their symbols and texts."""
+        facts, stored, solved, first = self.facts, schema.stored, self._solved, len(self.facts)
+        symbols = array("I", chain.from_iterable(rows))
+        self._table(schema).update(zip(rows, range(first, first + len(rows)), strict=True))
+        if schema.role is Role.STORED or solved is None:
+            facts.add_leaves(stored, args, self._stored_rows(stored, symbols, len(rows)))
+            return
+        nodes, shortest = solved.run.nodes(schema, symbols, len(rows)), solved.shortest
+        heights = [shortest.heights[node] for node in nodes]
+        instances = [shortest.chosen[node] for node in nodes]
+        alternatives = [shortest.counts[node] - 1 for node in nodes]
+        asserted = [] if all(heights) else [i for i, height in enumerate(heights) if not height]
+        for index in asserted:
+            instances[index] = LEAF
+        facts.add_conclusions(stored, args, instances, heights, alternatives)
+        if asserted:
+            symbols = array("I", chain.from_iterable(rows[index] for index in asserted))
+            stored_rows = self._stored_rows(stored, symbols, len(asserted))
+            for index, row in zip(asserted, stored_rows, strict=False):
+                facts.leaves[first + index] = row
 
-    def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
+    def _stored_rows(self, stored: RelationSchema, symbols: array[int], count: int) -> list[Row]:
+        """Return the rows of stored facts, none if rows are not requested."""
+        if not self._context.rows:
+            return []
+        relation = self._partition.need(stored)
+        ids = relation.relation.locate(symbols, count)
+        return relation.rows(self._tenant.engine, symbols, ids)
+
+    def _premise(self, item: BodyItem, instance: Instance, values: Values) -> int:
         if isinstance(item, Comparison):
             comparison = Comparison(
                 item.op, filled(item.left, values), filled(item.right, values), item.negated
@@ -441,7 +445,7 @@ class Proof:
                 print_expression(side) if isinstance(side, Apply) else str(side)
                 for side in (comparison.left, comparison.right)
             )
-            return ProofNode(BUILTIN, item.op, tuple(sides), item=comparison)
+            return self.test(BUILTIN, Atom(item.op, tuple(sides)), comparison)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)
@@ -454,8 +458,8 @@ class Proof:
                 i for i in instance.source.whole.body if isinstance(i, ClauseAtom) and i.absent
             )
             if any(stands_for(atom, schema, expected, values) for atom in absent):
-                searched = Literal(Atom(schema.predicate, expected, schema.positive), negated=True)
-                return ProofNode(ABSENT, schema.predicate, expected, schema.positive, item=searched)
+                pattern = Atom(schema.predicate, expected, schema.positive)
+                return self.test(ABSENT, pattern, Literal(pattern, negated=True))
             schema = schema.opposite
         matched = next(
             a for a in instance.source.whole.atoms() if stands_for(a, schema, expected, values)

@@ -6,30 +6,21 @@ node is `elided` and can be requested with a separate goal. No function recurses
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from itertools import cycle
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any
 
-from kbcore.proofs.prover import (
-    ABSENT,
-    ASSERTED,
-    BUILTIN,
-    DERIVED,
-    AggregateInputs,
-    Proof,
-    ProofNode,
-)
+from kbcore.proofs.facts import ABSENT, ASSERTED, BUILTIN, DERIVED, Facts
+from kbcore.proofs.prover import AggregateInputs, Proof
 from kbcore.state.facts import Row, conclusion
-from kbplanner.ir.terms import BodyItem, HeadTerm, Literal, Variable
+from kbcore.state.rulebook import StoredRule
+from kbplanner.engine.proof_nodes import LEAF, Graph, Item, Order, Tree
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Aggregate, BodyItem, Literal, Variable
 from kbplanner.syntax.printer import print_item
 
 MAX_PROOF_NODES = 100_000
 """Maximum number of nodes of one proof that a request may ask for."""
-
-Columns: TypeAlias = "tuple[tuple[str, int], ...]"
-"""The variables of an atom with their argument indexes."""
-
 
 FORMS = ("tree", "dag")
 """Proof forms: a nested tree, or a table of nodes in which a shared lemma occurs once."""
@@ -63,7 +54,7 @@ class ProofLimits:
 
 
 def shaped(
-    result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem
+    result: Row, top: int, proof: Proof, limits: ProofLimits, goal: BodyItem
 ) -> dict[str, Any]:
     """Return the proof of an answer in the requested form; `goal` is the literal of the query."""
     if limits.form == "dag":
@@ -72,80 +63,79 @@ def shaped(
 
 
 def tree(
-    result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem
+    result: Row, top: int, proof: Proof, limits: ProofLimits, goal: BodyItem
 ) -> dict[str, Any]:
     """Return the proof of an answer as nested nodes; `goal` is the literal of the query."""
-    scope, max_nodes, max_depth, expand = result["scope"], limits.nodes, limits.depth, proof.expand
-    columns_by_item: dict[int, Columns] = {}
-    root: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
-    todo: deque[tuple[ProofNode, dict[str, Any], int, BodyItem]] = deque()
-    proof.shown(1)
-    count = 1
-    if top.kind == DERIVED:
-        todo.append((top, root, 0, goal))
-    else:
-        root["step"], root["substitution"] = _leaf(top), _matched(goal, top, columns_by_item)
-    while todo:
-        node, into, level, item = todo.popleft()
-        premises = expand(node) if level < max_depth else ()
-        rule = node.rule
-        if level >= max_depth or count + len(premises) > max_nodes or rule is None:
-            into["step"], into["substitution"] = (
-                _step("elided"),
-                _matched(item, node, columns_by_item),
-            )
-            continue
-        count += len(premises)
-        proof.shown(len(premises))
-        below: list[dict[str, Any]] = []
-        for premise, body_item in zip(premises, cycle(rule.rule.body), strict=False):
-            if premise.kind == DERIVED:
-                row = conclusion(premise.predicate, premise.positive, list(premise.args), scope)
-                below_node: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
-                todo.append((premise, below_node, level + 1, body_item))
-            else:
-                row = premise.row or _goal_row(premise, scope)
-                below_node = {
-                    "goal": row,
-                    "step": _leaf(premise),
-                    "substitution": _matched(body_item, premise, columns_by_item),
-                }
-            below.append(below_node)
-        kind = "aggregate" if node.aggregated else "rule_application"
-        into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
-        if node.aggregated:
-            into["step"].update(_aggregate_shape(node.aggregated))
-        into["substitution"] = node.bindings
+    facts, scope = proof.facts, result["scope"]
+    order = Order(top, limits.nodes, limits.depth, is_graph=False)
+    proof.complete(order)
+    for number in proof.unshaped_tests():
+        facts.leaves[number] = _test_goal(facts, number, scope), _test_step(facts, number)
+    parts = _tree_parts(proof, scope)
+    root = order.build(parts, proof.yield_now)
+    if root is None:
+        args = facts.args[top]
+        values = {name: args[i] for name, i in _variables(goal) if isinstance(args[i], str)}
+        root = {"goal": result, "step": _root_step(proof, top), "substitution": values}
+    root["goal"] = result
     return {"result": result, "proof": root}
 
 
-def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
+def _tree_parts(proof: Proof, scope: str | None) -> Tree:
+    """Return the parts of the trees of a proof, completed by what was added since the last call."""
+    facts, parts = proof.facts, proof.tree
+    if parts is None:
+        parts = proof.tree = Tree(
+            facts.instances,
+            facts.args,
+            facts.relation_numbers,
+            facts.leaves,
+            [],
+            [],
+            proof.steps,
+            [],
+            [],
+            {},
+            {"goal": None, "step": None, "substitution": None},
+            _step("elided"),
+            ("goal", "step", "substitution", "fact", "bodyProofs", "args", "metadata"),
+        )
+    for schema in facts.relations[len(parts.conclusions) :]:
+        parts.conclusions.append(conclusion(schema.predicate, schema.positive, [], scope))
+        parts.matches.append(_step("fact_match" if schema.positive else "explicit_negative"))
+    for rule in proof.rules[len(parts.applications) :]:
+        kind = "aggregate" if _aggregates(rule) else "rule_application"
+        parts.applications.append(_step(kind, rule.text))
+        parts.items.append(tuple(map(_variables, rule.rule.body)))
+    for step, inputs in islice(proof.aggregated.items(), len(parts.aggregates), None):
+        parts.aggregates[step] = _aggregate_shape(inputs)
+    return parts
+
+
+def dag(result: Row, top: int, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
     """Return the proof of an answer as a table of nodes; premises and root are names of nodes."""
-    names = {top: "n1"}
-    nodes: dict[str, Any] = {}
-    truncated = False
-    todo = deque([(top, 0)])
-    proof.shown(1)
-    while todo:
-        node, level = todo.popleft()
-        shape = nodes[names[node]] = _dag_node(node)
-        if node.kind != DERIVED:
-            continue
-        premises = proof.expand(node) if level < limits.depth else ()
-        new = [premise for premise in dict.fromkeys(premises) if premise not in names]
-        if level >= limits.depth or len(names) + len(new) > limits.nodes or node.rule is None:
-            shape["kind"], truncated = "elided", True
-            continue
-        proof.shown(len(new))
-        for premise in new:
-            names[premise] = f"n{len(names) + 1}"
-            todo.append((premise, level + 1))
-        if node.aggregated:
-            shape["kind"] = "aggregate"
-            shape.update(_aggregate_shape(node.aggregated))
-        shape["rule"] = {"id": node.rule.id, "text": node.rule.text}
-        shape["bindings"] = node.bindings
-        shape["premises"] = [names[premise] for premise in premises]
+    facts = proof.facts
+    order = Order(top, limits.nodes, limits.depth, is_graph=True)
+    proof.complete(order)
+    parts = Graph(
+        facts.instances,
+        facts.args,
+        facts.relation_numbers,
+        facts.heights,
+        facts.alternatives,
+        [_fact(each, None) for each in facts.relations],
+        [_node(ASSERTED if each.positive else "explicit_negative") for each in facts.relations],
+        proof.steps,
+        [_conclusion(rule) for rule in proof.rules],
+        [{"id": rule.id, "text": rule.text} for rule in proof.rules],
+        {step: _aggregate_shape(inputs) for step, inputs in proof.aggregated.items()},
+        _node("elided"),
+        {number: _test_node(facts, number) for number in order.facts() if number in facts.tests},
+        ("fact", "depth", "premises", "alternatives", "rule", "bindings", "args"),
+    )
+    nodes = order.table(parts, proof.yield_now)
+    records = zip(order.facts(), order.cut, strict=True)
+    truncated = any(is_cut and facts.instances[number] != LEAF for number, is_cut in records)
     fields = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
     return {
         **fields,
@@ -154,69 +144,79 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
     }
 
 
-def _dag_node(node: ProofNode) -> dict[str, Any]:
-    kind, args = node.kind, list(map(_text, node.args)) if node.kind == ABSENT else list(node.args)
-    fact: dict[str, Any] = {"predicate": node.predicate, "args": args}
-    if not node.positive:
-        fact["negated"] = True
-        kind = "explicit_negative" if kind == ASSERTED else kind
-    shape = {"fact": fact, "kind": kind, "depth": node.depth, "premises": []}
-    if node.item is not None:
-        shape["text"] = print_item(node.item)
-    else:
-        shape["alternatives"] = node.alternatives
-    return shape
+def _fact(schema: RelationSchema, args: list[str] | None) -> dict[str, Any]:
+    """Return the form of a fact in a graph."""
+    fact: dict[str, Any] = {"predicate": schema.predicate, "args": args}
+    return fact if schema.positive else fact | {"negated": True}
+
+
+def _node(kind: str) -> dict[str, Any]:
+    """Return the values of a node of a graph, in order."""
+    return {"fact": None, "kind": kind, "depth": 0, "premises": None, "alternatives": 0}
+
+
+def _conclusion(rule: StoredRule) -> dict[str, Any]:
+    """Return the values of the node of a conclusion of a rule, in order."""
+    further = {"rule": None, "bindings": None}
+    if not _aggregates(rule):
+        return _node(DERIVED) | further
+    return _node("aggregate") | {"text": None, "rows": None, "inputs": None} | further
+
+
+def _test_node(facts: Facts, number: int) -> dict[str, Any]:
+    kind, item = facts.tests[number]
+    args = facts.args[number]
+    fact = _fact(facts.schema(number), list(map(_text if kind == ABSENT else str, args)))
+    return {"fact": fact, "kind": kind, "depth": 0, "premises": [], "text": print_item(item)}
 
 
 def _aggregate_shape(inputs: AggregateInputs) -> dict[str, Any]:
     return {"text": inputs.text, "rows": inputs.rows, "inputs": list(inputs.inputs)}
 
 
-def _leaf(node: ProofNode) -> dict[str, Any]:
-    if node.kind == ASSERTED:
-        kind = "fact_match" if node.positive else "explicit_negative"
-        return {"type": kind, "fact": node.row, "rule": None, "bodyProofs": None}
-    step = _step("builtin" if node.kind == BUILTIN else "negation_as_failure")
-    if node.item is not None:
-        step["text"] = print_item(node.item)
+def _aggregates(rule: StoredRule) -> bool:
+    return any(isinstance(arg, Aggregate) for arg in rule.rule.head.args)
+
+
+def _root_step(proof: Proof, top: int) -> dict[str, Any]:
+    """Return the step of an answer that no rule concludes, or that is cut."""
+    facts, kind = proof.facts, proof.facts.kind(top)
+    if kind == DERIVED:
+        return _step("elided")
+    if kind != ASSERTED:
+        return _test_step(facts, top)
+    step = _step("fact_match" if facts.schema(top).positive else "explicit_negative")
+    step["fact"] = facts.leaves[top]
     return step
 
 
-def _step(kind: str) -> dict[str, Any]:
-    return {"type": kind, "fact": None, "rule": None, "bodyProofs": None}
+def _test_step(facts: Facts, number: int) -> dict[str, Any]:
+    kind, item = facts.tests[number]
+    step = _step("builtin" if kind == BUILTIN else "negation_as_failure")
+    step["text"] = print_item(item)
+    return step
 
 
-def _goal_row(node: ProofNode, scope: str | None) -> Row:
+def _step(kind: str, rule: str | None = None) -> dict[str, Any]:
+    return {"type": kind, "fact": None, "rule": rule, "bodyProofs": None}
+
+
+def _test_goal(facts: Facts, number: int, scope: str | None) -> Row:
     """Return the row of an absence or of a builtin."""
-    positive = node.positive
-    if node.kind == ABSENT:
-        positive = not positive
-    elif node.kind == BUILTIN and node.item is not None:
-        positive = not getattr(node.item, "negated", False)
-    return conclusion(node.predicate, positive, list(map(_text, node.args)), scope)
+    (kind, item), schema = facts.tests[number], facts.schema(number)
+    positive = not schema.positive if kind == ABSENT else not getattr(item, "negated", False)
+    return conclusion(schema.predicate, positive, list(map(_text, facts.args[number])), scope)
 
 
 def _text(arg: object) -> str:
     return "?_" if isinstance(arg, Variable) else str(arg)
 
 
-def _matched(
-    item: BodyItem, node: ProofNode, columns_by_item: dict[int, Columns]
-) -> dict[str, HeadTerm]:
-    """Return the values of the variables of a body atom or of the goal.
-
-    `columns_by_item` is a cache by item id.
-    """
-    columns = columns_by_item.get(id(item))
-    if columns is None:
-        terms = item.atom.args if isinstance(item, Literal) else ()
-        named = [
-            (str(arg), index)
-            for index, arg in enumerate(terms)
-            if isinstance(arg, Variable) and not arg.anonymous
-        ]
-        columns = columns_by_item[id(item)] = tuple(named)
-    args = node.args
-    if node.kind == ABSENT:
-        return {name: args[index] for name, index in columns if isinstance(args[index], str)}
-    return {name: args[index] for name, index in columns}
+def _variables(item: BodyItem) -> Item:
+    """Return the variables of a body item of a rule, or of the goal, with their argument indexes."""
+    terms = item.atom.args if isinstance(item, Literal) else ()
+    return tuple(
+        (str(arg), index)
+        for index, arg in enumerate(terms)
+        if isinstance(arg, Variable) and not arg.anonymous
+    )

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.json_rows import RowWriter, array_of, plain
-from kbcore.reason.match import StoredPattern, matching
-from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
+from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
+from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching
 from kbcore.reason.tables import GoalTables, TableCounts
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
@@ -96,10 +96,12 @@ class Reasoner:
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
         self._bodies: LruCache[tuple[RuleSet, Rule], RuleSet] = LruCache(64)
+        self._fact_orders = FactOrders()
 
     def close(self) -> None:
-        """Drop the goal tables."""
+        """Drop the goal tables and the cached orders of facts."""
         self.tables.clear()
+        self._fact_orders.clear()
 
     def solve(
         self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions = DEFAULT_GOAL
@@ -121,7 +123,7 @@ class Reasoner:
         ready = self._ready.get(key)
         if ready is None or ready[0] != tenant.plan_version or options.as_of is not None:
             return self._solve(
-                partition, tenant.rules.visible(partition.name), atom, budget, options, key
+                partition, tenant.rules.visible(partition.name), atom, budget, options, key, shape
             )
         answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
         if answers[1] and ready[2].version and options.counts_accesses:
@@ -154,6 +156,30 @@ class Reasoner:
             rules = RuleSet([*visible.rules, rule], visible)
             self._bodies.put((visible, rule), rules)
         return rules, rule.head
+
+    def with_rules(self, partition: Partition, added: Sequence[Rule]) -> RuleSet:
+        """Return the rules visible in a partition plus rules whose heads no other rule reads.
+
+        Raises UnsafeRule or InvalidInput for an added rule that cannot be evaluated.
+        """
+        for rule in added:
+            check_evaluable(rule)
+        visible = self.tenant.rules.visible(partition.name)
+        return RuleSet([*visible.rules, *added], visible)
+
+    def solve_once(
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        atom: Atom,
+        budget: Budget,
+        options: GoalOptions = DEFAULT_GOAL,
+    ) -> Answers:
+        """Return the answers of an atom under `rules`, evaluated without goal tables.
+
+        For goals that are not expected again. Raises BudgetExceeded.
+        """
+        return self._solve(partition, rules, atom, budget, options._replace(uses_tables=False))
 
     @contextmanager
     def planned(
@@ -349,54 +375,36 @@ class Reasoner:
         return array_of(list(pieces))
 
     def facts_json(
-        self,
-        partition: Partition,
-        atom: Atom,
-        positive: bool | None,
-        budget: Budget,
-        limit: int | None,
+        self, partition: Partition, search: FactSearch, budget: Budget, notes: Notes | None
     ) -> list[bytes] | None:
-        """Return matching stored facts of one sign (None: both), each with its truth value, as
-        `answers_json` does.
-        """
-        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+        """Return the stored facts of a search, each with its truth value, as `answers_json` does."""
         parts: list[bytes] = []
-        for stored, rows, count in self._facts(partition, pattern, budget, limit):
+        for _, stored, facts in search.pages((partition,), budget, notes):
             if not plain(stored):
                 return None
             parts.extend(
-                self.writer.rows(
-                    stored.schema, partition.name, stored, (rows, count), budget, truth=True
-                )
+                self.writer.rows(stored.schema, partition.name, stored, facts, budget, truth=True)
             )
         return array_of(parts)
 
     def plain_facts(
-        self, partition: Partition, pattern: StoredPattern, budget: Budget, limit: int | None
+        self, partition: Partition, search: FactSearch, budget: Budget, notes: Notes | None
     ) -> tuple[array[int], int, int] | None:
-        """Return matching stored facts as symbols, and how many are positive and negative.
+        """Return the stored facts of a search as symbols, and how many are positive and negative.
 
         Positive facts come first. None if some have a confidence or metadata.
         """
         symbols, counts = array("I"), {True: 0, False: 0}
-        for stored, rows, count in self._facts(partition, pattern, budget, limit):
+        for _, stored, facts in search.pages((partition,), budget, notes):
             if not plain(stored):
                 return None
-            symbols = symbols + rows[: count * stored.schema.arity]
-            counts[stored.schema.positive] += count
+            symbols = symbols + facts.symbols if symbols else facts.symbols
+            counts[stored.schema.positive] += facts.row_count
         return symbols, counts[True], counts[False]
 
-    def _facts(
-        self, partition: Partition, pattern: StoredPattern, budget: Budget, limit: int | None
-    ) -> Iterator[tuple[StoredRelation, array[int], int]]:
-        """Yield matching rows of each sign in answer order, and how many are within the limit."""
-        total = 0
-        for stored, rows, ids in matching(self.tenant, partition, pattern, None, budget):
-            count = len(ids) if limit is None else min(len(ids), limit - total)
-            total += count
-            if limit is None:
-                budget.check_answers(total)
-            yield stored, self.tenant.engine.sort(rows, len(pattern.args), budget.offload), count
+    def fact_search(self, pattern: StoredPattern, options: FactOptions) -> FactSearch:
+        """Return a search for stored facts, which shares the cached orders of the tenant."""
+        return FactSearch(self.tenant, pattern, options, self._fact_orders)
 
     def _solve(
         self,
@@ -406,22 +414,25 @@ class Reasoner:
         budget: Budget,
         options: GoalOptions,
         ready: tuple[str | None, str, bool, str] | None = None,
+        shape: tuple[list[int], str] | None = None,
     ) -> Answers:
         """Return the answers of an atom under a rule set.
 
         `ready` is the cache key of a client's goal. The plan is cached under it unless the plan
-        depends on a model of this version, and accesses of stored answers are recorded.
+        depends on a model of this version, and accesses of stored answers are recorded. `shape` is
+        the shape of the goal, if the caller has it.
         """
         tenant, as_of = self.tenant, options.as_of
         noted = ready is not None and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        shape = self._goal_shape(rules, schema, atom)
+        if shape is None:
+            shape = self._goal_shape(rules, schema, atom)
         if shape is None:
             return array("I"), 0
         pattern, adornment = shape
         if schema not in rules.derived:
-            stored_pattern = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
-            for stored, rows, ids in matching(tenant, partition, stored_pattern, as_of, budget):
+            goal = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
+            for stored, rows, ids in matching(tenant, partition, goal, as_of, budget, pattern):
                 if noted and as_of is None and len(ids):
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
                 return tenant.engine.sort(rows, atom.arity, budget.offload), len(ids)
@@ -435,16 +446,16 @@ class Reasoner:
             )
             bounded = replace(bounded, restrictions=goal_equalities(pattern))
             version = tenant.plan_version if as_of is None else -1
-            goal = tenant.plans.get(
+            plan = tenant.plans.get(
                 view.rules, bounded, adornment, view.denied, view.statistics, version=version
             )
-            if as_of is not None:
-                return self.tables.once(goal, pattern, view.bind, budget, options)
+            if as_of is not None or not options.uses_tables:
+                return self.tables.once(plan, pattern, view.bind, budget, options)
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY_PLANS:
                     self._ready.clear()
-                self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
-            answers = self.tables.ask(partition.key, goal, pattern, view.bind, budget, options)
+                self._ready[ready] = (tenant.plan_version, plan, partition.need(schema))
+            answers = self.tables.ask(partition.key, plan, pattern, view.bind, budget, options)
             if noted and answers[1] and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:

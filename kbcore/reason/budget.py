@@ -71,11 +71,13 @@ class Notes:
     `warnings` counts the literals that failed because a function or an aggregate had no value for
     its arguments: a division by zero, a text that is not a number, a result too large. The exact
     count depends on the evaluation order; whether it is zero does not. `unknown` lists the
-    predicates of the goal that have no fact and no rule.
+    predicates of the goal that have no fact and no rule. `total` is the number of stored facts that
+    match, of which an answer may be one page; None if it was not counted.
     """
 
     warnings: int = 0
     unknown: list[UnknownPredicate] = field(default_factory=list)
+    total: int | None = None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,33 @@ from kbcore.reason.budget import RequestLimits
 
 
 @dataclass(frozen=True, slots=True)
+class FactOptions:
+    """Options of a search for stored facts: where, as of when, and which facts are returned.
+
+    `scope`, `limit`, `offset`, `as_of` and `request_limits` are as in `AnswerOptions`. `contains`
+    selects the facts of which an argument contains this text, whatever the case of its letters; an
+    empty text selects every fact.
+    """
+
+    scope: str | None = None
+    limit: int | None = None
+    offset: int = 0
+    as_of: int | None = None
+    contains: str = ""
+    request_limits: RequestLimits | None = None
+
+    @property
+    def folded(self) -> str:
+        """The text that an argument contains, case-folded."""
+        return self.contains.casefold()
+
+    @property
+    def is_page(self) -> bool:
+        """True if a part of the matching facts is requested, so that other parts may follow."""
+        return self.limit is not None or self.offset > 0
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerOptions:
     """Options of a query: where it is evaluated, as of when, and which answers are returned.
 
@@ -36,7 +63,8 @@ class GoalOptions(NamedTuple):
 
     `first` is the number of leading answers that are read; None means all. With `returns_all` all
     answers are returned to the client, so that their number is checked before they are sorted.
-    `counts_accesses` says whether stored answers count as accessed.
+    `counts_accesses` says whether stored answers count as accessed, `uses_tables` whether goal
+    tables are read and stored.
     """
 
     as_of: int | None = None
@@ -44,7 +72,9 @@ class GoalOptions(NamedTuple):
     include_undefined: bool = False
     returns_all: bool = False
     counts_accesses: bool = True
+    uses_tables: bool = True
 
 
 DEFAULT_OPTIONS = AnswerOptions()
+DEFAULT_FACTS = FactOptions()
 DEFAULT_GOAL = GoalOptions()

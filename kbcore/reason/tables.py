@@ -93,7 +93,8 @@ class GoalTables:
         options: GoalOptions = DEFAULT_GOAL,
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
-        run, answers = self._take(_keys(partition, goal, pattern)), None
+        keys = _keys(partition, goal, pattern)
+        run, answers = self._take(keys), None
         rows_before = 0
         if run is not None:
             rows_before = run.rows_made
@@ -113,7 +114,7 @@ class GoalTables:
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
         budget.notes.warnings += run.warnings
-        self._keep(_key(partition, run.goal, pattern), run)
+        self._keep(keys[-1] if run.goal is goal else keys[0], run)
         return answers
 
     def state(self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> str:

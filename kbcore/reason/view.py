@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from kbcore.errors import EngineFault
 from kbcore.reason.as_of import AsOfView
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Relation
+from kbplanner.evaluate.evaluate import GoalRun
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.schema import RelationSchema
 
@@ -44,3 +47,24 @@ def viewed(
     finally:
         if as_of_view:
             as_of_view.close()
+
+
+def all_conclusions(
+    tenant: Tenant, view: View, schema: RelationSchema, budget: Budget, open_runs: ExitStack
+) -> Relation:
+    """Return a relation with all conclusions of a predicate, including its facts.
+
+    It lives until `open_runs` is closed.
+    """
+    goal = tenant.plans.get(view.rules, schema, "f" * schema.arity, view.denied, view.statistics)
+    run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
+    open_runs.callback(run.close)
+    whole = run.whole(budget.drive)
+    if whole is None:
+        answers = run.ask([0] * schema.arity, budget)
+        if answers is None:
+            raise EngineFault("a relation changed under the read lock")
+        whole = tenant.engine.relation(schema.arity)
+        open_runs.callback(whole.drop)
+        whole.insert(*answers)
+    return whole

@@ -12,16 +12,14 @@ from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 
-from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget
-from kbcore.reason.view import viewed
+from kbcore.reason.view import all_conclusions, viewed
 from kbcore.retraction.rows import Rows
 from kbcore.state.changes import Removed
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Relation
-from kbplanner.evaluate.evaluate import GoalRun
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema
@@ -120,21 +118,7 @@ def _conclusions(
     open_runs: ExitStack,
 ) -> dict[RelationSchema, Relation]:
     """Return relations with all conclusions, which live until `open_runs` is closed."""
-    conclusions: dict[RelationSchema, Relation] = {}
     with entered as view:
-        for schema in schemas:
-            goal = tenant.plans.get(
-                view.rules, schema, "f" * schema.arity, view.denied, view.statistics
-            )
-            run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
-            open_runs.callback(run.close)
-            whole = run.whole(budget.drive)
-            if whole is None:
-                answers = run.ask([0] * schema.arity, budget)
-                if answers is None:
-                    raise EngineFault("a relation changed under the read lock")
-                whole = tenant.engine.relation(schema.arity)
-                open_runs.callback(whole.drop)
-                whole.insert(*answers)
-            conclusions[schema] = whole
-    return conclusions
+        return {
+            schema: all_conclusions(tenant, view, schema, budget, open_runs) for schema in schemas
+        }

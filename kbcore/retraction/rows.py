@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 
-from kbplanner.engine.backend import Engine
+from kbplanner.engine.backend import Engine, Relation, YieldNow
 from kbplanner.engine.columns import distinct
 
 MIN_GROUP_SIZE = 8
@@ -37,6 +37,12 @@ class Rows:
             return self
         keys = zip(*[iter(self.symbols)] * self.arity, strict=True) if self.arity else [()]
         return self.chosen(key not in rows for key in keys)
+
+    @classmethod
+    def in_relation(cls, relation: Relation, arity: int, yield_now: YieldNow) -> Rows:
+        """Return the visible rows of a relation."""
+        count = relation.counts().visible
+        return cls(relation.match_rows([0] * arity, yield_now), count, arity)
 
     def chosen(self, flags: Iterable[bool]) -> Rows:
         """Return the rows with a true flag."""

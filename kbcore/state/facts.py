@@ -101,7 +101,8 @@ class RetractOutcome:
     hold; `cascaded_atoms` lists at most as many of them as the reply limit allows.
     `newly_derivable` counts conclusions that appeared through negation. `still_derivable` is True
     if rules still derive the atom itself, `truncated` if counting the conclusions reached its
-    budget.
+    budget. `counted` is False if the caller asked for no count: then `cascaded` and
+    `newly_derivable` are 0 and `cascaded_atoms` is empty.
     """
 
     retracted: int
@@ -111,6 +112,7 @@ class RetractOutcome:
     newly_derivable: int
     still_derivable: bool
     truncated: bool
+    counted: bool = True
 
 
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:

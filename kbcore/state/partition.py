@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
+from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
 
 RowKey = tuple[int, ...]
@@ -89,28 +91,43 @@ def _external(
     metadata: Mapping[RowKey, Mapping[str, Any]] | MetadataThen | None,
 ) -> list[Row]:
     """Return facts in their external form, from their texts, symbols and cells of _SHOWN."""
-    arity, predicate, negated = schema.arity, schema.predicate, not schema.positive
-    result: list[Row] = []
-    at = 0
-    for created_at, start, end, ttl, confidence in zip(*columns, strict=True):
-        result.append(
-            {
-                "predicate": predicate,
-                "args": texts[at : at + arity],
-                "negated": negated,
-                "scope": scope,
-                "metadata": dict(metadata.get(tuple(symbols[at : at + arity])) or {})
-                if metadata
-                else {},
-                "createdAt": created_at,
-                "validFrom": beginning(int(start), int(created_at)),
-                "validUntil": None if end == FOREVER else end,
-                "ttl": ttl or None,
-                "confidence": None if confidence != confidence else confidence,
-            }
-        )
-        at += arity
-    return result
+    created, starts, ends, ttls, confidences = columns
+    arity, count = schema.arity, len(created)
+    bounds = range(0, arity * count, arity) if arity else [0] * count
+    args = [texts[at : at + arity] for at in bounds]
+    if metadata:
+        keys = (tuple(symbols[at : at + arity]) for at in bounds)
+        own: list[dict[str, Any]] = [dict(metadata.get(key) or {}) for key in keys]
+    else:
+        own = [{} for _ in bounds]
+    begun = list(created)
+    if any(starts):
+        begun = [beginning(int(start), int(at)) for start, at in zip(starts, begun, strict=True)]
+    template = {
+        "predicate": schema.predicate,
+        "args": None,
+        "negated": not schema.positive,
+        "scope": scope,
+        "metadata": None,
+        "createdAt": None,
+        "validFrom": None,
+        "validUntil": None,
+        "ttl": None,
+        "confidence": None,
+    }
+    cells: dict[str, list[Any]] = {
+        "args": args,
+        "metadata": own,
+        "createdAt": list(created),
+        "validFrom": begun,
+    }
+    if min(ends, default=FOREVER) != FOREVER:
+        cells["validUntil"] = [None if end == FOREVER else end for end in ends]
+    if any(ttls):
+        cells["ttl"] = [ttl or None for ttl in ttls]
+    if not all(map(isnan, confidences)):
+        cells["confidence"] = [None if isnan(each) else each for each in confidences]
+    return dicts_of(template, count, cells)
 
 
 class StoredRelation:

@@ -45,9 +45,10 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
 
 def noted(notes: Notes) -> dict[str, str]:
     """Return the headers that describe an answer."""
-    return ({"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}) | unknown_headers(
-        notes.unknown
-    )
+    headers = {"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}
+    if notes.total is not None:
+        headers["X-Total-Count"] = str(notes.total)
+    return headers | unknown_headers(notes.unknown)
 
 
 def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) -> Response:

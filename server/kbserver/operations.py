@@ -130,8 +130,8 @@ class Operation:
     nothing. `query` describes the query string and `headers` more headers. `prefer`: preferences
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
-    OpenAPI document. `example`: a body for the documentation, of an operation that has no step in
-    the example scenario.
+    OpenAPI document. `further_tools`: MCP tools for other uses of the same body. `example`: a body
+    for the documentation, of an operation that has no step in the example scenario.
     """
 
     routes: tuple[str, ...]
@@ -143,6 +143,7 @@ class Operation:
     body: type[Body] | None = None
     core: Callable[..., Any] | None = None
     tool: Tool | None = None
+    further_tools: tuple[Tool, ...] = ()
     tenant: bool = True
     transaction: bool = False
     headers_checked: bool = True
@@ -158,6 +159,11 @@ class Operation:
     errors: Iterable[int] = ()
     listed: bool = True
     example: Json | None = None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The MCP tools."""
+        return self.further_tools if self.tool is None else (self.tool, *self.further_tools)
 
     @property
     def group(self) -> str:

@@ -95,15 +95,15 @@ def goal_of(step: Step) -> list[str]:
     return [step.args[0], "read", step.thing or "?x"]
 
 
-def write(kb: EmbeddedKB, step: Step) -> None:
-    """Do what a step that writes says."""
+def write(kb: EmbeddedKB, step: Step, counts: bool) -> None:
+    """Do what a step that writes says; with `counts` a retraction counts the conclusions that fall."""
     relation, args = step.relation, list(step.args)
     if relation == "allowed":
         relation, args = "grant", [args[0], "read", args[1]]
     if step.write == "tell":
         kb.tell(relation, args)
     else:
-        kb.retract(relation, args)
+        kb.retract(relation, args, count=counts)
 
 
 @dataclass(slots=True)
@@ -115,7 +115,9 @@ class Stream:
     writes: dict[str, list[float]] = field(default_factory=lambda: {"tell": [], "retract": []})
 
 
-def ours(base: graphs.Access, script: Sequence[Step], effort: Effort) -> Stream:
+def ours(
+    base: graphs.Access, script: Sequence[Step], effort: Effort, counts: bool = True
+) -> Stream:
     """The script through `kb.ask`, goal tables as they come, names handed out."""
     found = Stream()
     with opened(base) as kb:
@@ -128,7 +130,7 @@ def ours(base: graphs.Access, script: Sequence[Step], effort: Effort) -> Stream:
                     break
                 start = time.process_time_ns()
                 if step.write:
-                    write(kb, step)
+                    write(kb, step, counts)
                     found.writes[step.write].append((time.process_time_ns() - start) / 1e9)
                 else:
                     count = len(list(kb.ask("may", goal_of(step))))
@@ -187,3 +189,7 @@ def access(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
             for what, found in stream.writes.items():
                 if found:
                     yield Row(f"access {kind}, {label}: {what}", size, None, stream_of(found))
+            if share:
+                uncounted = ours(base, script, effort, counts=False).writes["retract"]
+                what = f"access {kind}, {label}: retract, not counted"
+                yield Row(what, size, None, stream_of(uncounted))

@@ -75,7 +75,8 @@ def test_every_operation_of_a_tenant_is_public():
         "context_with_changes": "ingest", "diff_scopes": "diff", "fork_scope": "fork",
         "infer": "ask", "infer_json": "ask", "infer_table": "ask", "known_predicates": "predicates", "plugins": "bulk",
         "last_window": "context", "merge_scope": "merge", "prove_json": "prove",
-        "query_json": "query", "query_rows": "query", "query_table": "query", "retract_fact": "retract",
+        "query_json": "query", "query_page": "query", "query_rows": "query", "query_table": "query",
+        "retract_fact": "retract",
         "retract_pattern": "retract", "stored_answers": "query", "tuples": "ask",
         "unknown_predicates": "ask",
     }  # fmt: skip
@@ -602,3 +603,45 @@ def test_every_read_works_inside_a_transaction(family):
         assert "parent(cy, dee)." not in family.dump()
     assert answers == [("ann", "cy"), ("bob", "dee")]
     assert "parent(cy, dee)." in family.dump()
+
+
+def test_a_preview_takes_texts_and_changes_nothing(kb):
+    kb.tell(FAMILY)
+    rows = kb.dump()
+    preview = kb.preview(
+        ["parent(cy, di)", "parent(cy, eve)."], forget=["parent(ann, ?x)"], limit=1
+    )
+    assert [change.text for change in preview.becomes_true] == ["parent(cy, di)"]
+    assert preview.counts.becomes_true > 2
+    (rule,) = kb.rules()
+    for name in (rule.id, rule.text):
+        assert kb.preview(forget_rules=name).counts.becomes_false == 1
+    scoped = kb.preview("parent(x, y). parent(y, z).", teach="q(?x) :- parent(?x, _)", scope="s")
+    assert {row.scope for row in scoped.by_predicate} == {"s"}
+    assert scoped.counts.becomes_true == 5
+    assert kb.dump() == rows
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"tell": "p(?x)."}, "variable"),
+        ({"tell": "?- p(?x)."}, "tell: line 1: a goal is asked"),
+        ({"forget": "p(?x, "}, "forget: "),
+        ({"forget": 5}, "forget"),
+        ({"forget_rules": "none"}, "no rule 'none'"),
+        ({"tell": "p(a)", "limit": -1}, "limit: must be a whole number"),
+        ({"tell": "p(a)", "scope": "*"}, "scope: "),
+    ],
+)
+def test_a_preview_refuses_what_the_change_would_refuse(kb, options, problem):
+    with pytest.raises((InvalidInput, NotFound), match=problem):
+        kb.preview(**options)
+
+
+def test_a_preview_inside_a_transaction_is_refused(kb):
+    with (
+        pytest.raises(InvalidInput, match="a preview cannot be part of a transaction"),
+        kb.transaction() as transaction,
+    ):
+        transaction.preview("p(a)")

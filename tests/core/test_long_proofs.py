@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from support.runtimes import runtime
 
-from kbcore.proofs.batches import FIRST_BATCH, MAX_BATCH
+from kbcore.proofs import batches
+from kbcore.proofs.batches import FIRST_BATCH
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
-LONG = 2 * MAX_BATCH + 100
+BATCH = 256
+LONG = 2 * BATCH + 100
+"""Steps of several batches, few enough for the reference engine."""
 
 ROADS = """
     way(?x, ?y, 1) :- road(?x, ?y).
@@ -19,7 +22,8 @@ ROADS = """
 
 
 @pytest.fixture(params=["c", "python"])
-def kb(request):
+def kb(request, monkeypatch):
+    monkeypatch.setattr(batches, "MAX_BATCH", BATCH)
     with runtime(engine=request.param) as node:
         yield node.knowledge_base()
 

@@ -220,6 +220,23 @@ FORMS = {
             q,
         ),
     ),
+    "an intersection of two relations": (
+        [
+            rule(2, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(Q, 1, 3)),
+            rule(3, NEW_PAIR, member(Q, FULL, key(2), key(1)), emit(P, 2, 1)),
+            rule(4, NEW_OTHER, member(P, OLD, key(2), key(1)), emit(P, 1, 2)),
+            rule(5, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(P, 1, 3)),
+        ],
+        lambda p, q, w: (mirrored(p) & q | joined(p, w.edges), joined(p, w.edges)),
+    ),
+    "an intersection with a base relation": (
+        [
+            rule(2, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(Q, 1, 3)),
+            rule(3, NEW_OTHER, member(MANY, FULL, key(1), key(2)), emit(P, 2, 1)),
+            rule(5, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(P, 1, 3)),
+        ],
+        lambda p, q, w: (mirrored(q & set(w.many)) | joined(p, w.edges), joined(p, w.edges)),
+    ),
 }  # fmt: skip
 
 
@@ -248,6 +265,64 @@ def test_each_form_has_the_least_model(form, fuel):
         written = rows_of(run.relation(slot))
         assert len(written) == len(rows)
         assert set(written) == rows
+
+
+BESIDE = [
+    rule(2, NEW_PAIR, probe(EDGES, FULL, key(2), load(3)), emit(P, 1, 3)),
+    rule(
+        3,
+        NEW_PAIR,
+        member(MARKED, FULL, key(1)),
+        probe(EDGES, FULL, key(1), load(3)),
+        probe(EDGES, FULL, key(2), load(4)),
+        emit(Q, 3, 4),
+    ),
+    rule(4, NEW_OTHER, probe(EDGES, FULL, key(1), load(3)), emit(P, 2, 3)),
+]
+"""The second rule joins three relations, so it is evaluated row by row, between the others."""
+
+
+def beside(world):
+    """Return the least sets P and Q of these rules."""
+    edges, back = set(world.edges), mirrored(world.edges)
+
+    def grow(p, q):
+        marked = {(x, y) for x, y in p if x in world.marked}
+        return joined(p, edges) | joined(mirrored(q), edges), joined(back, joined(marked, edges))
+
+    return least(world.many, grow)
+
+
+@pytest.mark.parametrize("fuel", FUELS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rules_of_another_form_are_evaluated_beside_rows_of_bits(threads, fuel):
+    world = World(edges=60, threads=threads)
+    run = world.open(*BESIDE)
+    assert finish(run, fuel) == RunState.DONE
+    expected = beside(world)
+    assert expected[0] != set(world.many)
+    assert run.stats().rows_made == len(expected[0]) + len(expected[1])
+    for slot, rows in zip((P, Q), expected, strict=True):
+        written = rows_of(run.relation(slot))
+        assert len(written) == len(rows)
+        assert set(written) == rows
+
+
+def test_budgets_beside_rows_of_bits():
+    world = World(edges=60)
+    rows = sum(map(len, beside(world)))
+    for limits, name in (
+        (Limits(rows=START_ROWS + 500), "derivedRows"),
+        (Limits(rows=rows - 1), "derivedRows"),
+        (Limits(steps=9_000), "steps"),
+    ):
+        run = world.open(*BESIDE, limits=limits)
+        with pytest.raises(BudgetExceeded) as error:
+            finish(run)
+        assert error.value.details["limit"] == name
+        run.close()
+    run = world.open(*BESIDE, limits=Limits(rows=rows))
+    assert finish(run) == RunState.DONE
 
 
 def test_steps_do_not_depend_on_fuel():
@@ -388,15 +463,18 @@ def test_a_run_is_cancelled_between_two_steps():
         finish(run)
 
 
-def test_each_allocation_fails_once():
-    world = World()
-    expected = least(world.many, lambda p, q: (joined(p, world.edges), q))[0]
-    run = world.open(*FORMS["left-linear"][0])
+@pytest.mark.parametrize("rules", [FORMS["left-linear"][0], BESIDE], ids=["alone", "beside"])
+def test_each_allocation_fails_once(rules):
+    world = World(edges=60)
+    expected = beside(world)[0]
+    if rules is not BESIDE:
+        expected = least(world.many, lambda p, q: (joined(p, world.edges), q))[0]
+    run = world.open(*rules)
     finish(run)  # makes the index of the edges
     run.close()
     before, failed, finished = world.engine.bytes, 0, 0
-    for n in range(1, 40):
-        run = world.open(*FORMS["left-linear"][0])
+    for n in range(1, 60):
+        run = world.open(*rules)
         world.engine.fail_after(n)
         try:
             finish(run)

@@ -14,7 +14,7 @@ from kbplanner.engine import ground_solver
 from kbplanner.engine.binding import ffi, lib
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import NONE, Ground
-from kbplanner.errors import BudgetExceeded
+from kbplanner.errors import BudgetExceeded, EngineFault
 
 NODES = 6
 instances = st.lists(
@@ -164,3 +164,65 @@ def test_arrays_that_are_no_ground_program_are_refused():
 def test_a_rank_without_a_place_is_refused():
     with pytest.raises(Exception, match="bad handle, arity or argument"):
         ground_solver.widest(Engine(), made([], [(0, [])]), array("I", [2]))
+
+
+def picked_by_model(ground: Ground, heights: array, chosen: array, firsts: list[int]) -> set[int]:
+    """The instances of the proofs that end with some instances: all that a search may pick."""
+    picked: set[int] = set()
+    todo = list(firsts)
+    while todo:
+        number = todo.pop()
+        if number not in picked:
+            picked.add(number)
+            todo.extend(
+                chosen[node]
+                for node in ground.of(number)
+                if heights[node] and chosen[node] >= ground.free
+            )
+    return picked
+
+
+@examples(300)
+@given(instances, instances, st.integers(1, 4), st.data())
+def test_a_search_picks_each_instance_of_a_proof_once(free, steps, limit, data):
+    ground = made([(head, []) for head, _ in free], steps)
+    engine = Engine()
+    proofs = ground_solver.shortest(engine, ground)
+    ends = [i for i in proofs.chosen if i != NONE and i >= ground.free]
+    if not ends:
+        return
+    firsts = data.draw(st.lists(st.sampled_from(ends), min_size=1, max_size=3))
+    search = ground_solver.Search(ground, proofs, 0)
+    picked: list[int] = []
+    for first in firsts:
+        batch = list(search.pick(first, limit))
+        assert batch == sorted(batch)
+        assert len(batch) <= limit
+        picked += batch
+        assert first in picked
+    while batch := list(search.pick(firsts[0], limit)):
+        picked += batch
+    assert len(set(picked)) == len(picked)
+    assert set(picked) == picked_by_model(ground, proofs.heights, proofs.chosen, firsts)
+
+
+def test_a_search_passes_through_parts():
+    """Instance 0 is the part of instance 2 with the premise 0, which instance 1 concludes."""
+    ground = Ground(3, array("I", [1, 0, 2]), array("I", [1, 1, 2]), array("I", [0, 1]), 1)
+    proofs = ground_solver.shortest(Engine(), ground)
+    assert list(ground_solver.Search(ground, proofs, 1).pick(2, 10)) == [1, 2]
+
+
+def test_a_search_picks_expected_instances_once():
+    ground = made([], [(0, []), (1, [0]), (2, []), (3, [2])])
+    search = ground_solver.Search(ground, ground_solver.shortest(Engine(), ground), 0)
+    search.expect([1, 3, 3])
+    assert list(search.pick(1, 3)) == [0, 1, 3]
+    assert list(search.pick(1, 3)) == [2]
+
+
+def test_a_search_from_no_instance_is_refused():
+    ground = made([], [(0, []), (1, [0])])
+    search = ground_solver.Search(ground, ground_solver.shortest(Engine(), ground), 0)
+    with pytest.raises(EngineFault):
+        search.pick(2, 10)

@@ -17,8 +17,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("kbcore", "planner", "plugins", "server", "docs/generate.py", "setup.py")
+PRODUCT += ("clients/python/kbcore_client", "clients/python/tools", "clients/python/README.md")
 CHECKED = (*PRODUCT, "csrc", "docs", "deploy", "tests", "README.md", "ARCHITECTURE.md")
 CHECKED += ("CONTRIBUTING.md", "SECURITY.md", "Makefile", "tox.ini", "pyproject.toml")
+IGNORED = {"__pycache__", "assets", "corpus", "golden", "node_modules", "static"}
+"""Folders of files that nobody writes by hand, or that contain other texts on purpose."""
+
 SUFFIXES = {".py", ".c", ".h", ".md", ".lark", ".toml", ".ini", ".yml", ".sh", ""}
 
 WORDINGS = {
@@ -114,7 +118,7 @@ def files(tops: Iterable[Path]) -> Iterator[Path]:
     for top in tops:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             folders = path.relative_to(ROOT).parts[:-1]
-            ignored = {"__pycache__", "corpus", "golden", "static"} & set(folders)
+            ignored = IGNORED & set(folders)
             hidden = any(folder.startswith(".") for folder in folders)  # caches of test tools
             is_text = path.is_file() and path.suffix in SUFFIXES
             if is_text and not ignored and not hidden and path not in seen:

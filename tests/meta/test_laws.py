@@ -91,6 +91,7 @@ def test_every_package_is_documented():
 def test_one_package_imports_each_library():
     assert importers("kbplanner._engine") == {"planner/kbplanner/engine/binding.py"}
     assert importers("kbplanner._answers") == {"planner/kbplanner/engine/columns.py"}
+    assert importers("kbplanner._proofs") == {"planner/kbplanner/engine/proof_nodes.py"}
     assert importers("lark") == {"planner/kbplanner/syntax/parser.py"}
     assert importers("snowballstemmer") == {"kbcore/search/tokens.py"}
     assert {path.split("/")[0] for path in importers("pluggy")} == {"kbcore"}
@@ -250,8 +251,9 @@ def test_modules_import_alone_with_warnings_as_errors(tmp_path):
     # Compiled once, not again for every module that imports it.
     compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-c", script, *modules]
+    # The timeout is against a hang only: on a machine with other work the imports take minutes.
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, check=False, env=compiled
+        command, capture_output=True, text=True, timeout=900, check=False, env=compiled
     )
     assert done.returncode == 0, done.stderr
 

@@ -234,6 +234,22 @@ def test_the_first_run_to_end_stays_open_and_the_other_is_closed():
     assert demand.steps <= race.HEAD_START_STEPS + 5000 / race.FULL_TIME_SHARE + 200
 
 
+def test_a_full_run_by_rows_gets_more_time_and_the_demand_run_short_turns():
+    head_start = race.HEAD_START_STEPS // race.HEAD_START_SHARE_BESIDE_ROWS
+    demand, full = FakeRun(10_000_000), FakeRun(1_000_000)
+    work = Race(demand, lambda: full, programs.PLENTY, 0, now=lambda: 0.0, joins_pairs=True)
+    turns: list[int] = []
+    state = work.step(head_start)
+    while state is not RunState.DONE:
+        before = demand.steps
+        state = work.step(100_000)
+        turns += [demand.steps - before] if demand.steps > before else []
+    assert demand.steps <= head_start + full.length / race.FULL_TIME_SHARE_BY_ROWS + turns[-1]
+    first = race.FIRST_TURN_STEPS
+    assert turns == [min(first << turn, 100_000) for turn in range(len(turns))]
+    assert len(turns) > 3
+
+
 def test_the_full_run_is_closed_when_both_reach_a_limit():
     demand, full = FakeRun(race.HEAD_START_STEPS * 2, 1), FakeRun(race.HEAD_START_STEPS * 3, 1)
     winner, _ = raced(demand, full, Limits(rows=race.HEAD_START_STEPS + 9000))

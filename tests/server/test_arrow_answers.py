@@ -135,3 +135,13 @@ def test_errors_are_json(filled: Client) -> None:
     error_of(
         arrow(filled, "/ask", {"text": "parent(ann, ?x)", "maxAnswers": 0}), 400, "VALIDATION_ERROR"
     )
+
+
+@needs_arrow
+def test_a_goal_of_several_literals_has_a_column_for_each_variable(filled: Client) -> None:
+    goal = {"text": "parent(?x, ?y), child(?y, ?z), ?y != cy"}
+    response = arrow(filled, "/ask", goal)
+    assert rows(response) == [
+        {"x": "ann", "y": "bob", "z": "ann"},
+        {"x": "ann", "y": "ö", "z": "ann"},
+    ]

@@ -34,6 +34,7 @@ CLIENT_COMMANDS = [
     ["ask", "anc(ann, ?x)"],
     ["ask", "anc(ann, ?x), parent(ann, ?x)"],
     ["explain", "anc(ann, ?x)"],
+    ["whynot", "anc(bob, ?x)"],
     ["query", "parent(?x, ?y)"],
     ["predicates"],
     ["rules"],

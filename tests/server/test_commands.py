@@ -37,6 +37,36 @@ def test_tell_teach_ask_load(where, tmp_path):
     assert kbcore("ask", *where, "edge(a5999, ?x)").stdout == "edge(a5999, a6000)\n"
 
 
+def test_whynot(where):
+    kbcore("tell", *where, "parent(ann, bob)", "parent(bob, carl) [confidence=0.5]", "shy(bob)")
+    kbcore(
+        "teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z)."
+    )
+    kbcore("teach", *where, "seen(?x) :- parent(ann, ?x), not shy(?x).")
+    shown = kbcore("whynot", *where, "--limit", "1", "--depth", "2", "anc(ann, zoe)").stdout
+    assert shown == (
+        "anc(ann, zoe) does not hold.\n"
+        "1. Rule anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
+        "   holds: parent(ann, bob)\n"
+        "   missing: anc(bob, zoe)\n"
+        "   because: Rule anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
+        "      holds: parent(bob, carl)\n"
+        "      missing: anc(carl, zoe)\n"
+    )
+    shown = kbcore("whynot", *where, "seen(bob), parent(bob, ?x)").stdout
+    assert shown.endswith("1. The goal\n   missing: seen(bob)\n")
+    shown = kbcore("whynot", *where, "seen(?x)").stdout
+    assert shown.endswith("missing: not shy(bob), because shy(bob) holds\n")
+    result = json.loads(kbcore("whynot", *where, "--json", "seen(?x)").stdout)
+    assert result["candidates"][0]["blockedBy"]["text"] == "shy(bob)"
+    assert kbcore("whynot", *where, "anc(ann, carl)").stdout == "anc(ann, carl) holds.\n"
+    weak = kbcore("whynot", *where, "--min-confidence", "0.9", "anc(ann, carl)").stdout
+    assert weak.endswith("missing: 0.5 >= 0.9, where confidence is 0.5\n")
+    unknown = kbcore("whynot", *where, "ank(ann, carl)")
+    assert "did you mean anc/2?" in unknown.stdout
+    assert "no fact or rule for ank/2" in unknown.stderr
+
+
 def test_explain(where):
     kbcore("tell", *where, "parent(ann, bob)", "parent(bob, carl)")
     kbcore(
@@ -259,3 +289,37 @@ def test_load_reports_if_the_first_csv_row_is_a_header(where, tmp_path):
         noted
         == f"{file}: no header detected, line 1 was loaded as a fact: ann, bob (--header yes if this is wrong)\n"
     )
+
+
+def test_previews_change_nothing(where):
+    kbcore("tell", *where, "parent(ann, bob)", "parent(bob, cid)", "person(bob)")
+    kbcore(
+        *("teach", *where, "grand(?x,?z) :- parent(?x,?y), parent(?y,?z)"),
+        "orphan(?x) :- person(?x), not parent(_, ?x)",
+    )
+    assert kbcore("tell", *where, "--preview", "parent(cid, dee)").stdout == (
+        "+ parent(cid, dee)\n+ grand(bob, dee)\n2 would become true, 0 false; nothing was changed\n"
+    )
+    assert kbcore("forget", *where, "--preview", "parent(ann, ?x)").stdout == (
+        "+ orphan(bob)\n- parent(ann, bob)\n- grand(ann, cid)\n"
+        "1 would become true, 2 false; nothing was changed\n"
+    )
+    win = "win(?x) :- move(?x,?y), not win(?y)"
+    taught = kbcore("teach", *where, "--preview", win, "move(a, b)", "move(b, a)")
+    assert taught.stdout == (
+        "+ move(a, b)\n+ move(b, a)\n? win(a)\n? win(b)\n"
+        "2 would become true, 0 false, 2 undefined; nothing was changed\n"
+    )
+    warned = kbcore("teach", *where, "--preview", "x(?x) :- persn(?x)")
+    assert "no facts or rules for persn/1" in warned.stderr
+    kbcore("teach", *where, "--preview", "--strict", "x(?x) :- persn(?x)", expect=1)
+    assert "is never closed" in kbcore("forget", *where, "--preview", "p(a", expect=1).stderr
+    assert "no rule 'r9'" in kbcore("forget", *where, "--preview", "--rule", "r9", expect=1).stderr
+    many = "".join(f"q(a{n}). " for n in range(101))
+    assert kbcore("tell", *where, "--preview", many).stdout.endswith(
+        "101 would become true, 0 false (1 not shown); nothing was changed\n"
+    )
+    assert (
+        kbcore("query", *where, "parent(?x, ?y)").stdout == "parent(ann, bob)\nparent(bob, cid)\n"
+    )
+    assert "no fact or rule for q/1" in kbcore("query", *where, "q(?x)", expect=1).stderr

@@ -283,6 +283,28 @@ def test_retract_cascades(client: Client) -> None:
     assert client.ask("r", "?x") == []
 
 
+def test_retractions_without_a_count(client: Client) -> None:
+    client.post("/teach", {"text": "q(?x) :- p(?x). r(?x) :- q(?x), not s(?x)."})
+    body = {"predicate": "p", "args": ["a"], "count": False}
+    counts = {"cascaded", "cascadedAtoms", "newlyDerivable"}
+    headers = {"Prefer": "return=representation"}
+    for count in (False, True):
+        client.tell("p", "a")
+        response = client.post("/retract", {**body, "count": count}, headers=headers)
+        answer = response.get_json()
+        assert (answer["retracted"], answer["truncated"]) == (1, False)
+        assert ("X-Cascaded-Count" in response.headers) is count
+        assert counts & answer.keys() == (counts if count else set())
+        assert answer.get("counted", True) is count
+        assert client.ask("r", "?x") == []
+    client.tell("p", "a")
+    answer = client.post("/retract/pattern", {**body, "args": ["?x"]}).get_json()
+    assert list(answer) == ["retracted", "atoms", "counted"]
+    assert (answer["retracted"], answer["counted"]) == (1, False)
+    assert client.ask("r", "?x") == []
+    error_of(client.post("/retract", {**body, "count": "no"}), 400, "VALIDATION_ERROR")
+
+
 def test_retract_of_a_fact_that_is_still_derivable(client: Client) -> None:
     client.tell("p", "a")
     client.tell("q", "a")

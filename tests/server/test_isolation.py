@@ -29,9 +29,11 @@ READS = {
     *http.CONTEXT,
     *(
         "/explain",
+        "/preview",
         "/scope/diff",
         "/synthesize",
         "/predicates",
+        "/goals/slow",
         "/rules",
         "/scopes",
         "/memory/events",
@@ -58,6 +60,9 @@ PUBLIC = {
         "/health/ready",
         "/openapi.json",
         "/favicon.ico",
+        "/console",
+        "/console/",
+        "/console/<path:name>",
         "/auth/status",
         "/auth/bootstrap",
     ),
@@ -101,6 +106,7 @@ BODIES = {
     "/memory/recall": {**GOAL, "timestamp": http.NOW},
     "/memory/context": {"maxFacts": 5, "sessionId": "s"},
     "/context/diff": {"sessionId": "s"},
+    "/neighbours": {"constant": "x"},
     "/tell": {"predicate": "told", "args": ["x"]},
 }
 CONTENT = (

@@ -122,10 +122,10 @@ def test_what_an_operation_says_fits_together(declared: Any) -> None:
     assert summary, "the docstring of its function is its summary"
     if declared.core is not None and declared.body is not None:
         assert declared.replies, "a documented operation has replies"
-    if declared.tool is not None:
-        tool = tools.Tool(declared, declared.tool)
+    for each in declared.tools:
+        tool = tools.Tool(declared, each)
         keys = tool.shown["inputSchema"]["properties"].keys()
-        assert set(declared.tool.takes) <= keys
-        assert set(tool.shown["outputSchema"]["required"]) <= set(declared.tool.gives)
+        assert set(each.takes) <= keys
+        assert set(tool.shown["outputSchema"]["required"]) <= set(each.gives)
     if declared.role == WRITER:
         assert declared.needs_leader or declared.checked_inside, "a follower refuses writes"

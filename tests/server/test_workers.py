@@ -314,6 +314,7 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
 @pytest.mark.slow
 def test_workers_stop_when_the_supervisor_is_killed(tmp_path) -> None:
     with Server(tmp_path, "--workers", "2", STORAGE_SHARDS="4") as server:
+        assert server.post("/tell", {"predicate": "p", "args": ["a"]})[0] == 200
         pids = children(server)
         server.kill()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "workers stop")

@@ -51,7 +51,7 @@ WRITES = (
     "/execute",
 )
 READS = (
-    *("/infer", "/ask", "/query", "/aggregate"),
+    *("/infer", "/ask", "/query", "/neighbours", "/aggregate"),
     *("/memory/query/salient", "/memory/query/temporal", "/memory/recall"),
 )
 ALONE = (

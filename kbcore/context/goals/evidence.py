@@ -11,7 +11,8 @@ from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
 from kbcore.context.window import Provenance
-from kbcore.proofs.prover import ASSERTED, DERIVED, Proof, ProofNode, goal_prover
+from kbcore.proofs.facts import ASSERTED
+from kbcore.proofs.prover import Proof, goal_prover
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
@@ -156,87 +157,85 @@ class Witness:
     ) -> list[Group]:
         """Return conclusions with the base facts of their proofs, best first."""
         prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
-        conclusions: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
+        conclusions: list[tuple[Row, Provenance, list[Atom], list[StoredRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._base_facts(top, proof)
-                rule = top.rule.text if top.rule is not None else ""
+                rule = proof.rule(top)
                 conclusions.append(
                     (
                         row,
-                        Provenance(rule, tuple(map(_premise_text, top.premises))),
+                        Provenance(
+                            "" if rule is None else rule.text,
+                            tuple(_premise_text(proof, each) for each in proof.expand(top)),
+                        ),
                         bases,
                         rules,
                         whole,
                     )
                 )
         self._add_candidates(
-            partition, [node for _, _, bases, _, _ in conclusions for node in bases]
+            partition, [atom for _, _, bases, _, _ in conclusions for atom in bases]
         )
         groups = []
         for row, provenance, bases, rules, whole in conclusions:
-            facts = [self._stored[_key(partition, node)] for node in bases]
+            facts = [self._stored[_key(partition, atom)] for atom in bases]
             salience = min((fact.salience for fact in facts), default=0.0)
             newest = max((fact.created_at for fact in facts), default=self.supply.scores.now)
             answer = Candidate(row, salience, newest, None, provenance, bases=facts)
             groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
-    def _base_facts(
-        self, top: ProofNode, proof: Proof
-    ) -> tuple[list[ProofNode], list[StoredRule], bool]:
+    def _base_facts(self, top: int, proof: Proof) -> tuple[list[Atom], list[StoredRule], bool]:
         """Return the stored facts below a conclusion, the rules used, and whether the proof is
         complete.
 
         The facts are ordered from left to right in the proof.
         """
-        bases: list[ProofNode] = []
+        bases: list[Atom] = []
         rules: dict[str, StoredRule] = {}
         seen: set[int] = set()
         todo = [top]
         while todo:
-            node = todo.pop()
-            if id(node) in seen:
+            fact = todo.pop()
+            if fact in seen:
                 continue
-            seen.add(id(node))
-            if node.kind == ASSERTED:
-                bases.append(node)
-            elif node.kind == DERIVED:
-                todo.extend(reversed(proof.expand(node)))
-                if node.rule is not None:
-                    rules.setdefault(node.rule.id, node.rule)
+            seen.add(fact)
+            if proof.facts.kind(fact) == ASSERTED:
+                bases.append(proof.facts.atom(fact))
+            else:
+                todo.extend(reversed(proof.expand(fact)))
+                rule = proof.rule(fact)
+                if rule is not None:
+                    rules.setdefault(rule.id, rule)
             if len(bases) > self.most or len(seen) > PROOF_STEPS_PER_FACT * self.most:
                 return [], list(rules.values()), False
         return bases, list(rules.values()), True
 
-    def _add_candidates(self, partition: Partition, nodes: Sequence[ProofNode]) -> None:
+    def _add_candidates(self, partition: Partition, atoms: Sequence[Atom]) -> None:
         """Create the candidates for stored facts of proofs, one relation at a time."""
-        groups: dict[RelationSchema, dict[FactKey, ProofNode]] = {}
-        for node in nodes:
-            key = _key(partition, node)
+        groups: dict[RelationSchema, dict[FactKey, Atom]] = {}
+        for atom in atoms:
+            key = _key(partition, atom)
             if key not in self._stored:
-                schema = RelationSchema(node.atom.predicate, node.atom.arity, node.atom.positive)
-                groups.setdefault(schema, {})[key] = node
+                schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+                groups.setdefault(schema, {})[key] = atom
         find = self.reasoner.tenant.engine.find
         for schema, known in groups.items():
             stored = partition.need(schema)
-            symbols = array(
-                "I", [find(str(arg)) for node in known.values() for arg in node.atom.args]
-            )
+            symbols = array("I", [find(str(arg)) for atom in known.values() for arg in atom.args])
             ids = stored.relation.locate(symbols, len(known))
             for fact in self.supply.candidates(self.supply.placed(stored, ids)):
                 self._stored[fact.key] = fact
 
 
-def _key(partition: Partition, node: ProofNode) -> FactKey:
-    atom = node.atom
+def _key(partition: Partition, atom: Atom) -> FactKey:
     return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
 
 
-def _premise_text(node: ProofNode) -> str:
+def _premise_text(proof: Proof, fact: int) -> str:
     """Return the text of a premise."""
-    if node.item is not None:
-        return print_item(node.item)
-    return print_row(
-        node.atom.predicate, [str(arg) for arg in terms_of(node.atom)], not node.atom.positive
-    )
+    if fact in proof.facts.tests:
+        return print_item(proof.facts.tests[fact][1])
+    atom = proof.facts.atom(fact)
+    return print_row(atom.predicate, [str(arg) for arg in terms_of(atom)], not atom.positive)

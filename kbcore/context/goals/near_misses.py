@@ -12,7 +12,8 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Aggregate, Atom, HeadTerm, Literal, Rule, Variable
+from kbplanner.ir.terms import Atom, Literal, Rule, Variable
+from kbplanner.ir.unify import Substitution, substituted_atom, unify
 from kbplanner.syntax.printer import print_item
 
 BRANCHES = 8
@@ -20,8 +21,6 @@ BRANCHES = 8
 
 RULES = 20
 """Rules of a goal that are looked at."""
-
-Values = dict[Variable, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Partial:
         """Yield a match for each rule whose head unifies with the goal."""
         looked = 0
         for rule in self._witness.reasoner.tenant.rules.visible(self._partition.name).rules:
-            values = _unified(rule.head, goal)
+            values = unify(rule.head, goal)
             if values is None:
                 continue
             yield self._matched(rule, values)
@@ -54,7 +53,7 @@ class Partial:
             if looked >= RULES:
                 return
 
-    def _matched(self, rule: Rule, values: Values) -> Matched:
+    def _matched(self, rule: Rule, values: Substitution) -> Matched:
         """Match the literals from left to right, skipping those without a match."""
         branches = [values]
         facts: dict[object, Candidate] = {}
@@ -62,9 +61,9 @@ class Partial:
         for item in rule.body:
             if not isinstance(item, Literal) or item.negated:
                 continue
-            grown: list[Values] = []
+            grown: list[Substitution] = []
             for known in branches:
-                atom = _filled(item.atom, known)
+                atom = substituted_atom(item.atom, known)
                 for fact, args in self._matches(atom):
                     if fact is not None:
                         facts.setdefault(fact.key, fact)
@@ -78,7 +77,9 @@ class Partial:
             if grown:
                 branches = grown[:BRANCHES]
             else:
-                missing.append(print_item(replace(item, atom=_filled(item.atom, branches[0]))))
+                missing.append(
+                    print_item(replace(item, atom=substituted_atom(item.atom, branches[0])))
+                )
         return Matched(stored_rule(rule), tuple(facts.values()), tuple(missing))
 
     def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
@@ -105,27 +106,3 @@ class Partial:
                         array("I", rows[index * atom.arity : (index + 1) * atom.arity])
                     ),
                 )
-
-
-def _unified(head: Atom, goal: Atom) -> Values | None:
-    """Return the variable values that unify a head with a goal, or None if they do not unify."""
-    if (head.predicate, head.arity, head.positive) != (goal.predicate, goal.arity, goal.positive):
-        return None
-    values: Values = {}
-    for own, asked in zip(head.args, goal.args, strict=True):
-        if not isinstance(asked, str) or isinstance(own, Aggregate):
-            continue
-        if isinstance(own, Variable):
-            if values.setdefault(own, asked) != asked and not own.anonymous:
-                return None
-        elif own != asked:
-            return None
-    return values
-
-
-def _filled(atom: Atom, values: Values) -> Atom:
-    args: tuple[HeadTerm, ...] = tuple(
-        values.get(arg, arg) if isinstance(arg, Variable) and not arg.anonymous else arg
-        for arg in atom.args
-    )
-    return Atom(atom.predicate, args, atom.positive)

@@ -7,12 +7,12 @@ its text. These are the arrays of a dictionary-encoded column of Apache Arrow.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-from kbplanner._answers import arrow_schema, arrow_stream, texts, tuples
+from kbplanner._answers import arrow_schema, arrow_stream, dicts, texts, tuples
 from kbplanner.engine import backend
 from kbplanner.engine.binding import check, ffi, lib
 from kbplanner.engine.engine import Engine
@@ -24,6 +24,7 @@ __all__ = [
     "arrow_schema",
     "arrow_stream",
     "column_of",
+    "dicts_of",
     "distinct",
     "encoded",
     "rows_of",
@@ -88,6 +89,13 @@ def rows_of(engine: backend.Engine, symbols: array[int], arity: int, convert: An
     column = column_of(engine, symbols, 0, 1)
     values: list[Any] = column.texts()
     return Rows(column.codes, values if convert is None else list(map(convert, values)), arity)
+
+
+def dicts_of(
+    template: dict[str, Any], count: int, columns: Mapping[str, list[Any]]
+) -> list[dict[str, Any]]:
+    """Return `count` copies of a dict, each with a value of every column; new keys come last."""
+    return dicts(template, count, tuple(columns), tuple(columns.values()))
 
 
 def column_of(engine: backend.Engine, symbols: array[int], first: int, stride: int) -> Column:

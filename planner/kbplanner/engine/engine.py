@@ -265,13 +265,15 @@ class Engine:
             raise EngineFault("engine: the plan is closed or of another engine")
         handles = [handle_of(relation, self) for relation in base]
         budget = limits or Limits()
-        out = ffi.new("kb_run **")
-        options = limits_struct(budget)
-        bound, parameters = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
-        self.call(
-            lib.kb_run_open, plan.handle, bound, len(handles), parameters, len(params), options, out
-        )
-        return Run(self, plan, out[0], budget)
+        with self._lock:
+            handle, scratch = self._locked_handle(), self._scratch
+            options, out = scratch.options(budget), scratch.run
+            bound, parameters = scratch.relations(handles), scratch.parameters(params)
+            status = lib.kb_run_open(
+                handle, plan.handle, bound, len(handles), parameters, len(params), options, out
+            )
+            check(status, self.max_bytes)
+            return Run(self, plan, out[0], budget)
 
     def model(self, ground: Ground, limits: Limits) -> Model:
         """Return the well-founded model of a ground program, to be stepped until DONE; raises
@@ -368,6 +370,32 @@ class _Scratch:
         self.limits = ffi.new("kb_limits *")
         self.rows = ffi.new("kb_sym[]", SCRATCH_SYMBOLS)
         self.answer = ffi.new("kb_answer *")
+        self.run = ffi.new("kb_run **")
+        self._relations = ffi.new("kb_rel[]", 64)
+
+    def options(self, limits: Limits) -> Any:
+        """Return the limits as the engine takes them."""
+        options = self.limits
+        options.max_rows, options.max_bytes, options.max_steps = (
+            limits.rows,
+            limits.bytes,
+            limits.steps,
+        )
+        return options
+
+    def relations(self, handles: Sequence[int]) -> Any:
+        """Return the handles of relations as an array."""
+        if len(handles) > 64:
+            return ffi.new("kb_rel[]", handles)
+        self._relations[0 : len(handles)] = handles
+        return self._relations
+
+    def parameters(self, symbols: Sequence[int]) -> Any:
+        """Return the parameters of a plan as an array."""
+        if len(symbols) > 64:
+            return ffi.new("kb_sym[]", symbols)
+        self.seed[0 : len(symbols)] = symbols
+        return self.seed
 
 
 class CompiledPlan:
@@ -449,12 +477,7 @@ class Run:
         with self._engine._lock:
             scratch = self._engine._scratch
             scratch.pattern[0:width] = pattern
-            budget, seed_view, answer = scratch.limits, ffi.NULL, scratch.answer
-            budget.max_rows, budget.max_bytes, budget.max_steps = (
-                limits.rows,
-                limits.bytes,
-                limits.steps,
-            )
+            budget, seed_view, answer = scratch.options(limits), ffi.NULL, scratch.answer
             if seed is not None:
                 seed_view = scratch.seed
                 seed_view[0 : len(seed)] = seed

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import Offload
-from kbplanner.engine.binding import GroundStruct, ffi, lib, new_array
+from kbplanner.engine.binding import GroundStruct, check, ffi, lib, new_array
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.engine.ground import shortest as shortest_in_python
@@ -47,6 +48,47 @@ def widest(
     best = new_array(ground.nodes)
     _solve(engine, lib.kb_ground_widest, ground, offload, ranks, best)
     return best
+
+
+_DISCOVERED = 1
+"""State of an instance in the queue of a search, as in the engine."""
+
+
+class Search:
+    """The search for the instances of proofs of a ground program, breadth first.
+
+    The first `parts` instances belong to others and are only passed through.
+    """
+
+    def __init__(self, ground: Ground, proofs: Shortest, parts: int) -> None:
+        self._program = GroundStruct(ground)
+        self._proofs = proofs
+        columns = [proofs.heights, proofs.chosen, new_array(len(ground))]
+        heights, chosen, queue = (ffi.from_buffer("uint32_t[]", column) for column in columns)
+        seen = ffi.from_buffer("uint8_t[]", bytearray(max(len(ground), 1)))
+        self._views = heights, chosen, seen, queue
+        self._search = ffi.new("kb_search *", (heights, chosen, seen, queue, parts, 0, 0))
+
+    def expect(self, instances: Iterable[int]) -> None:
+        """Add instances to those that earlier calls of `pick` have left."""
+        _, _, seen, queue = self._views
+        for instance in instances:
+            if not seen[instance]:
+                seen[instance] = _DISCOVERED
+                queue[self._search.end] = instance
+                self._search.end += 1
+
+    def pick(self, first: int, limit: int) -> array[int]:
+        """Return the next instances, at most `limit`, in order.
+
+        They are `first`, unless it was picked before, those that prove its premises, and those that
+        earlier calls have left. None is picked twice, and none that is free or concludes a node
+        without steps.
+        """
+        picked, count = new_array(limit), ffi.new("uint32_t *")
+        view = ffi.from_buffer("uint32_t[]", picked)
+        check(lib.kb_ground_pick(self._program.struct, self._search, first, limit, view, count))
+        return array("I", sorted(picked[: count[0]]))
 
 
 def _solve(

@@ -97,9 +97,10 @@ class Relation:
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
         limit 0 = all.
         """
-        rows, ids = array("I"), array("I")
-        for piece_rows, piece_ids in self.pieces(pattern, hidden=hidden, limit=limit):
-            if yield_now is not None and ids:
+        pieces = self.pieces(pattern, hidden=hidden, limit=limit)
+        rows, ids = next(pieces)
+        for piece_rows, piece_ids in pieces:
+            if yield_now is not None:
                 yield_now()
             rows.extend(piece_rows)
             ids.extend(piece_ids)

@@ -27,7 +27,7 @@ from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
-from kbplanner.passes.project import joins_pairs
+from kbplanner.passes.project import joins_pairs, joins_some_pairs
 from kbplanner.syntax.printer import print_rule
 
 EXTRA_SYMBOLS = 1 << 18
@@ -45,13 +45,15 @@ class CompiledGoal:
     """A loaded plan for one predicate and binding pattern, and its rules.
 
     `full` is the same goal without demand, where demand can cost more than it saves; a run then
-    tries both. `joins_pairs`: its recursion can be evaluated by rows of bits.
+    tries both. `joins_pairs`: its recursion can be evaluated by rows of bits; `joins_some_pairs`: a
+    part of it can.
     """
 
     loaded: LoadedPlan
     rules: tuple[Rule, ...] = ()
     full: CompiledGoal | None = None
     joins_pairs: bool = False
+    joins_some_pairs: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -116,7 +118,14 @@ class PlanCache:
                 self._plans.put(key, _CachedGoal(full, version))
                 return full
         loaded = load(self._engine, program, statistics)
-        compiled = CompiledGoal(loaded, rules.rules, full, kind == FULL and joins_pairs(program))
+        is_full = kind == FULL
+        compiled = CompiledGoal(
+            loaded,
+            rules.rules,
+            full,
+            is_full and joins_pairs(program),
+            is_full and joins_some_pairs(program),
+        )
         self._plans.put(key, _CachedGoal(compiled, version))
         return compiled
 
@@ -287,7 +296,7 @@ class GoalRun:
             lambda: full.loaded.open_run(self._engine, self._bind, limits),
             limits,
             sum(full.loaded.sizes.values()),
-            joins_pairs=full.joins_pairs,
+            joins_pairs=full.joins_some_pairs,
         )
         try:
             drive(race)
@@ -336,15 +345,16 @@ class GoalRun:
         """Return the number of rows of the answer relation; without columns, 1 if it has its row."""
         return self.run.relation(self._plan.answer).counts().visible
 
-    def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
-        """Return which of `count` ground rows are answers; the plan must be one for many bindings."""
+    def tested(self, rows: array[int], count: int, drive: Drive) -> Relation:
+        """Return a relation that has those of `count` ground rows that are answers, and others.
+
+        The plan must be one for many bindings. The relation lives as long as this run.
+        """
         plan = self._plan
         if plan.seed is not None:
             self.run.seed(bound_columns(plan, rows, count), count)
         self._finish(drive, self._limits)
-        return [
-            index != NO_ROW for index in self.run.relation(self._plan.answer).locate(rows, count)
-        ]
+        return self.run.relation(self._plan.answer)
 
     def close(self) -> None:
         """Close the run."""
@@ -392,7 +402,7 @@ def goal_shape(
     """
     pattern: list[int] = []
     adornment = ""
-    first_indexes: dict[HeadTerm, int] = {}
+    variables: list[tuple[int, HeadTerm]] = []
     for index, arg in enumerate(args):
         if isinstance(arg, str):
             number = symbol(arg)
@@ -400,13 +410,16 @@ def goal_shape(
                 return None
             pattern.append(number)
             adornment += "b"
-            continue
-        adornment += "f"
-        if arg == ANONYMOUS or arg not in first_indexes:
-            first_indexes[arg] = index
-            pattern.append(0)
         else:
-            pattern.append(SAME | first_indexes[arg])
+            pattern.append(0)
+            adornment += "f"
+            variables.append((index, arg))
+    if len(variables) > 1:
+        first_indexes: dict[HeadTerm, int] = {}
+        for index, arg in variables:
+            first = first_indexes.setdefault(arg, index)
+            if first != index and arg != ANONYMOUS:
+                pattern[index] = SAME | first
     return pattern, adornment
 
 

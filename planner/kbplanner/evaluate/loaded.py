@@ -112,6 +112,8 @@ def load(engine: Engine, program: Program, statistics: Statistics) -> LoadedPlan
 def bound_columns(plan: Plan, rows: array[int], count: int) -> array[int]:
     """Return the columns of whole rows of a goal that its adornment binds: rows of the plan's seed."""
     bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
+    if len(bound) == len(plan.adornment):
+        return rows
     seeds = array("I", bytes(4 * count * len(bound)))
     for column, index in enumerate(bound):
         seeds[column :: len(bound)] = rows[index :: len(plan.adornment)]

@@ -29,6 +29,16 @@ HEAD_START_STEPS_PER_FACT = 4
 FULL_TIME_SHARE = 2.0
 """Seconds the full evaluation gets for each second of the demand evaluation."""
 
+FULL_TIME_SHARE_BY_ROWS = 4.0
+"""The same where the full evaluation works on rows of bits: its time is bounded by the values of the
+relations, and it usually ends first.
+"""
+
+FIRST_TURN_STEPS = 25_000
+"""Engine steps of the first turn of the demand evaluation beside the full one. Each turn is twice as
+long as the one before, so that short races are fair and long ones change turns rarely.
+"""
+
 
 class LimitedSteps(Steps, Protocol):
     """Work whose budgets can be set: a run, or two runs that compete."""
@@ -67,6 +77,8 @@ class Race:
         self._seconds = {True: 0.0, False: 0.0}
         start = demand.stats()
         head_start = HEAD_START_STEPS // (HEAD_START_SHARE_BESIDE_ROWS if joins_pairs else 1)
+        self._full_share = FULL_TIME_SHARE_BY_ROWS if joins_pairs else FULL_TIME_SHARE
+        self._turn_steps = FIRST_TURN_STEPS
         self._head_start_end = start.steps + head_start + HEAD_START_STEPS_PER_FACT * facts
         self._rows_before = start.rows_made
         self._steps_before = start.steps
@@ -84,7 +96,9 @@ class Race:
         if self._full is None:
             return self._demand.step(fuel, offload)
         if not self._is_turn_of_full(demand, self._full.stats()):
-            return self._timed(self._demand, fuel, offload)
+            turn = min(fuel, self._turn_steps)
+            self._turn_steps *= 2
+            return self._timed(self._demand, turn, offload)
         try:
             state = self._timed(self._full, fuel, offload)
         except BudgetExceeded:
@@ -138,10 +152,10 @@ class Race:
 
     def _is_turn_of_full(self, demand: RunStats, full: RunStats) -> bool:
         """Compare seconds; where the clock shows no difference, steps."""
-        full_time, demand_time = self._seconds[True], self._seconds[False] * FULL_TIME_SHARE
+        full_time, demand_time = self._seconds[True], self._seconds[False] * self._full_share
         if full_time != demand_time:
             return full_time < demand_time
-        return full.steps <= (demand.steps - self._head_start_end) * FULL_TIME_SHARE
+        return full.steps <= (demand.steps - self._head_start_end) * self._full_share
 
     def _exceeds(self, demand: RunStats, full: RunStats) -> bool:
         """Return True if both runs together have used up a limit."""

@@ -121,9 +121,15 @@ class CompleteInstances:
             block, at = todo.pop()
             source, rows = block.source, block.rows
             width, count = len(source.variables), len(at)
-            starts = [index * width for index in at]
-            for column, variable in enumerate(source.variables):
-                columns[variable] = [rows[start + column] for start in starts]
+            if at and at == list(range(at[0], at[0] + count)):
+                for column, variable in enumerate(source.variables):
+                    columns[variable] = rows[
+                        at[0] * width + column : (at[0] + count) * width : width
+                    ].tolist()
+            else:
+                starts = [index * width for index in at]
+                for column, variable in enumerate(source.variables):
+                    columns[variable] = [rows[start + column] for start in starts]
             for atom in source.parts:
                 todo.append(self._part(atom, columns, count))
             for unseen in source.unseen:

@@ -266,9 +266,22 @@ def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
     """Return the relations that depend on themselves through an aggregate, in a fixed order; None
     if none do.
     """
+    return next((cycle for cycle, _ in aggregate_cycles(clauses)), None)
+
+
+def aggregate_cycles(
+    clauses: Sequence[Clause],
+) -> Iterator[tuple[list[RelationSchema], list[Clause]]]:
+    """Yield each set of relations that depend on themselves through an aggregate, in a fixed order,
+    with the clauses that aggregate inside it.
+    """
+    by_relation = by_head(clause for clause in clauses if clause.aggregates)
     for part in components(clauses):
-        for clause in clauses:
-            inside = clause.aggregates and clause.head.schema in part.relations
-            if inside and any(atom.schema in part.relations for atom in clause.atoms()):
-                return sorted(part.relations, key=str)
-    return None
+        inside = [
+            clause
+            for schema in sorted(part.relations, key=str)
+            for clause in by_relation.get(schema, ())
+            if any(atom.schema in part.relations for atom in clause.atoms())
+        ]
+        if inside:
+            yield sorted(part.relations, key=str), inside

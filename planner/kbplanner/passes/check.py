@@ -8,7 +8,8 @@ body does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from kbplanner.errors import InvalidInput, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
@@ -49,7 +50,7 @@ def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]
     """
     _check_new_name(rule.head, limits)
     check_evaluable(rule, limits)
-    return _variable_lookalikes(rule)
+    return variable_lookalikes(rule)
 
 
 def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -62,12 +63,40 @@ def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
         raise InvalidInput.at("body", problem)
     if rule.confidence is not None and not 0.0 <= rule.confidence <= 1.0:
         raise InvalidInput.at("confidence", "must be a number from 0 to 1")
-    _check_name(rule.head, limits)
-    for item in rule.body:
-        if isinstance(item, Literal):
-            _check_body_atom(item.atom, limits)
+    _check_atoms(rule, limits)
     _check_safety(rule)
     _check_builtins(rule)
+
+
+def rule_errors(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[InvalidInput]:
+    """Return every reason to refuse a rule that the parser accepts: unsafe variables and others."""
+    errors: list[InvalidInput] = []
+    checks: tuple[Callable[[], None], ...] = (
+        partial(_check_new_name, rule.head, limits),
+        partial(_check_atoms, rule, limits),
+        partial(_check_builtins, rule),
+    )
+    for check in checks:
+        try:
+            check()
+        except InvalidInput as error:
+            errors.append(error)
+    return [*errors, *unsafe_variables(rule)]
+
+
+def variable_lookalikes(rule: Rule) -> list[RuleWarning]:
+    """Warn about a rule without variables that repeats an upper-case word, as `p(X) :- q(X)`."""
+    head = [arg for arg in rule.head.args if isinstance(arg, str) and _UPPER_WORD.fullmatch(arg)]
+    body = set(_body_constants(rule))
+    if any(True for _ in rule.head.variables()) or any(
+        True for item in rule.body for _ in item.variables()
+    ):
+        return []
+    return [
+        RuleWarning("looks-like-variable", f'"{word}" is a constant here', f"did you mean ?{word}?")
+        for word in dict.fromkeys(head)
+        if word in body
+    ]
 
 
 def check_statements(
@@ -152,6 +181,12 @@ def bound_variables(rule: Rule) -> set[str]:
 
 
 def _check_safety(rule: Rule) -> None:
+    for error in unsafe_variables(rule):
+        raise error
+
+
+def unsafe_variables(rule: Rule) -> Iterator[UnsafeRule]:
+    """Yield an error for each unsafe occurrence of a variable, those of the head first."""
     bound = bound_variables(rule)
     hint = _lookalike_hint(rule)
     for arg in rule.head.args:
@@ -160,37 +195,39 @@ def _check_safety(rule: Rule) -> None:
             continue
         if variable.anonymous:
             message = 'a rule head cannot say "any value": the head has "_"'
-            raise UnsafeRule(message, "_", "name the variable and use it in the body")
-        if variable.name not in bound:
+            yield UnsafeRule(message, "_", "name the variable and use it in the body")
+        elif variable.name not in bound:
             message = f"the variable {variable} of the head is not bound by a positive atom"
-            raise UnsafeRule(
+            yield UnsafeRule(
                 message, str(variable), hint or f"use {variable} in a positive body atom"
             )
     for item in rule.body:
         if isinstance(item, Literal):
             if item.negated:
-                _check_negated(item, bound, hint)
+                yield from _unsafe_in_negated(item, bound, hint)
         else:
-            _check_comparison(item, bound, hint)
+            yield from _unsafe_in_comparison(item, bound, hint)
 
 
-def _check_negated(item: Literal, bound: set[str], hint: str | None) -> None:
+def _unsafe_in_negated(item: Literal, bound: set[str], hint: str | None) -> Iterator[UnsafeRule]:
     for name in _names(item.variables()):
         if name not in bound:
             message = f'the variable ?{name} occurs only under "not"'
-            raise UnsafeRule(message, "?" + name, hint or 'write _ for "any"')
+            yield UnsafeRule(message, "?" + name, hint or 'write _ for "any"')
 
 
-def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> None:
+def _unsafe_in_comparison(
+    item: Comparison, bound: set[str], hint: str | None
+) -> Iterator[UnsafeRule]:
     for variable in item.variables():
         if variable.anonymous:
-            raise UnsafeRule(
+            yield UnsafeRule(
                 '"_" has no value to compare or compute with', "_", "name the variable"
             )
-        if variable.name not in bound:
+        elif variable.name not in bound:
             what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
             message = f"the variable {variable} {what} is not bound by a positive atom"
-            raise UnsafeRule(
+            yield UnsafeRule(
                 message, str(variable), hint or f"use {variable} in a positive body atom"
             )
 
@@ -214,21 +251,6 @@ def _names(variables: Iterator[Variable]) -> Iterator[str]:
 # ---- words that look like variables ----
 
 
-def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
-    """Warn about a rule without variables that repeats an upper-case word, as `p(X) :- q(X)`."""
-    head = [arg for arg in rule.head.args if isinstance(arg, str) and _UPPER_WORD.fullmatch(arg)]
-    body = set(_body_constants(rule))
-    if any(True for _ in rule.head.variables()) or any(
-        True for item in rule.body for _ in item.variables()
-    ):
-        return []
-    return [
-        RuleWarning("looks-like-variable", f'"{word}" is a constant here', f"did you mean ?{word}?")
-        for word in dict.fromkeys(head)
-        if word in body
-    ]
-
-
 def _lookalike_hint(rule: Rule) -> str | None:
     """Return a hint for an unsafe rule with an upper-case word that may have been meant as a
     variable.
@@ -250,6 +272,13 @@ def _body_constants(rule: Rule) -> Iterator[str]:
 
 
 # ---- names and positions ----
+
+
+def _check_atoms(rule: Rule, limits: Limits) -> None:
+    _check_name(rule.head, limits)
+    for item in rule.body:
+        if isinstance(item, Literal):
+            _check_body_atom(item.atom, limits)
 
 
 def _check_name(atom: Atom, limits: Limits) -> None:

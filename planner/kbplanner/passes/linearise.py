@@ -34,11 +34,14 @@ def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
     single = single_relations(clauses)
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
+    closings = {
+        schema: _closing(heads, schema) for schema, heads in own.items() if schema in single
+    }
     for clause in clauses:
         schema = clause.head.schema
         if schema in done:
             continue
-        closing = _closing(own[schema], schema) if schema in single else None
+        closing = closings.get(schema)
         if closing is None:
             linear.append(clause)
             continue

@@ -18,12 +18,13 @@ After:
     sg/2[ff](?x, ?y) :- join sg#1/2(?x, ?b), down/2(?b, ?y).  % rule 2
     sg/2[ff](?a0, ?a1) :- demand sg/2[ff](), sg/2(?a0, ?a1).
 
-A component is left as it is where that does not pay: where the rules cannot all become joins of two
-atoms with tests of single variables or of
-both variables of the head, where the relations have too few or too many values to be
-evaluated by rows of bits, or where the lookups of the atoms return about one row each and no rule
-joins relations of the component alone. Goals with bound arguments derive fewer pairs; there the
-pass asks for more.
+Atoms of both variables of the head are joined last: they intersect rows of bits. Rules of any other
+form, such as those that read three columns, stay as they are beside those that are split.
+
+A component is left as it is where that does not pay: where the relations have too few or too many
+values to be evaluated by rows of bits, or where the lookups of the atoms return about one row each
+and no rule joins relations of the component alone. Goals with bound arguments derive fewer pairs;
+there the pass asks for more.
 """
 
 from __future__ import annotations
@@ -89,6 +90,18 @@ def joins_pairs(program: Program) -> bool:
     return False
 
 
+def joins_some_pairs(program: Program) -> bool:
+    """Return True if a rule of that recursion is such a join; the engine then evaluates this rule by
+    rows of bits, and the others row by row.
+    """
+    return any(
+        len(_chain(clause)) == 2 and not _is_long(clause) and _is_pairwise(clause, part.relations)
+        for part in components(program.clauses)
+        if part.recursive and program.goal in part.relations
+        for clause in _recursive_clauses(program.clauses, part)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Join:
     """A join split off a clause: the fan-outs of the atom it adds to a recursive one, and of the
@@ -113,11 +126,11 @@ def _split_component(
     clauses: Sequence[Clause], part: Component, statistics: Statistics, names: Iterator[int]
 ) -> dict[Clause, list[Clause]]:
     """Return the clauses of a component that are split, and into what; none if that does not pay."""
-    own = _recursive_clauses(clauses, part)
-    if any(relation.arity != 2 for relation in part.relations) or not all(
-        _is_pairwise(clause, part.relations) for clause in own
-    ):
-        return {}
+    own = [
+        clause
+        for clause in _recursive_clauses(clauses, part)
+        if _is_pairwise(clause, part.relations)
+    ]
     long = [clause for clause in own if _is_long(clause)]
     if not long:
         return {}
@@ -129,10 +142,11 @@ def _split_component(
     for clause in long:
         split = _split(clause, part.relations, statistics, values, names)
         if split is None:
-            return {}
+            continue
         splits[clause] = split.clauses
         pays = pays or split.pays
-    relations = len(part.relations) + sum(len(split) - 1 for split in splits.values())
+    relations = sum(relation.arity == 2 for relation in part.relations)
+    relations += sum(len(split) - 1 for split in splits.values())
     return splits if pays and relations <= MAX_RELATIONS else {}
 
 
@@ -156,22 +170,32 @@ def _binary(clause: Clause) -> list[ClauseAtom]:
     return [atom for atom in clause.atoms() if len(set(atom.variables())) > 1]
 
 
+def _chain(clause: Clause) -> list[ClauseAtom]:
+    """Return the atoms that lead from one variable of the head to the other: those that do not
+    relate both.
+    """
+    head = set(clause.head.variables())
+    return [atom for atom in _binary(clause) if set(atom.variables()) != head]
+
+
 def _is_long(clause: Clause) -> bool:
     """Return True if a clause joins more than two atoms, or two and tests their ends together."""
-    count = len(_binary(clause))
+    count = len(_chain(clause))
     return count > 2 or (count == 2 and _tests_ends(clause))
 
 
 def _tests_ends(clause: Clause) -> bool:
-    """Return True if an item tests both variables of the head together."""
-    return any(is_test(item) and len(set(item.variables())) > 1 for item in clause.body)
+    """Return True if an item relates or tests both variables of the head."""
+    return len(_chain(clause)) < len(_binary(clause)) or any(
+        is_test(item) and len(set(item.variables())) > 1 for item in clause.body
+    )
 
 
 def _is_pairwise(clause: Clause, growing: Collection[RelationSchema]) -> bool:
     """Return True if a clause relates two variables by atoms of two, and tests single variables, or
     both of the head.
     """
-    binary = _binary(clause)
+    binary, chain = _binary(clause), _chain(clause)
     bound = {variable for atom in binary for variable in atom.variables()}
     head = set(clause.head.variables())
     return (
@@ -183,7 +207,8 @@ def _is_pairwise(clause: Clause, growing: Collection[RelationSchema]) -> bool:
             for item in clause.body
             if not any(item is atom for atom in binary)
         )
-        and (len(binary) != 2 or _is_join(binary[0], binary[1], head))
+        and len(chain) != 1
+        and (len(chain) != 2 or _is_join(chain[0], chain[1], head))
     )
 
 
@@ -241,19 +266,20 @@ def _split(
     values: float,
     names: Iterator[int],
 ) -> _Join | None:
-    """Split joins off a clause until two atoms are left, or one whose variables are tested together;
-    None if no two atoms can be joined.
+    """Split joins off a clause until two atoms are left, or only atoms of both variables of the
+    head where these are tested together; None if no two atoms can be joined.
     """
     known = set(growing)
     joins: list[Clause] = []
     fan_outs: list[float] = []
     is_demanded = any(atom.schema.role is Role.DEMAND and atom.args for atom in clause.atoms())
-    left = 1 if _tests_ends(clause) else 2
-    while len(binary := _binary(clause)) > left:
+    left = 0 if _tests_ends(clause) else 2
+    while len(chain := _chain(clause)) > left:
         head = set(clause.head.variables())
+        binary = _binary(clause)
         pairs = [
             (a, b)
-            for a, b in combinations(binary, 2)
+            for a, b in combinations(chain, 2)
             if (a.schema in known or b.schema in known) and _leaves_two(a, b, binary, head)
         ]
         if not pairs:
@@ -277,7 +303,9 @@ def _split(
         joins.append(Clause(joined, tuple(moved), clause.rule))
         clause = Clause(clause.head, (joined, *rest), clause.rule)
     if left == 2:
-        last, other = _binary(clause)
+        if len(_chain(clause)) != left:
+            return None
+        last, other = _chain(clause)
         if not _is_join(last, other, set(clause.head.variables())):
             return None
         fan_outs.append(_added_fan_out((last, other), known, statistics, values))

@@ -26,6 +26,7 @@ from kbplanner.ir.program import (
     Computation,
     Program,
     aggregate_cycle,
+    by_head,
     components,
     dependencies,
 )
@@ -46,11 +47,13 @@ def rules_computing_recursively(clauses: Sequence[Clause]) -> set[int]:
     computes.
     """
     numbers: set[int] = set()
+    heads = by_head(clauses)
     for part in components(clauses):
         own = [
-            c
-            for c in clauses
-            if part.recursive and c.head.schema in part.relations and _recurs(c, part)
+            clause
+            for schema in (part.relations if part.recursive else ())
+            for clause in heads[schema]
+            if _recurs(clause, part)
         ]
         if any(_computes_head(clause) for clause in own):
             numbers.update(clause.rule for clause in own if clause.rule)

@@ -63,8 +63,12 @@ class NegativeComponent:
 def negative_components(clauses: Sequence[Clause]) -> tuple[NegativeComponent, ...]:
     """Return the negative components of lowered clauses, each after those it depends on."""
     negative = []
+    numbers: dict[RelationSchema, list[int]] = {}
+    for number, clause in enumerate(clauses):
+        numbers.setdefault(clause.head.schema, []).append(number)
     for part in components(clauses):
-        own = tuple(clause for clause in clauses if clause.head.schema in part.relations)
+        inside = sorted(number for schema in part.relations for number in numbers[schema])
+        own = tuple(clauses[number] for number in inside)
         if any(
             item.absent and item.schema in part.relations
             for clause in own

@@ -6,26 +6,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from kbplanner.ir.terms import Literal, Rule
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Span, Statement
+
+MAX_SUGGESTIONS = 100
+"""Number of unknown predicates of a text for which a similar name is looked for."""
 
 MAX_DISTANCE = 2
 """Maximum edit distance between a misspelt name and a known one."""
 
 
 def arity_warnings(
-    statements: Sequence[Statement], known: Mapping[str, set[int]]
+    statements: Sequence[Statement],
+    known: Mapping[str, set[int]],
+    defined_elsewhere: Iterable[tuple[str, int]] = (),
+    unread_names: AbstractSet[str] = frozenset(),
+    *,
+    only_similar: bool = False,
 ) -> list[RuleWarning]:
     """Warn once about each predicate and arity of a text that is not used elsewhere.
 
     `known` holds the stored predicates with their arities; facts and rule heads of the text itself
     count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
-    unknown predicate, with the known one of a similar name if there is one.
+    unknown predicate, with the known one of a similar name if there is one. `defined_elsewhere` are
+    predicates of other texts. Names of `unread_names`, which a text with errors may define, are
+    not unknown. With `only_similar` a predicate is unknown only if a similar name is known.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
-    for name, arity, _ in _defined(statements):
+    for name, arity in (
+        *((name, arity) for name, arity, _ in _defined(statements)),
+        *defined_elsewhere,
+    ):
         defined.setdefault(name, set()).add(arity)
     warnings: list[RuleWarning] = []
     reported: set[tuple[str, int]] = set()
@@ -34,15 +48,19 @@ def arity_warnings(
             reported.add((name, arity))
             warnings.append(_arity_warning(name, arity, known[name], span))
     for name, arity, span in _used(statements):
-        if (name, arity) in reported or arity in defined.get(name, ()):
+        if (name, arity) in reported or arity in defined.get(name, ()) or name in unread_names:
             continue
         reported.add((name, arity))
         if name in defined:
             warnings.append(_arity_warning(name, arity, defined[name], span))
             continue
-        nearest = nearest_name(
-            name, (other for other, arities in defined.items() if arity in arities)
-        )
+        nearest = None
+        if len(reported) <= MAX_SUGGESTIONS:
+            nearest = nearest_name(
+                name, (other for other, arities in defined.items() if arity in arities)
+            )
+        if only_similar and (nearest is None or name in (nearest + "s", nearest.removesuffix("s"))):
+            continue  # singular and plural are often two predicates, as in orders(count(*)) :- order(?x)
         hint = None if nearest is None else f"did you mean {nearest}/{arity}?"
         warnings.append(
             RuleWarning("unknown-predicate", f"no facts or rules for {name}/{arity}", hint, span)

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
-from kbplanner.ir.terms import Comparison, Literal, Rule, Variable
+from kbplanner.ir.terms import Aggregate, Comparison, Literal, Rule, Variable
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import RuleStatement, Statement
+
+_OVER_BINDINGS = ("sum", "avg")
+"""Aggregates whose result depends on variables that occur nowhere else."""
 
 _IRREFLEXIVE = ("!=", "!==", "<", ">")
 
@@ -33,16 +36,20 @@ def _rule_warnings(statement: RuleStatement) -> Iterator[RuleWarning]:
         for variable in item.variables()
         if not variable.anonymous
     )
+    counted = {arg for arg in rule.head.args if isinstance(arg, Aggregate)}
+    if any(each.variable is None or each.function in _OVER_BINDINGS for each in counted):
+        counts.clear()  # the aggregate is over all named variables of the body
     for name, count in counts.items():
         if count == 1 and not name.startswith("_"):
             hint = f'write _ for "any", or ?_{name} to keep the name'
             yield RuleWarning(
                 "singleton", f"the variable ?{name} is used once", hint, statement.where(name)
             )
-    for item in rule.body:
-        if isinstance(item, Comparison) and _never_holds(item):
+    for index, item in enumerate(rule.body):
+        if isinstance(item, Comparison) and never_holds(item):
+            span = statement.items[index] if index < len(statement.items) else statement.span
             yield RuleWarning(
-                "never-holds", f"a comparison with {item.op} can never hold", None, statement.span
+                "never-holds", f"a comparison with {item.op} can never hold", None, span
             )
     groups = _variable_groups(rule)
     if len(groups) > 1:
@@ -53,7 +60,8 @@ def _rule_warnings(statement: RuleStatement) -> Iterator[RuleWarning]:
         )
 
 
-def _never_holds(item: Comparison) -> bool:
+def never_holds(item: Comparison) -> bool:
+    """Return True if a comparison is false whatever the values of its variables are."""
     if item.op not in COMPARISONS:
         return False
     if isinstance(item.left, str) and isinstance(item.right, str):

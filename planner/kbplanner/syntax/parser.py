@@ -7,6 +7,7 @@ any length. Lark is loaded with the first text that needs it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.phrases import Phrase
-from kbplanner.ir.terms import Atom, Expr, Literal, Rule
-from kbplanner.syntax.diagnostics import syntax_error
+from kbplanner.ir.terms import Atom, BodyItem, Expr, Literal, Rule
+from kbplanner.syntax.diagnostics import Diagnostic, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.reader import Reader, read_chunks
@@ -59,6 +60,25 @@ def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iter
     return read_chunks(chunks, parse_clause, limits)
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A text with errors: the statements that have none, the errors, and the words of the others."""
+
+    statements: list[Statement]
+    errors: list[Diagnostic]
+    unread_names: set[str]
+
+
+def parse_valid(
+    text: str, limits: Limits = DEFAULT_LIMITS, *, mode: str = "program", max_errors: int
+) -> Parsed:
+    """Read a text that may have errors, at most `max_errors`. The modes are those of `Reader`."""
+    reader = Reader(text, parse_clause, limits, mode=mode)
+    reader.max_errors = max_errors
+    statements = list(reader.statements(after_errors=True))
+    return Parsed(statements, reader.errors, reader.unread_names)
+
+
 def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS) -> Rule:
     """Read one rule; the final dot may be missing. Raises RuleSyntaxError. `check_rule` checks
     safety.
@@ -78,8 +98,18 @@ def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
         return cast(GoalStatement, _single(text, "goal", limits))
     atom, start, end = plain
     name = Span(1, start + 1, 1, start + 1 + len(atom.predicate))
+    last = len(text[: text.rindex(")", start, end)].rstrip())  # as the grammar: without the bracket
+    item = Span(1, start + 1, 1, last + 1)
     span = Span(1, start + 1, 1, end + 1)
-    return GoalStatement((Literal(atom),), span, ((atom.predicate, atom.arity, name),))
+    return GoalStatement((Literal(atom),), span, ((atom.predicate, atom.arity, name),), (item,))
+
+
+def parse_body(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[BodyItem, ...]:
+    """Read the items of one goal, as `parse_goal` does, without their places in the text."""
+    plain = plain_goal(text, limits)
+    if plain is None:
+        return cast(GoalStatement, _single(text, "goal", limits)).body
+    return (Literal(plain[0]),)
 
 
 def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kbplanner.ir.limits import MAX_DEPTH, MAX_TOKENS, Limits
+from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import QUOTED_NAMES
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
-from kbplanner.syntax.scanner import NUMBER, WORD, Token, scan_statement
+from kbplanner.syntax.scanner import (
+    NUMBER,
+    WORD,
+    Token,
+    block_header_size,
+    scan_block,
+    scan_statement,
+)
 from kbplanner.syntax.statements import (
     NO_ANNOTATIONS,
     FactStatement,
@@ -31,6 +38,9 @@ from kbplanner.syntax.tree import Clause
 
 ParseClause = Callable[[list[Token]], "Clause | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
+
+MAX_NAMES = 1000
+"""Number of words of a statement with errors whose names are noted."""
 
 MIN_WINDOW_CHARS = 1 << 16
 """Minimum number of characters of a stream examined at once."""
@@ -52,6 +62,9 @@ class Reader:
     "atom".
     """
 
+    max_errors = MAX_ERRORS
+    """Number of errors after which reading stops."""
+
     def __init__(
         self,
         text: str,
@@ -66,6 +79,8 @@ class Reader:
         self.text = text
         self.pos = 1 if text.startswith("\ufeff") and line == column == 1 else 0
         self.errors: list[Diagnostic] = []
+        self.unread_names: set[str] = set()
+        """Words of the statements with errors."""
         self._parse = parse
         self._limits = limits
         self._final = final
@@ -83,9 +98,12 @@ class Reader:
         self._count_to(self.pos)
         return self._line, self.pos - self._line_start + 1
 
-    def statements(self) -> Iterator[Statement]:
-        """Yield the statements, until the end of the text or the first error."""
-        while len(self.errors) < MAX_ERRORS:
+    def statements(self, *, after_errors: bool = False) -> Iterator[Statement]:
+        """Yield the statements, until the end of the text or the first error.
+
+        With `after_errors` the statements without errors that follow an error are yielded too.
+        """
+        while len(self.errors) < self.max_errors:
             start = self._skip(self.pos)
             if start >= len(self.text):
                 if self._final:
@@ -93,15 +111,22 @@ class Reader:
                 return
             plain = self._plain_fact(start) if self._mode == "program" else None
             if plain is not None:
-                if not self.errors:
+                if after_errors or not self.errors:
                     yield plain
                 continue
             tokens, end = scan_statement(self.text, start)
             if not self._final and end >= len(self.text):
                 return
+            if header := block_header_size(tokens):
+                _, _, end = scan_block(self.text, tokens[header - 1].end)
+                if not self._final and end >= len(self.text):
+                    return
+                self.pos = end
+                self._refuse_block(tokens[:header])
+                continue
             self.pos = end
             for statement in self._read(tokens):
-                if not self.errors:
+                if after_errors or not self.errors:
                     yield statement
 
     # ---- fast path ----
@@ -143,6 +168,7 @@ class Reader:
                     yield statement
                 return
             where = _Positions(self, tokens)
+            self._note_names(tokens)
             if result == fitting < len(tokens):
                 message = f"brackets nest at most {MAX_DEPTH} deep"
                 if fitting == MAX_TOKENS:
@@ -158,9 +184,19 @@ class Reader:
                 self.text, tokens, result, line_start, where.column(tokens[0].start) - 1
             )
             where.report([problem])
-            if problem.code != "missing-period" or len(self.errors) >= MAX_ERRORS:
+            if problem.code != "missing-period" or len(self.errors) >= self.max_errors:
                 return
             tokens = tokens[result:]  # what follows the missing dot is a statement of its own
+
+    def _refuse_block(self, header: list[Token]) -> None:
+        hint = "keep tests in files of their own, and run them with kbcore test"
+        message = f"a {header[0].value} is no fact, rule or query, and cannot be stored"
+        problem = Problem("test-block", message, hint, header[0].start, header[1].end)
+        _Positions(self, header).report([problem])
+
+    def _note_names(self, tokens: list[Token]) -> None:
+        names = (token.value for token in tokens[:MAX_NAMES] if token.type in ("IDENT", "STRING"))
+        self.unread_names.update(name.strip("'\"") for name in names)
 
     def _complete(self, tokens: list[Token]) -> None:
         """Add what a text of one statement may omit: the dot, and the `?-` of a goal."""
@@ -202,6 +238,7 @@ class Reader:
             text = self.text[tokens[0].start : tokens[-1].end]
             statement = RuleStatement(lowering.rule(clause), span, text=text)
         if lowering.problems:
+            self._note_names(tokens)
             where.report(lowering.problems)
             return None
         if isinstance(statement, FactStatement | PhraseStatement):
@@ -209,12 +246,13 @@ class Reader:
         predicates = tuple(
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
         )
+        items = tuple(where.span(node.start, node.end) for node in clause.items)
         if isinstance(statement, GoalStatement):
-            return replace(statement, predicates=predicates)
+            return replace(statement, predicates=predicates, items=items)
         variables = tuple(
             (name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens)
         )
-        return replace(statement, predicates=predicates, variables=variables)
+        return replace(statement, predicates=predicates, variables=variables, items=items)
 
     # ---- positions ----
 
@@ -275,7 +313,7 @@ class _Positions:
         text = self._reader.text
         seen: set[int] = set()
         for problem in problems:
-            if problem.start in seen or len(self._reader.errors) >= MAX_ERRORS:
+            if problem.start in seen or len(self._reader.errors) >= self._reader.max_errors:
                 continue
             seen.add(problem.start)
             line_start = self.line_start(problem.start)
@@ -293,6 +331,21 @@ class _Positions:
                     begin - line_start + 1,
                 )
             )
+
+
+def report_problems(text: str, problems: Sequence[Problem]) -> list[Diagnostic]:
+    """Return the errors of a text for problems at offsets of the text, in their order."""
+
+    def parse(tokens: list[Token]) -> int:
+        return 0
+
+    errors = []
+    for problem in problems:
+        reader = Reader(text, parse, DEFAULT_LIMITS)
+        token = Token("BADCHAR", "", problem.start, problem.end)
+        _Positions(reader, [token]).report([problem])
+        errors += reader.errors
+    return errors
 
 
 def read_chunks(

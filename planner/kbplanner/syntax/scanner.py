@@ -130,3 +130,49 @@ def _mark_keywords(tokens: list[Token]) -> list[Token]:
         ):
             token.type = "DIV" if token.value == "div" else "MOD"
     return tokens
+
+
+def block_header_size(tokens: list[Token]) -> int:
+    """Return the number of tokens of the header of a test block, its brace included.
+
+    A header is `test "name" {`, `test "name" with "fixture", ... {` or `fixture "name" {`. Return 0
+    if the tokens begin otherwise.
+    """
+    if len(tokens) < 3 or tokens[0].type != "IDENT" or tokens[0].value not in ("test", "fixture"):
+        return 0
+    if tokens[1].type != "STRING":
+        return 0
+    at = 2
+    if tokens[at].type == "IDENT" and tokens[at].value == "with":
+        at += 1
+        while at + 1 < len(tokens) and tokens[at].type == "STRING":
+            at += 1
+            if tokens[at].type != "_COMMA":
+                break
+            at += 1
+    return at + 1 if at < len(tokens) and tokens[at].value == "{" else 0
+
+
+def scan_block(text: str, pos: int) -> tuple[list[list[Token]], Token | None, int]:
+    """Read the statements of a test block from `pos`, behind its opening brace.
+
+    Returns the tokens of each statement, the closing brace, and the position behind it. The brace is
+    None if the text ends before it. A statement before the brace may lack its `_END`.
+    """
+    statements: list[list[Token]] = []
+    while True:
+        tokens, end = scan_statement(text, pos)
+        if not tokens:
+            return statements, None, len(text)
+        close = next((at for at, token in enumerate(tokens) if _closes(token)), None)
+        if close is None:
+            statements.append(tokens)
+            pos = end
+            continue
+        if close:
+            statements.append(tokens[:close])
+        return statements, tokens[close], tokens[close].end
+
+
+def _closes(token: Token) -> bool:
+    return token.type == "BADCHAR" and token.value == "}"

@@ -55,7 +55,8 @@ class FactStatement:
 class RuleStatement:
     """A rule, and the positions of its variables and predicates; the head's predicate comes first.
 
-    `text` is the statement as written, for messages about it.
+    `text` is the statement as written, for messages about it. `items` are the positions of the
+    body items.
     """
 
     rule: Rule
@@ -63,6 +64,7 @@ class RuleStatement:
     variables: tuple[tuple[str, Span], ...] = ()
     predicates: tuple[tuple[str, int, Span], ...] = ()
     text: str = ""
+    items: tuple[Span, ...] = ()
 
     def where(self, variable_name: str) -> Span:
         """Return the first position of a variable (with or without question mark), else the whole
@@ -77,11 +79,14 @@ class RuleStatement:
 
 @dataclass(frozen=True, slots=True)
 class GoalStatement:
-    """A query: one or more body items to prove together."""
+    """A query: one or more body items to prove together, and the positions of its predicates and
+    items.
+    """
 
     body: tuple[BodyItem, ...]
     span: Span
     predicates: tuple[tuple[str, int, Span], ...] = ()
+    items: tuple[Span, ...] = ()
 
     @property
     def literal(self) -> Literal:

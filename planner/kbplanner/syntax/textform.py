@@ -26,11 +26,18 @@ def atom_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMIT
     return _read(parse_atom, text, path, limits)
 
 
+def body_from_text(
+    text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS
+) -> tuple[BodyItem, ...]:
+    """Read the items of a goal. Raises as `atom_from_text` does."""
+    return _read(parse_goal, text, path, limits).body
+
+
 def item_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
     """Read one body item: a literal, a comparison or a string test. Raises as `atom_from_text`
     does.
     """
-    body = _read(parse_goal, text, path, limits).body
+    body = body_from_text(text, path, limits)
     if len(body) != 1:
         raise InvalidInput.at(path, f"must be one atom, found {len(body)} separated by commas")
     return body[0]

@@ -15,6 +15,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "explain": Entry(
             "knowledge.goals:explain", "Show why the answers of a goal hold, or its plan"
         ),
+        "whynot": Entry("knowledge.goals:whynot", "Show why a goal has no answer"),
         "query": Entry("knowledge.facts:query", "List stored facts, without applying rules"),
         "predicates": Entry("knowledge.facts:predicates", "List the predicates"),
         "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),
@@ -26,6 +27,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Rules": {
         "teach": Entry("knowledge.statements:teach", "Store rules and facts, and print the rules"),
         "rules": Entry("knowledge.facts:rules", "List the rules"),
+        "check": Entry("knowledge.check:check", "Check files of facts, rules and queries"),
+        "fmt": Entry("knowledge.fmt:fmt", "Format files of facts, rules and queries"),
+        "test": Entry("knowledge.test:test", "Run the tests of rule files"),
     },
     "Memory": {
         "context": Entry("agents.context:context", "Select the facts that a prompt should contain"),

@@ -21,6 +21,8 @@ _KINDS = (
     "application/json",
     "text/plain",
     "text/html",
+    "text/css",
+    "text/javascript",
     "application/manifest+json",
     "application/problem+json",
 )

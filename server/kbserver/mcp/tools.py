@@ -107,7 +107,7 @@ class Tool:
 @lru_cache(maxsize=1)
 def all_tools() -> Mapping[str, Tool]:
     """Return every tool by its name, in the order of names."""
-    tools = [Tool(each, each.tool) for each in operations() if each.tool is not None]
+    tools = [Tool(each, declared) for each in operations() for declared in each.tools]
     return {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
 
 

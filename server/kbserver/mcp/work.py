@@ -16,6 +16,7 @@ from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
 from kbserver.notices import shown_unknown
 from kbserver.schemas.base import Answer, Body, JsonObject, instance
+from kbserver.schemas.conjunctions import Conjunction
 from kbserver.schemas.context import AnyWindow, ContextBody, select
 from kbserver.schemas.fields import (
     Count,
@@ -125,12 +126,23 @@ def aggregate(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 
 def explain(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
-    """Explain why answers hold, or how a goal is evaluated."""
+    """Explain why answers hold, why there are none, or how a goal is evaluated."""
+    if data.get("whyNot"):
+        data = {"format": "text", **data}
     goal = instance(ExplainBody).read(data, strict=strict)["explanation"]
     explanation, unknown = goal.answer(kb), shown_unknown(goal.unknown(kb))
     if isinstance(explanation, str):
         return {"text": explanation, **unknown}
     return {"text": "", **explanation, **unknown}
+
+
+def why_not(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Explain why a goal has no answer."""
+    arguments = {**data, "whyNot": True}
+    explanation: Json = (
+        instance(ExplainBody).read(arguments, strict=strict)["explanation"].answer(kb)
+    )
+    return explanation
 
 
 def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
@@ -212,7 +224,7 @@ def _answered(kb: TenantKB, data: Json, strict: bool, body: type[InferBody | Que
     """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
     max_rows = _limit(data)
     notes = Notes()
-    goal: Question | Pattern
+    goal: Question | Conjunction | Pattern
     (goal,) = instance(body).read({**data, "limit": max_rows + 1}, strict=strict).values()
     answer = _listed(orjson.loads(b"".join(goal.written(kb, rows_written, notes))), max_rows)
     answer |= shown_unknown(notes.unknown)

@@ -4,11 +4,12 @@ An operation reads the body, calls one method of the core and returns the serial
 """
 
 from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
-from kbserver.routes.knowledge import facts, reason, rules, scopes, transactions
+from kbserver.routes.knowledge import facts, preview, reason, rules, scopes, transactions
 from kbserver.routes.node import (
     admin,
     auth,
     cluster,
+    console,
     documents,
     events,
     maintenance,
@@ -17,7 +18,20 @@ from kbserver.routes.node import (
 )
 
 SUBJECTS = (
-    *(ops, facts, rules, reason, transactions, scopes, memory, context, events, ingest, language),
-    *(admin, cluster, maintenance, mcp, agent, auth, documents, replication),
+    *(
+        ops,
+        facts,
+        rules,
+        reason,
+        preview,
+        transactions,
+        scopes,
+        memory,
+        context,
+        events,
+        ingest,
+        language,
+    ),
+    *(admin, cluster, maintenance, mcp, agent, auth, console, documents, replication),
 )
 """The modules with operations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from flask import current_app
@@ -10,8 +10,16 @@ from flask import current_app
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.language.files import bulk_rows
-from kbcore.state.facts import Fact, FactRows
+from kbcore.search.neighbours import (
+    BOTH,
+    DEFAULT_NEIGHBOURS,
+    DIRECTIONS,
+    MAX_NEIGHBOURS,
+    NeighbourOptions,
+)
+from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.atoms import (
     AtomBody,
@@ -24,6 +32,7 @@ from kbserver.schemas.atoms import (
 from kbserver.schemas.base import Answer, Body, JsonObject, present, within
 from kbserver.schemas.fields import (
     Anything,
+    Choice,
     Count,
     Elements,
     Flag,
@@ -35,9 +44,12 @@ from kbserver.schemas.fields import (
     Milliseconds,
     Object,
     PatternArguments,
+    Predicates,
+    ReadScope,
     Text,
     Time,
     Value,
+    Whole,
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, request_limits
@@ -135,6 +147,7 @@ class RetractBody(AtomBody, Budgeted):
     """A fact to retract; without a sign of either sign."""
 
     scope = WriteScope()
+    count = Flag("False: the conclusions that no longer hold are not counted. Default: true.")
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.retract_fact`."""
@@ -145,6 +158,7 @@ class RetractBody(AtomBody, Budgeted):
             "args": constants_of(atom, fields, problem),
             "positive": positive,
             "scope": fields.get("scope"),
+            "count": fields.get("count", True),
             "request_limits": request_limits(fields),
         }
 
@@ -168,6 +182,7 @@ class RetractPatternBody(RetractBody):
                 "pattern": None,
                 "positive": sign(fields),
                 "scope": fields.get("scope"),
+                "count": fields.get("count", True),
                 "request_limits": request_limits(fields),
             }
         atom, positive = atom_given(fields, nulls=True)
@@ -176,6 +191,7 @@ class RetractPatternBody(RetractBody):
             "pattern": atom_terms(atom),
             "positive": positive,
             "scope": fields.get("scope"),
+            "count": fields.get("count", True),
             "request_limits": request_limits(fields),
         }
 
@@ -221,13 +237,24 @@ class Stored(Answer):
     timestamp = Time()
 
 
+def _not_counted(outcome: RetractOutcome) -> bool | None:
+    """Return False if the conclusions were not counted, else None."""
+    return None if outcome.counted else False
+
+
+def _if_counted(name: str) -> Callable[[RetractOutcome], Any]:
+    """Return a reader of an attribute of an outcome; None if the conclusions were not counted."""
+    return lambda outcome: getattr(outcome, name) if outcome.counted else None
+
+
 class Retracted(Answer):
-    """The outcome of retracting a fact."""
+    """The outcome of retracting a fact; the counts of conclusions are absent if not asked for."""
 
     retracted = Count()
-    cascaded = Count()
-    cascaded_atoms = Many(Row)
-    newly_derivable = Count()
+    counted = Flag("False: the conclusions were not counted.", of=_not_counted, optional=True)
+    cascaded = Count(of=_if_counted("cascaded"), optional=True)
+    cascaded_atoms = Many(Row, of=_if_counted("cascaded_atoms"), optional=True)
+    newly_derivable = Count(of=_if_counted("newly_derivable"), optional=True)
     still_derivable = Flag()
     truncated = Flag()
 
@@ -237,7 +264,8 @@ class Matched(Answer):
 
     retracted = Count()
     atoms = Many(Row)
-    cascaded = Count()
+    counted = Flag("False: the conclusions were not counted.", of=_not_counted, optional=True)
+    cascaded = Count(of=_if_counted("cascaded"), optional=True)
     truncated = Flag(of=lambda outcome: outcome.truncated or None, optional=True)
 
 
@@ -292,3 +320,75 @@ def _facts(elements: list[Any], strict: bool) -> list[Fact]:
         first = next(iter(wrong))
         raise InvalidInput(f"{first}: {wrong[first][0]}; nothing was stored", {"fields": wrong})
     return facts
+
+
+class NeighboursBody(Budgeted):
+    """A constant, and which of the stored facts around it."""
+
+    constant = Anything(
+        schema={
+            "type": ["string", "number", "boolean"],
+            "description": "The constant; not a variable.",
+        },
+        required=True,
+    )
+    predicates = Predicates(allow_none=True)
+    direction = Choice(
+        *DIRECTIONS,
+        description="`out`: the constant is the first argument; `in`: a later one; default `both`.",
+    )
+    scope = ReadScope()
+    limit = Whole(1, MAX_NEIGHBOURS)
+    offset = Whole(0)
+    as_of = Instant()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `TenantKB.neighbours`."""
+        options = NeighbourOptions(
+            fields.get("scope"),
+            _names_of(fields.get("predicates")),
+            fields.get("direction", BOTH),
+            fields.get("limit", DEFAULT_NEIGHBOURS),
+            fields.get("offset", 0),
+            fields.get("as_of"),
+            request_limits(fields),
+        )
+        return {"constant": _constant_of(fields["constant"]), "options": options}
+
+
+class NeighbourCount(Answer):
+    """A predicate and the number of its facts that contain the constant."""
+
+    predicate = Text()
+    arity = Count()
+    fact_count = Count()
+
+
+class Neighbourhood(Answer):
+    """A page of the facts around a constant, and the counts of all of them."""
+
+    constant = Text()
+    facts = Many(Row, "At most `limit`; the predicates take turns.")
+    predicates = Many(NeighbourCount)
+    total_facts = Count()
+
+
+def _names_of(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if type(value) is not list:
+        raise InvalidInput.at("predicates", "must be an array of predicates")
+    return tuple(predicate_of(name, f"predicates[{index}]") for index, name in enumerate(value))
+
+
+def _constant_of(value: Any) -> str:
+    try:
+        (term,) = atom_terms(atom_from_json({"predicate": "p", "args": [value]}))
+    except InvalidInput as error:
+        wrong = (error.details or {}).get("fields") or {"": [error.message]}
+        raise InvalidInput.at("constant", next(iter(wrong.values()))[0]) from None
+    if not isinstance(term, str):
+        raise InvalidInput.at(
+            "constant", "must be a constant, not a variable; /query matches those"
+        )
+    return term

@@ -415,3 +415,9 @@ class Elements(ListOfForms):
     def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
         """Yield nothing: the reader of the elements finds the keys."""
         return iter(())
+
+
+class TextOrElements(Elements):
+    """One text, or a list whose elements are read one by one, later."""
+
+    schema: ClassVar[Json] = {}

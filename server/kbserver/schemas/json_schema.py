@@ -10,7 +10,7 @@ from apispec.ext.marshmallow.openapi import OpenAPIConverter
 from marshmallow import Schema
 from marshmallow.fields import Field
 
-from kbserver.schemas.fields import Forms, Json, ListOfForms
+from kbserver.schemas.fields import Forms, Json, ListOfForms, TextOrElements
 
 VERSION = "3.1.0"
 """The version of OpenAPI."""
@@ -46,6 +46,8 @@ class _Converter(OpenAPIConverter):
             for form in field.forms
         ]
         shape = {"anyOf": forms} if len(forms) > 1 else forms[0]
+        if isinstance(field, TextOrElements):
+            return {"anyOf": [{"type": "string"}, {"type": "array", "items": shape}]}
         return {"items": shape} if isinstance(field, ListOfForms) else shape
 
     def field2nullable(self, field: Field[Any], ret: Json) -> Json:

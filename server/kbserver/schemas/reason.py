@@ -13,20 +13,24 @@ from kbcore.errors import InvalidInput
 from kbcore.kb.queries import Write
 from kbcore.kb.scripts import blocks_of
 from kbcore.kb.tenant_kb import TenantKB
+from kbcore.proofs.candidates import FALSE, TRUE, UNDEFINED, WhyNot, WhyNotCandidate
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
+from kbcore.proofs.why_not import MAX_DEPTH
 from kbcore.reason.aggregate import AggregateQuery
-from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import Notes, RequestLimits
-from kbcore.reason.options import AnswerOptions
+from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.reason.predicates import UnknownPredicate
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
-from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.jsonwriter import item_to_json
+from kbplanner.syntax.parser import parse_body
 from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
+from kbserver.notices import shown_unknown
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
 from kbserver.schemas.base import Answer, JsonObject, present
+from kbserver.schemas.conjunctions import Bindings, conjunction_given
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import (
     Anything,
@@ -147,6 +151,8 @@ class Explanation:
     plan: bool
     analyze: bool
     as_json: bool
+    why_not: bool = False
+    depth: int = 1
 
     def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
@@ -154,7 +160,10 @@ class Explanation:
         return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
 
     def answer(self, kb: TenantKB) -> str | dict[str, Any]:
-        """Return the explanation as text; a plan may also be an object."""
+        """Return the explanation as text, or as an object if it is a plan or says why not."""
+        if self.why_not:
+            result = kb.why_not(self.body, self.options, depth=self.depth)
+            return why_not_shown(result) if self.as_json else result.text
         if self.as_json:
             plans = kb.plans(self.body, self.options, analyze=self.analyze)
             return {"goal": ", ".join(map(print_item, self.body)), "plans": plans}
@@ -169,73 +178,55 @@ class Pattern:
 
     atom: Atom
     positive: bool | None
-    scope: str | None
-    limit: int | None
-    as_of: int | None
-    request_limits: RequestLimits
+    options: FactOptions
 
     def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
         """Return the matching facts with their truth values as a JSON array in parts; see `Question.written`."""
-        parts = kb.query_json(
-            self.atom,
-            write,
-            positive=self.positive,
-            scope=self.scope,
-            limit=self.limit,
-            as_of=self.as_of,
-            request_limits=self.request_limits,
-        )
-        if parts == [b"[]"]:
-            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
-        return parts
+        return self._written(kb, write, notes, self.options)
 
     def paged(
         self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of matching facts and True if more follow; see `Question.paged`."""
-        rows, more = self._page(kb, notes, offset, limit)
-        return [write([{**row, "truthVal": not row["negated"]} for row in rows], nothing)], more
+        page = self._page(offset, limit)
+        return self._written(kb, write, notes, page), _more(page, notes)
 
     def table(self, kb: TenantKB, notes: Notes) -> AnswerTable:
         """Return the matching facts as a table of columns."""
-        table = kb.query_table(
-            self.atom,
-            positive=self.positive,
-            scope=self.scope,
-            limit=self.limit,
-            as_of=self.as_of,
-            request_limits=self.request_limits,
-        )
-        if not table.num_rows:
-            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
-        return table
+        return self._table(kb, notes, self.options)
 
     def table_page(
         self, kb: TenantKB, notes: Notes, offset: int, limit: int
     ) -> tuple[AnswerTable, bool]:
         """Return a page of matching facts as a table and True if more follow."""
-        rows, more = self._page(kb, notes, offset, limit)
-        variables = variable_columns(self.atom)
-        return table_of_rows(rows, variables, scoped=self.scope == ALL_SCOPES), more
+        page = self._page(offset, limit)
+        return self._table(kb, notes, page), _more(page, notes)
 
-    def _page(
-        self, kb: TenantKB, notes: Notes, offset: int, limit: int
-    ) -> tuple[list[dict[str, Any]], bool]:
-        if self.limit is not None:
+    def _written(
+        self, kb: TenantKB, write: Write, notes: Notes, options: FactOptions
+    ) -> list[bytes]:
+        counted = notes if options.is_page else None
+        parts = kb.query_json(self.atom, write, options, positive=self.positive, notes=counted)
+        if parts == [b"[]"]:
+            notes.unknown = kb.unknown_predicates([_signature(self.atom)], options.scope)
+        return parts
+
+    def _table(self, kb: TenantKB, notes: Notes, options: FactOptions) -> AnswerTable:
+        counted = notes if options.is_page else None
+        table = kb.query_table(self.atom, options, positive=self.positive, notes=counted)
+        if not table.num_rows:
+            notes.unknown = kb.unknown_predicates([_signature(self.atom)], options.scope)
+        return table
+
+    def _page(self, offset: int, limit: int) -> FactOptions:
+        if self.options.limit is not None:
             raise InvalidInput.at("limit", _TWO_LIMITS)
-        max_rows = offset + limit + 1
-        rows = kb.query_rows(
-            self.atom.predicate,
-            terms_of(self.atom),
-            positive=self.positive,
-            scope=self.scope,
-            limit=max_rows,
-            as_of=self.as_of,
-            request_limits=self.request_limits,
-        )
-        if not rows:
-            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
-        return rows[offset : offset + limit], len(rows) == max_rows
+        return replace(self.options, offset=self.options.offset + offset, limit=limit)
+
+
+def _more(page: FactOptions, notes: Notes) -> bool:
+    """Return True if facts follow those of a page, whose total number is in the notes."""
+    return page.offset + (page.limit or 0) < (notes.total or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,25 +280,41 @@ def _proof_options(fields: Mapping[str, Any]) -> ProofOptions:
     return ProofOptions(form, fields.get("proof_nodes"), fields.get("proof_depth"))
 
 
-class QueryBody(AtomBody, Budgeted):
-    """A pattern for the stored facts."""
+class GoalBody(AtomBody, Budgeted):
+    """An atom, and the options of goals and of patterns."""
 
     scope = ReadScope()
     as_of = Instant()
     limit = Whole(1)
+    offset = Whole(0)
+
+
+class QueryBody(GoalBody):
+    """A pattern for the stored facts."""
+
+    contains = Text(
+        "Text that an argument contains, whatever the case of its letters; an empty text selects "
+        "every fact."
+    )
 
     def arguments(self, fields: Json) -> Json:
         """Return the pattern."""
         atom, positive = atom_given(fields)
-        limits = fields.get("scope"), fields.get("limit"), fields.get("as_of")
-        return {"pattern": Pattern(atom, positive, *limits, request_limits(fields))}
+        options = FactOptions(
+            fields.get("scope"),
+            fields.get("limit"),
+            fields.get("offset", 0),
+            fields.get("as_of"),
+            fields.get("contains", ""),
+            request_limits(fields),
+        )
+        return {"pattern": Pattern(atom, positive, options)}
 
 
-class InferBody(QueryBody):
+class InferBody(GoalBody):
     """A goal."""
 
     polarity = Choice("positive", "negative")
-    offset = Whole(0)
     min_confidence = Fraction()
     with_proof = Flag()
     proof_format = Choice(*FORMS)
@@ -316,12 +323,16 @@ class InferBody(QueryBody):
     include_undefined = Flag()
 
     def arguments(self, fields: Json) -> Json:
-        """Return the question."""
+        """Return the question; a `text` may have several literals."""
         proves = proof_asked(fields)
+        options = _answer_options(fields)
+        conjunction = conjunction_given({**fields, "with_proof": proves}, options)
+        if conjunction is not None:
+            return {"question": conjunction}
         if fields.get("include_undefined") and proves:
             raise InvalidInput.at("includeUndefined", _NO_PROOF)
         proof = _proof_options(fields) if proves else None
-        return {"question": Question(literal_given(fields), _answer_options(fields), proof)}
+        return {"question": Question(literal_given(fields), options, proof)}
 
 
 class ExplainBody(InferBody):
@@ -332,6 +343,8 @@ class ExplainBody(InferBody):
     plan = Flag()
     analyze = Flag()
     format = Choice("text", "json")
+    why_not = Flag("Explain why the goal has no answer.")
+    depth = Whole(1, MAX_DEPTH, description="Levels of missing premises, with `whyNot`.")
 
     requires: ClassVar[Json] = {
         "anyOf": [present("text"), present("body"), present("predicate", "args")]
@@ -343,14 +356,20 @@ class ExplainBody(InferBody):
 
     def arguments(self, fields: Json) -> Json:
         """Return the explanation."""
-        if fields.get("include_undefined"):
-            raise InvalidInput.at("includeUndefined", _NO_PROOF)
+        why_not = fields.get("why_not", False)
         plans = fields.get("plan", False) or fields.get("analyze", False)
-        as_json = fields.get("format") == "json"
+        if fields.get("include_undefined") and not why_not:
+            raise InvalidInput.at("includeUndefined", _NO_PROOF)
+        if why_not and plans:
+            raise InvalidInput.at("whyNot", "cannot be combined with 'plan' or 'analyze'")
+        if "depth" in fields and not why_not:
+            raise InvalidInput.at("depth", "applies with 'whyNot' only; proofs have 'proofDepth'")
+        as_json = fields.get("format", "json" if why_not else "text") == "json"
         body = _goal(fields)
-        if as_json and not plans:
+        if as_json and not plans and not why_not:
             raise InvalidInput.at(
-                "format", "applies to plans only; for proofs as JSON use /infer with 'withProof'"
+                "format",
+                "applies to plans and 'whyNot' only; for proofs as JSON use /infer with 'withProof'",
             )
         return {
             "explanation": Explanation(
@@ -360,6 +379,8 @@ class ExplainBody(InferBody):
                 plans,
                 fields.get("analyze", False),
                 as_json,
+                why_not,
+                fields.get("depth", 1),
             )
         }
 
@@ -412,7 +433,7 @@ class AggregateBody(Budgeted):
 
 def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     if "text" in fields:
-        return parse_goal(fields["text"]).body
+        return parse_body(fields["text"])
     if "body" not in fields:
         return (literal_given(fields),)
     items = fields["body"]
@@ -502,8 +523,9 @@ class ProofGraph(JsonObject):
 
 
 ANSWERS: Json = {
-    "anyOf": [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph)],
-    "description": "Rows; with proofs asked for, a proof for each row.",
+    "anyOf": [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph, Bindings)],
+    "description": "Rows; with proofs asked for, a proof for each row; for a goal of several literals, "
+    "the values of its variables.",
 }
 
 
@@ -519,6 +541,111 @@ class Plans(JsonObject):
 
     goal = Text()
     plans = Many(Anything(schema={"type": "object"}))
+
+
+class SlowGoalShown(Answer):
+    """A slow goal: its slowest run in the last hour."""
+
+    goal = Text("The goal as it was asked.")
+    is_cut = Flag("The goal is longer than the text shows.")
+    kind = Text()
+    ms = Number()
+    rows_made = Count()
+    outcome = Text("`answered`, or the name of the error that ended the run.")
+    at = Time()
+    count = Count()
+
+
+class SlowGoalsShown(JsonObject):
+    """The slowest goals of a tenant, slowest first."""
+
+    goals = Many(SlowGoalShown)
+
+
+class Premise(JsonObject):
+    """A literal or a comparison: as in the body of a rule, and as text."""
+
+    predicate = Text(optional=True)
+    builtin = Anything(optional=True)
+    args = Many(Text())
+    negated = Flag()
+    polarity = Choice("negative", optional=True)
+    text = Text()
+
+
+class CandidateShown(JsonObject):
+    """An instance of a rule that nearly concludes the goal."""
+
+    rule = One(GraphRule, description="Null for the goal itself.", allow_none=True)
+    scope = Text(allow_none=True)
+    bindings = ByName(Text())
+    satisfied = Many(Premise, "The premises that hold.")
+    missing = One(Premise, description="The next premise, which does not hold.")
+    blocked_by = One(Premise, description="What makes a negated premise false.", allow_none=True)
+    undefined = Flag("The missing premise is undefined, not false.")
+    because = One(
+        lambda: CandidateShown(),
+        description="The nearest candidate for `missing`.",
+        allow_none=True,
+    )
+
+
+class UnknownShown(JsonObject):
+    """A predicate without facts and rules."""
+
+    name = Text()
+    arity = Count(allow_none=True)
+    did_you_mean = Text(allow_none=True)
+
+
+class WhyNotShown(JsonObject):
+    """Why a goal has no answer."""
+
+    goal = Text()
+    holds = Flag()
+    truth = Choice(TRUE, FALSE, UNDEFINED)
+    candidates = Many(CandidateShown)
+    denied_by = One(Premise, description="The explicit negative, if it holds.", allow_none=True)
+    near_facts = Many(Premise, "Stored facts that differ from the goal in one argument.")
+    unknown_predicates = Many(UnknownShown)
+    truncated = Flag("A limit ended the search.")
+
+
+def why_not_shown(result: WhyNot) -> Json:
+    """Return the explanation of a goal without answers as JSON."""
+    return {
+        "goal": result.goal,
+        "holds": result.holds,
+        "truth": result.truth,
+        "candidates": [_candidate_shown(candidate) for candidate in result.candidates],
+        "deniedBy": _atom_shown(result.denied_by),
+        "nearFacts": [_atom_shown(fact) for fact in result.near_facts],
+        "unknownPredicates": [],
+        **shown_unknown(result.unknown_predicates),
+        "truncated": result.truncated,
+    }
+
+
+def _candidate_shown(candidate: WhyNotCandidate) -> Json:
+    rule, because = candidate.rule, candidate.because
+    return {
+        "rule": None if rule is None else {"id": rule.id, "text": rule.text},
+        "scope": candidate.scope,
+        "bindings": candidate.bindings,
+        "satisfied": [_premise_shown(item) for item in candidate.satisfied],
+        "missing": _premise_shown(candidate.missing),
+        "blockedBy": _atom_shown(candidate.blocked_by),
+        "undefined": candidate.undefined,
+        "because": None if because is None else _candidate_shown(because),
+    }
+
+
+def _premise_shown(item: BodyItem) -> Json:
+    return {**item_to_json(item), "text": print_item(item)}
+
+
+def _atom_shown(atom: Atom | None) -> Json | None:
+    return None if atom is None else _premise_shown(Literal(atom))
 
 
 class Aggregated(JsonObject):

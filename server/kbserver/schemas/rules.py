@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from kbcore.errors import InvalidInput
+from kbcore.branching.preview import rule_retraction
+from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.state.facts import Fact
+from kbplanner.check.texts import KINDS
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
@@ -31,6 +33,7 @@ from kbserver.schemas.fields import (
     One,
     Predicate,
     Text,
+    Time,
     Value,
     WriteScope,
 )
@@ -112,26 +115,90 @@ class TeachBody(Body):
             return {"rules": [_rule_of(fields)], "facts": []}
         if "head" in fields or "body" in fields:
             raise InvalidInput.at("text", "is given beside head or body; a rule is either")
-        return _clauses_of(fields["text"], fields.get("scope"))
+        rules, facts = clauses_of(fields["text"], fields.get("scope"), final_dot=False)
+        return {"rules": rules, "facts": facts}
+
+
+class TaughtDefinition(Answer):
+    """A rule or phrase as it is stored."""
+
+    id = Text()
+    text = Text()
+    scope = Text("Null is every partition.", allow_none=True)
+
+
+class Taught(Answer):
+    """The rules of a text, and the numbers of its facts."""
+
+    rules = Many(TaughtDefinition, "Those that were stored before too.")
+    asserted = Count("Facts that were new.")
+    updated = Count("Facts that were stored before.")
+    warnings = Many(Text(), "About rules that are valid but probably not intended.")
+    timestamp = Time()
+
+
+class CheckedTextBody(Body):
+    """A text to check, and the scope of rules that name none."""
+
+    text = Text(required=True)
+    kind = Choice(
+        *KINDS,
+        description="`program`, the default: facts, rules and queries. `goal`: one goal, as "
+        "`POST /ask` takes it in `text`.",
+    )
+    scope = WriteScope()
+
+
+class DiagnosticShown(Answer):
+    """An error or a warning, at a stretch of one line."""
+
+    line = Count("From 1.")
+    column = Count("From 1, in code points.")
+    end_line = Count("The same as `line`.")
+    end_column = Count("The column after the last character.")
+    severity = Choice("error", "warning")
+    code = Text("A code of the table in docs/reference/diagnostics.md, such as `K012`.")
+    name = Text("The name of the code, such as `unsafe`.")
+    message = Text()
+    hint = Text(allow_none=True)
+
+
+class Diagnostics(JsonObject):
+    """The errors and warnings of a text, in its order."""
+
+    diagnostics = Many(DiagnosticShown)
 
 
 class ForgetRuleBody(Body):
-    """A rule by its id, or as head and body."""
+    """A rule by its id, as text, or as head and body."""
 
     head = Forms(HeadAtom)
     body = Literals()
     scope = WriteScope()
     id = Text()
+    text = Text("The rule in the rule language, or its id.")
 
     requires: ClassVar[Json] = {
-        "oneOf": [present("head", "body", without=("id",)), present("id", without=("head", "body"))]
+        "oneOf": [
+            present("head", "body", without=("id", "text")),
+            present("id", without=("head", "body", "text")),
+            present("text", without=("head", "body", "id")),
+        ]
     }
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.retract_rule`."""
         by_content = "head" in fields or "body" in fields
-        if by_content == ("id" in fields):
-            raise InvalidInput.at("id", "a rule is named either by id or by head and body")
+        if by_content + ("id" in fields) + ("text" in fields) != 1:
+            raise InvalidInput.at(
+                "id", "a rule is named either by id, by text, or by head and body"
+            )
+        if "text" in fields:
+            try:
+                retraction = rule_retraction(fields["text"], fields.get("scope"))
+            except RuleSyntaxError as error:
+                raise error.within("text") from None
+            return {"id": retraction.id, "rule": None, "scope": retraction.scope}
         rule = _rule_of(fields) if by_content else None
         return {"id": fields.get("id"), "rule": rule, "scope": fields.get("scope")}
 
@@ -200,18 +267,25 @@ def _rule_of(fields: dict[str, Any]) -> Rule:
     return rule_from_json(fields)
 
 
-def _clauses_of(source: str, scope: str | None) -> Json:
-    statements = parse_program(source)
+def clauses_of(
+    source: str, scope: str | None, path: str = "text", *, final_dot: bool = True
+) -> tuple[list[Definition], list[Fact]]:
+    """Return the definitions and facts of a text, in `scope` if they name none.
+
+    Without `final_dot` the last statement may leave it out. Raises RuleSyntaxError with every
+    mistake of the text, and InvalidInput that names `path`.
+    """
+    statements = parse_program(source, final_dot=final_dot)
     for statement in statements:
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
-                "text",
+                path,
                 f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
             )
     check_statements(
         statements
     )  # the core checks rules too; this check adds line numbers to errors
-    rules = [
+    rules: list[Definition] = [
         _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)
         for statement in statements
         if isinstance(statement, RuleStatement | PhraseStatement)
@@ -222,8 +296,8 @@ def _clauses_of(source: str, scope: str | None) -> Json:
         if isinstance(statement, FactStatement)
     ]
     if not rules and not facts:
-        raise InvalidInput.at("text", "holds no fact, rule or phrase")
-    return {"rules": rules, "facts": facts}
+        raise InvalidInput.at(path, "holds no fact, rule or phrase")
+    return rules, facts
 
 
 def _scoped(rule: D, scope: str | None) -> D:

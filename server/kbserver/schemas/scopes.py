@@ -1,21 +1,55 @@
-"""Scopes, databases and tenants as a whole: bodies and answers."""
+"""Scopes, databases and tenants as a whole, and previews of changes: bodies and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from kbcore.branching.compare import ScopeDiff
-from kbcore.errors import InvalidInput
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
+from kbcore.branching.truth_changes import Truth
+from kbcore.errors import InvalidInput, TooLarge
 from kbcore.kb.scopes import SOURCE_WINS
-from kbserver.http.request_context import DEFAULT
-from kbserver.schemas.base import Answer, Body, JsonObject, present
-from kbserver.schemas.facts import Row
-from kbserver.schemas.fields import Count, Flag, Json, Many, Name, One, Text, Time, WriteScope
+from kbcore.kb.tenant_kb import warning_texts
+from kbcore.state.changes import RetractPattern
+from kbcore.state.facts import Fact
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Rule
+from kbplanner.syntax.textform import atom_from_text
+from kbserver.http.request_context import DEFAULT, runtime
+from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms
+from kbserver.schemas.base import Answer, Body, JsonObject, instance, present, within
+from kbserver.schemas.facts import FactBody, Row
+from kbserver.schemas.fields import (
+    Choice,
+    Count,
+    Flag,
+    Json,
+    Many,
+    Name,
+    One,
+    PatternArguments,
+    Text,
+    TextOrElements,
+    Time,
+    Whole,
+    WriteScope,
+)
+from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.rules import clauses_of
 
 _SOURCE = ("sourceScope", "source", "scopeA")
 _TARGET = ("targetScope", "target", "scopeB")
 _TENANT = ("tenantId", "id", "name")
+
+MAX_LISTED = 1000
+"""Largest `limit` of a preview."""
+
+_CHANGES = ("tell", "teach", "forget", "forgetRules")
+
+Reader = Callable[[Any, str], None]
+"""Reads one element of a list; its second argument is the place of the element in the body."""
 
 
 class ScopeDiffBody(Body):
@@ -170,3 +204,172 @@ def diff_counts(diff: ScopeDiff) -> dict[str, int]:
     """Return the counts of common and of different facts of two scopes."""
     changed = len(diff.modified)
     return {"inBoth": diff.unchanged + changed, "conflicts": changed, "unchanged": diff.unchanged}
+
+
+class ForgottenBody(AtomBody):
+    """A fact to retract, or a pattern: null and variables match anything."""
+
+    args = PatternArguments()
+    scope = WriteScope()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the retraction."""
+        atom, positive = atom_given(fields, nulls=True)
+        pattern = RetractPattern(atom.predicate, atom_terms(atom), positive, fields.get("scope"))
+        return {"retraction": pattern}
+
+
+class PreviewBody(Budgeted):
+    """A change: facts and rules to retract, then facts and rules to store."""
+
+    tell = TextOrElements(
+        FactBody,
+        {"type": "string"},
+        description="Facts to store: a text of facts and rules, or an array of such texts and of "
+        "facts; at most MAX_BULK_FACTS facts.",
+    )
+    teach = Text("Rules and facts to store.")
+    forget = TextOrElements(
+        ForgottenBody,
+        {"type": "string"},
+        description="Facts or patterns to retract: a text such as `parent(ann, ?x)`, or an array "
+        "of such texts and of objects.",
+    )
+    forget_rules = TextOrElements(
+        {"type": "string"}, description="Rules to retract: ids, or texts of rules."
+    )
+    scope = WriteScope()
+    limit = Whole(0, MAX_LISTED, f"Of each list; default {DEFAULT_LISTED}.")
+
+    requires: ClassVar[Json] = {"anyOf": [present(key) for key in _CHANGES]}
+
+    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+        """Return the arguments of `TenantKB.preview`; an error names the element and its field."""
+        fields = super().read(data, strict=strict, path=path)
+        if not any(name in fields for name in ("tell", "teach", "forget", "forget_rules")):
+            raise InvalidInput.at("tell", "or teach, forget or forgetRules is required")
+        scope = fields.get("scope")
+        facts: list[Fact] = []
+        definitions: list[Definition] = []
+        retractions: list[RetractPattern] = []
+
+        def store(element: Any, at: str) -> None:
+            if type(element) is str:
+                more_definitions, more_facts = clauses_of(
+                    element, scope, at, final_dot=at == "teach"
+                )
+                definitions.extend(more_definitions)
+                facts.extend(more_facts)
+            else:
+                fact = instance(FactBody).read(element, strict=strict, path=f"{at}.")["fact"]
+                facts.append(fact if fact.scope else replace(fact, scope=scope))
+
+        def forget(element: Any, at: str) -> None:
+            if type(element) is str:
+                atom = atom_from_text(element, at)
+                positive = None if atom.positive else False
+                retraction = RetractPattern(atom.predicate, atom_terms(atom), positive)
+            else:
+                form = instance(ForgottenBody).read(element, strict=strict, path=f"{at}.")
+                retraction = form["retraction"]
+            retractions.append(retraction if retraction.scope else replace(retraction, scope=scope))
+
+        _read_each(fields.get("tell", []), "tell", store)
+        if "teach" in fields:
+            store(fields["teach"], "teach")
+        _read_each(fields.get("forget", []), "forget", forget)
+        if len(facts) > (limit := runtime().config.max_bulk_facts):
+            raise TooLarge(
+                f"a preview takes at most {limit} facts, this one has {len(facts)}",
+                {"limit": "MAX_BULK_FACTS", "value": limit},
+            )
+        proposal = Proposal(
+            tuple(facts),
+            tuple(each for each in definitions if isinstance(each, Rule)),
+            tuple(retractions),
+            tuple(
+                rule_retraction(text, scope) for text in _rule_names(fields.get("forget_rules", []))
+            ),
+        )
+        return {
+            "proposal": proposal,
+            "limit": fields.get("limit", DEFAULT_LISTED),
+            "request_limits": request_limits(fields),
+        }
+
+
+class TruthChange(Answer):
+    """A fact or conclusion whose truth would change."""
+
+    predicate = Text()
+    args = Many(Text())
+    negated = Flag()
+    scope = Text("Null is the base partition.", allow_none=True)
+    text = Text("In the rule language.")
+    stored = Flag(
+        "True for a stored fact, false for a conclusion: after the change, or before it if the "
+        "atom would become false."
+    )
+    was = Choice(*(truth.value for truth in Truth), description="The truth before the change.")
+
+
+class PredicateChange(Answer):
+    """Numbers of facts and conclusions of a predicate that would change."""
+
+    predicate = Text()
+    arity = Count()
+    negated = Flag()
+    scope = Text(allow_none=True)
+    becomes_true = Count()
+    becomes_false = Count()
+    becomes_undefined = Count()
+
+
+class PreviewCounts(Answer):
+    """Numbers of facts and conclusions that would change."""
+
+    becomes_true = Count()
+    becomes_false = Count()
+    becomes_undefined = Count()
+
+
+class Previewed(Answer):
+    """Facts and conclusions that would become true, false or undefined."""
+
+    becomes_true = Many(TruthChange)
+    becomes_false = Many(TruthChange)
+    becomes_undefined = Many(TruthChange)
+    counts = One(PreviewCounts)
+    by_predicate = Many(PredicateChange)
+    warnings = Many(
+        Text(), "About the rules to store.", of=lambda outcome: warning_texts(outcome.warnings)
+    )
+    truncated = Flag("True if the budget ended the preview, so that predicates are missing.")
+
+
+def _read_each(value: Any, name: str, read: Reader) -> None:
+    """Read one text, or each element of a list of texts and objects."""
+    if type(value) is str:
+        read(value, name)
+        return
+    if type(value) is not list:
+        raise InvalidInput.at(name, "must be a text or an array")
+    for index, element in enumerate(value):
+        at = f"{name}[{index}]"
+        if type(element) is str:
+            read(element, at)
+            continue
+        if type(element) is not dict:
+            raise InvalidInput.at(at, "must be a text or an object")
+        try:
+            read(element, at)
+        except InvalidInput as error:
+            raise within(error, at) from None
+
+
+def _rule_names(value: Any) -> Sequence[str]:
+    """Return the texts of rules or ids to retract."""
+    texts = [value] if type(value) is str else value
+    if type(texts) is not list or not all(type(text) is str for text in texts):
+        raise InvalidInput.at("forgetRules", "must be a text or an array of texts")
+    return texts

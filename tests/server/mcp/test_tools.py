@@ -54,7 +54,7 @@ def test_the_setting_can_list_all_tools() -> None:
             "merge_scope",
             "diff_scope",
         ),
-        *("list_scopes", "delete_scope", "context_summary"),
+        *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
     } == set(all_tools()) - set(tools_of("default"))
 
 
@@ -62,7 +62,8 @@ def test_roles_that_tools_need() -> None:
     readers = {name for name, tool in all_tools().items() if tool.needs == READER}
     assert readers == {
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
-        *("explain", "list_scopes", "predicates", "query", "recall", "synthesize"),
+        *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
+        *("synthesize", "why_not"),
     }
     assert {all_tools()[name].needs for name in all_tools().keys() - readers} == {WRITER}
 
@@ -88,6 +89,17 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("aggregate", {"predicate": "n", "op": "sum", "argIndex": 0}, {"result": 3}),
     ("explain", {"predicate": "anc", "args": ["ann", "bob"]}, {}),
     ("explain", {"text": "anc(ann, ?x)", "plan": True}, {}),
+    (
+        "explain",
+        {"text": "anc(ann, zoe)", "whyNot": True, "limit": 1},
+        {
+            "text": "anc(ann, zoe) does not hold.\n"
+            "1. Rule anc(?x, ?y) :- parent(?x, ?y).\n"
+            "   missing: parent(ann, zoe)"
+        },
+    ),
+    ("why_not", {"predicate": "anc", "args": ["ann", "bob"]}, {"holds": True, "candidates": []}),
+    ("why_not", {"text": "anc(ann, zoe)", "depth": 2}, {"truth": "false", "truncated": False}),
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
     (
         "context",
@@ -104,6 +116,14 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"count": 1},
     ),
     ("fork_scope", {"targetScope": "trial"}, {"targetScope": "trial"}),
+    (
+        "preview",
+        {"forget": "parent(none, ?x)"},
+        {
+            "becomesFalse": [],
+            "counts": {"becomesTrue": 0, "becomesFalse": 0, "becomesUndefined": 0},
+        },
+    ),
     ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
     ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
     ("merge_scope", {"sourceScope": "trial"}, {"conflicts": 0}),

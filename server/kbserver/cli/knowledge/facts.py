@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import click
 
 from kbplanner.syntax.printer import print_row
+from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.groups import command
@@ -151,21 +152,32 @@ def _query(scope: str | None) -> str:
     "--rule", "rule_ids", multiple=True, metavar="ID", help="Retract this rule; repeatable"
 )
 @click.option("--scope", help="Scope of the facts and rules; default: the base")
+@preview_option
 @target_options
 def forget(
-    target: Target, facts: tuple[str, ...], rule_ids: tuple[str, ...], scope: str | None
+    target: Target,
+    facts: tuple[str, ...],
+    rule_ids: tuple[str, ...],
+    scope: str | None,
+    preview: bool,
 ) -> None:
     """Retract facts or rules.
 
     Each of FACTS is retracted with both signs, or only the explicit negative if it is '~p(a)'. In a
     pattern such as 'parent(ann, ?x)' a variable matches anything. Prints the number of retracted
-    facts, and of conclusions that no longer hold. Ids of rules are in `kbcore rules --table`.
+    facts, and of conclusions that no longer hold. Ids of rules are in `kbcore rules --table`. With
+    --preview, prints what would become true or false, and retracts nothing.
     """
     if not facts and not rule_ids:
         raise click.UsageError("missing argument FACTS or option --rule")
     atoms = [read_goal(fact) for fact in facts]
     if any(atom.positions is None or ":-" in atom.text for atom in atoms):
         raise Failed("each argument is one fact or pattern; remove a rule with --rule ID")
+    if preview:
+        change = {"forget": [atom.text for atom in atoms], "forgetRules": rule_ids, "scope": scope}
+        with errors_in(_FACT):
+            show_preview(target, change)
+        return
     retracted = cascaded = 0
     for atom in atoms:
         body = {"text": atom.text, "scope": scope}

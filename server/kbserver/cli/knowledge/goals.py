@@ -1,4 +1,4 @@
-"""`kbcore ask` and `kbcore explain`."""
+"""`kbcore ask`, `kbcore explain` and `kbcore whynot`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ PLAN, ANALYZE = "plan", "analyze"
 SOURCE = "goal"
 """Name of the text that errors about a goal are in."""
 
-_QUERY_MARK = "?- "
-
 
 @command(
     "ask",
@@ -40,8 +38,7 @@ def ask(target: Target, goal: str, options: QueryOptions, output: Output) -> Non
     """Answer a goal from facts and rules.
 
     GOAL is one literal, or several separated by commas. Prints one answer per line, or a table with
-    a column for each variable. Exits with status 1 if there are no answers. A goal of several
-    literals runs through POST /execute, which needs a key with the role writer.
+    a column for each variable. Exits with status 1 if there are no answers.
     """
     question = read_goal(goal)
     with errors_in(SOURCE, before=question.before):
@@ -58,7 +55,7 @@ def answers_of(
     if goal.positions is None:
         if options.scope == EVERY_SCOPE:
             raise Failed("--scope '*' takes a goal of one literal; name one scope")
-        return _ask_several(target, goal, options)
+        return _ask_several(target, goal, options, limit)
     return _ask_one(target, goal, options, limit)
 
 
@@ -74,12 +71,10 @@ def _ask_one(target: Target, goal: Goal, options: QueryOptions, limit: int | Non
     return _listing(goal, records)
 
 
-def _ask_several(target: Target, goal: Goal, options: QueryOptions) -> Listing:
+def _ask_several(target: Target, goal: Goal, options: QueryOptions, limit: int | None) -> Listing:
     """Return the answers of a goal of several literals."""
-    command = _QUERY_MARK + goal.text
-    with errors_in(SOURCE, added=_QUERY_MARK):
-        answer = ask_target(target, "/execute", {"command": f"{command}.", **options.body()})
-    return _listing(goal, [{"bindings": row["bindings"]} for row in answer.json()["answers"]])
+    body = {"text": goal.text, "limit": limit, **options.body()}
+    return _listing(goal, ask_target(target, "/ask", body).json())
 
 
 def _listing(goal: Goal, records: list[dict[str, Any]]) -> Listing:
@@ -143,6 +138,44 @@ def explain(
     else:
         format = "json" if as_json else "text"
         body |= {"plan": True, "analyze": mode == ANALYZE, "format": format}
+    with errors_in(SOURCE, before=question.before):
+        answer = ask_target(target, "/explain", body)
+    if as_json:
+        print_json(answer.json())
+    else:
+        click.echo(answer.text.rstrip("\n"))
+
+
+@command("whynot", "kbcore whynot 'ancestor(ann, zoe)'")
+@click.argument("goal")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of candidates; default: 5")
+@click.option(
+    "--depth", type=click.IntRange(1), help="Levels of missing premises to follow; default: 1"
+)
+@click.option(
+    "--min-confidence", type=click.FloatRange(0, 1), help="Least confidence of an answer, 0 to 1"
+)
+@click.option("--json", "as_json", is_flag=True, help="Show the result as JSON")
+@query_options()
+@target_options
+def whynot(
+    target: Target,
+    goal: str,
+    options: QueryOptions,
+    limit: int | None,
+    depth: int | None,
+    min_confidence: float | None,
+    as_json: bool,
+) -> None:
+    """Show why a goal has no answer.
+
+    For each rule that could conclude GOAL, show how far its nearest instances get: the premises
+    that hold, and the first one that is missing. GOAL may have several literals.
+    """
+    question = read_goal(goal)
+    body: dict[str, Any] = {"text": question.text, "whyNot": True, **options.body()}
+    body |= {"limit": limit, "depth": depth, "minConfidence": min_confidence}
+    body["format"] = "json" if as_json else "text"
     with errors_in(SOURCE, before=question.before):
         answer = ask_target(target, "/explain", body)
     if as_json:

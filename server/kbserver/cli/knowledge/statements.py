@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 import click
 
+from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import has_goal, join_statements
 from kbserver.cli.shared.groups import command
@@ -29,27 +30,35 @@ _STORED_NOTHING = "; nothing was stored"
 @command("tell", "kbcore tell 'parent(ann, bob)' 'age(ann, 41) [confidence=0.9]'")
 @click.argument("statements", nargs=-1, required=True)
 @click.option("--scope", help="Scope of statements that name none")
+@preview_option
 @strict_option
 @target_options
-def tell(target: Target, statements: tuple[str, ...], scope: str | None, strict: bool) -> None:
+def tell(
+    target: Target, statements: tuple[str, ...], scope: str | None, preview: bool, strict: bool
+) -> None:
     """Store facts and rules, and print the counts.
 
-    Stores all of STATEMENTS or nothing. Each may leave out its final dot.
+    Stores all of STATEMENTS or nothing. Each may leave out its final dot. With --preview, prints
+    what would become true or false, and stores nothing.
     """
-    _store(target, "statements", statements, scope, strict)
+    _store(target, "statements", statements, QueryOptions(scope), strict=strict, preview=preview)
 
 
 @command("teach", "kbcore teach 'ancestor(?x, ?y) :- parent(?x, ?y)'")
 @click.argument("statements", nargs=-1, required=True)
 @click.option("--scope", help="Scope the rules apply to; default: all scopes")
+@preview_option
 @strict_option
 @target_options
-def teach(target: Target, statements: tuple[str, ...], scope: str | None, strict: bool) -> None:
+def teach(
+    target: Target, statements: tuple[str, ...], scope: str | None, preview: bool, strict: bool
+) -> None:
     """Store rules and facts, and print the rules.
 
-    Stores all of STATEMENTS or nothing. Each may leave out its final dot.
+    Stores all of STATEMENTS or nothing. Each may leave out its final dot. With --preview, prints
+    what would become true or false, and stores nothing.
     """
-    _store(target, "rules", statements, scope, strict)
+    _store(target, "rules", statements, QueryOptions(scope), strict=strict, preview=preview)
 
 
 @command("run")
@@ -74,13 +83,27 @@ def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> No
 
 
 def _store(
-    target: Target, source: str, statements: tuple[str, ...], scope: str | None, strict: bool
+    target: Target,
+    source: str,
+    statements: tuple[str, ...],
+    options: QueryOptions,
+    *,
+    strict: bool,
+    preview: bool,
 ) -> None:
     """Store statements; print the number of facts, if there are any, and the rules."""
     text = join_statements(statements)
     if has_goal(text):
         raise Failed("a query cannot be stored; use `kbcore ask`, or `kbcore run` for a file")
-    answer = _execute(target, text, source, QueryOptions(scope), strict)
+    if preview:
+        if strict:
+            _refuse_warnings(target, text, source, options)
+        with errors_in(source, suffix=_STORED_NOTHING):
+            has_warnings = show_preview(target, {"teach": text, **options.body()})
+        if has_warnings:
+            report_warnings(source, _review(target, text, options.scope))
+        return
+    answer = _execute(target, text, source, options, strict)
     facts = sum(line.startswith(_FACT_LINE) for line in answer["result"].splitlines())
     if facts:
         known = facts - answer["asserted"]
@@ -94,17 +117,22 @@ def _execute(
 ) -> dict[str, Any]:
     """Run a text and return the answer of POST /execute; print warnings with their places."""
     if strict:
-        with errors_in(source, suffix=_STORED_NOTHING):
-            warnings = _review(target, text, options.scope)
-        report_warnings(source, warnings)
-        if warnings:
-            raise strict_failure(len(warnings))
+        _refuse_warnings(target, text, source, options)
     with errors_in(source, suffix=_STORED_NOTHING):
         body = {"command": text, **options.body()}
         answer: dict[str, Any] = ask_target(target, "/execute", body).json()
     if answer["warnings"] and not strict:
         report_warnings(source, _review(target, text, options.scope))
     return answer
+
+
+def _refuse_warnings(target: Target, text: str, source: str, options: QueryOptions) -> None:
+    """Print the warnings about the rules of a text; raise if there are any."""
+    with errors_in(source, suffix=_STORED_NOTHING):
+        warnings = _review(target, text, options.scope)
+    report_warnings(source, warnings)
+    if warnings:
+        raise strict_failure(len(warnings))
 
 
 def _review(target: Target, text: str, scope: str | None) -> Any:

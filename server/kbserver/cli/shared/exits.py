@@ -187,7 +187,9 @@ def problem_text(problem: Problem, source: str) -> str:
     """Return a syntax error as compilers print it, with its line and a mark below the place."""
     column = problem.get("column")
     location = f"{source}:{problem['line']}:" + (f"{column}:" if column else "")
-    kind = click.style(f"error[{problem['code']}]:", fg="red", bold=True)
+    severity = problem.get("severity", "error")
+    color = "yellow" if severity == "warning" else "red"
+    kind = click.style(f"{severity}[{problem['code']}]:", fg=color, bold=True)
     lines = [f"{click.style(location, bold=True)} {kind} {problem['message']}"]
     if column and (text := problem.get("source")):
         gutter = f"{problem['line']:>5} | "
@@ -195,7 +197,7 @@ def problem_text(problem: Problem, source: str) -> str:
         if text.startswith("…") and begin > SHOWN_BEFORE_COLUMN:
             begin = SHOWN_BEFORE_COLUMN + 1
         end = begin + max(1, (problem.get("endColumn") or 0) - column)
-        marks = click.style("^" * max(1, width(text[begin:end])), fg="red", bold=True)
+        marks = click.style("^" * max(1, width(text[begin:end])), fg=color, bold=True)
         lines.append(gutter + printable(text))
         lines.append(" " * (len(gutter) - 2) + "| " + padding(text[:begin]) + marks)
     if hint := problem.get("hint"):

@@ -37,7 +37,7 @@ from kbserver.schemas.fields import Json
 
 _COUNTS = {
     "X-Retracted-Count": {**COUNT, "description": "Stored facts that were retracted."},
-    "X-Cascaded-Count": {**COUNT, "description": "Conclusions that no longer hold."},
+    "X-Cascaded-Count": {**COUNT, "description": "Conclusions that no longer hold, if counted."},
     "X-Still-Derivable": {**TEXT, "enum": ["true"], "description": "Rules still derive it."},
 }
 
@@ -125,10 +125,9 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
 )
 def retract(outcome: RetractOutcome, arguments: Json) -> Response:
     """Retract one fact, and with it the conclusions that depend on it."""
-    headers = {
-        "X-Retracted-Count": str(outcome.retracted),
-        "X-Cascaded-Count": str(outcome.cascaded),
-    }
+    headers = {"X-Retracted-Count": str(outcome.retracted)}
+    if outcome.counted:
+        headers["X-Cascaded-Count"] = str(outcome.cascaded)
     if outcome.still_derivable:
         headers["X-Still-Derivable"] = "true"
     if not current().representation:

@@ -9,6 +9,7 @@ from flask import Response, request
 from kbcore.kb.scripts import Executed
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
+from kbcore.search.neighbours import Neighbours
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import (
     ARROW,
@@ -38,7 +39,8 @@ from kbserver.operations import (
     operation,
 )
 from kbserver.schemas.atoms import ATOM_OR_TEXT
-from kbserver.schemas.facts import StoredRow
+from kbserver.schemas.conjunctions import Conjunction
+from kbserver.schemas.facts import Neighbourhood, NeighboursBody, StoredRow
 from kbserver.schemas.fields import Json, ReadScope
 from kbserver.schemas.reason import (
     ANSWERS,
@@ -54,6 +56,9 @@ from kbserver.schemas.reason import (
     Predicates,
     QueryBody,
     Question,
+    SlowGoalShown,
+    SlowGoalsShown,
+    WhyNotShown,
 )
 from kbserver.schemas.requests import load, scope_asked
 
@@ -83,7 +88,7 @@ _PROOF = {
     paged=True,
     tool=Tool(
         name="ask",
-        description="Answer a goal from facts and rules: predicate and args, or text such as "
+        description="Answer a goal from facts and rules: predicate and args, or text: "
         "parent(?x, bob). ?x is a variable.",
         takes=(*ATOM_OR_TEXT, "negated", "scope", "withProof", "limit", "offset"),
         answer=work.ToolRows,
@@ -108,8 +113,8 @@ def infer() -> Response:
     role=READER,
     replies=(
         Reply(
-            "Why the answers hold, or the plan.",
-            {PLAIN: TEXT, JSON: Plans},
+            "Why the answers hold, why there are none, or the plan.",
+            {PLAIN: TEXT, JSON: {"anyOf": [Plans, WhyNotShown]}},
             headers=UNKNOWN,
         ),
     ),
@@ -120,17 +125,28 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Explain why the answers of a goal hold, or with plan how it is evaluated. "
-        "The goal: predicate and args, or text.",
-        takes=(*ATOM_OR_TEXT, "scope", "limit", "plan"),
+        description="Explain why answers hold, with whyNot why a goal has none, with plan how it "
+        "is run. Goal: predicate and args, or text.",
+        takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
         usual=True,
         work=work.explain,
     ),
+    further_tools=(
+        Tool(
+            name="why_not",
+            description="Explain why a goal has no answer: how far each rule gets, and the first "
+            "premise that is missing. The goal: predicate and args, or text.",
+            takes=(*ATOM_OR_TEXT, "negated", "scope", "limit", "depth"),
+            answer=WhyNotShown,
+            gives=("holds", "truth", "candidates", "unknownPredicates", "truncated"),
+            work=work.why_not,
+        ),
+    ),
 )
 def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
-    """Explain the answers of a goal, or its evaluation plan."""
+    """Explain the answers of a goal, why it has none, or its evaluation plan."""
     explanation, unknown = outcome
     headers = unknown_headers(unknown)
     if isinstance(explanation, str):
@@ -145,7 +161,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
         Reply(
             "The facts that match.",
             {JSON: {"type": "array", "items": StoredRow}, ARROW: COLUMNS},
-            headers=UNKNOWN,
+            headers={**UNKNOWN, **COUNTED},
         ),
     ),
     body=QueryBody,
@@ -155,9 +171,8 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     paged=True,
     tool=Tool(
         name="query",
-        description="Match stored facts only, without rules. Args that start with ? match "
-        "anything. Or text: parent(?x, bob).",
-        takes=(*ATOM_OR_TEXT, "scope", "limit"),
+        description="Match stored facts, no rules; ?x matches anything. Or text: p(?x, bob).",
+        takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
         usual=True,
@@ -174,6 +189,26 @@ def query() -> Response:
 
 
 @operation(
+    "POST /neighbours",
+    role=READER,
+    replies=(as_object("The facts and their number by predicate.", Neighbourhood),),
+    body=NeighboursBody,
+    core=TenantKB.neighbours,
+    prefer=("wait",),
+    asks=True,
+    transaction=True,
+)
+def neighbours(outcome: Neighbours, arguments: Json) -> Response:
+    """Return the stored facts that have a constant in any argument; no rules are applied.
+
+    The facts of all predicates and positions are taken in turn up to `limit`, so that a page shows
+    every predicate before it shows many facts of one. `predicates` has the number of all facts that
+    contain the constant, of which `facts` is one page.
+    """
+    return as_json(Neighbourhood.write(outcome))
+
+
+@operation(
     "POST /aggregate",
     role=READER,
     replies=(as_object("The value.", Aggregated, headers=UNKNOWN),),
@@ -183,8 +218,8 @@ def query() -> Response:
     transaction=True,
     tool=Tool(
         name="aggregate",
-        description="COUNT, SUM, MIN, MAX or AVG (op) of the argument argIndex, counted from 0, "
-        "of stored facts.",
+        description="COUNT, SUM, MIN, MAX or AVG (op) of argument argIndex (from 0) of stored "
+        "facts.",
         takes=("predicate", "op", "argIndex", "args", "scope"),
         gives=("result", "matchedFacts?"),
         usual=True,
@@ -223,6 +258,20 @@ def execute(outcome: Executed, arguments: Json) -> Response:
 
 
 @operation(
+    "GET /goals/slow",
+    role=READER,
+    replies=(as_object("The goals.", SlowGoalsShown),),
+)
+def slow_goals() -> Response:
+    """Return the slowest goals of the tenant in the last hour.
+
+    At most 20 distinct goals that took 10 ms or more, slowest first, as they were asked. Every node
+    has a list of its own, in memory.
+    """
+    return as_json({"goals": SlowGoalShown.write_all(reader().slow_goals())})
+
+
+@operation(
     "GET /predicates",
     role=READER,
     replies=(as_object("The predicates.", Predicates, headers=COUNTED),),
@@ -251,7 +300,7 @@ def predicates() -> Response:
     )
 
 
-def _rows(kb: TenantKB, goal: Question | Pattern) -> Response:
+def _rows(kb: TenantKB, goal: Question | Conjunction | Pattern) -> Response:
     notes, requested = Notes(), page(goal)
     if accepts_arrow(request):
         return _columns(kb, goal, notes, requested)
@@ -262,7 +311,7 @@ def _rows(kb: TenantKB, goal: Question | Pattern) -> Response:
 
 
 def _columns(
-    kb: TenantKB, goal: Question | Pattern, notes: Notes, requested: Page | None
+    kb: TenantKB, goal: Question | Conjunction | Pattern, notes: Notes, requested: Page | None
 ) -> Response:
     if requested is None:
         return table_as_arrow(goal.table(kb, notes), noted(notes))

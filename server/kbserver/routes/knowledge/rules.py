@@ -9,21 +9,26 @@ from flask import Response, request
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition, StoredRule
-from kbserver.answers import as_json, text
+from kbplanner.check.findings import Finding
+from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.etags import tagged
 from kbserver.http.paging import answer_list
-from kbserver.http.request_context import reader
+from kbserver.http.request_context import applied, current, reader
 from kbserver.mcp import work
 from kbserver.notices import encoded
-from kbserver.operations import COUNTED, TEXT, Tool, as_object, as_text, operation
+from kbserver.operations import COUNTED, TEXT, Reply, Tool, as_object, as_text, operation
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
 from kbserver.schemas.requests import scope_asked
 from kbserver.schemas.rules import (
+    CheckedTextBody,
+    Diagnostics,
+    DiagnosticShown,
     ForgetRuleBody,
     Rules,
     StoredPhraseShown,
     StoredRuleShown,
+    Taught,
     TeachBody,
 )
 
@@ -36,12 +41,15 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
     "POST /teach",
     role=WRITER,
     replies=(
-        as_text(
-            "The stored rules and facts, one per line.", headers={"X-Rule-Warnings": _WARNINGS}
+        Reply(
+            "The stored rules and facts, one per line.",
+            {PLAIN: TEXT, JSON: Taught},
+            headers={"X-Rule-Warnings": _WARNINGS},
         ),
     ),
     body=TeachBody,
     core=TenantKB.assert_rules,
+    prefer=("return=representation",),
     writes=True,
     transaction=True,
     tool=Tool(
@@ -56,12 +64,32 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
 )
 def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     """Store rules and phrases, and the facts in the same text."""
+    headers = {"X-Rule-Warnings": in_a_header(outcome.warnings)} if outcome.warnings else {}
+    if current().representation:
+        applied("return=representation")
+        return as_json(Taught.write(outcome), headers)
     lines = [stored.report for stored in outcome.rules]
     lines.extend(
         f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in arguments["facts"]
     )
-    headers = {"X-Rule-Warnings": in_a_header(outcome.warnings)} if outcome.warnings else {}
     return text("\n".join(lines), headers)
+
+
+@operation(
+    "POST /check",
+    role=READER,
+    replies=(as_object("The errors and warnings; none for a text without any.", Diagnostics),),
+    body=CheckedTextBody,
+    core=TenantKB.check,
+    transaction=True,
+)
+def check(findings: Sequence[Finding], arguments: Json) -> Response:
+    """Check facts, rules and queries, or a goal, without storing anything.
+
+    The status is 200 also for a text with errors. Predicates and rules that are stored count as
+    defined.
+    """
+    return as_json({"diagnostics": DiagnosticShown.write_all(findings)})
 
 
 @operation(

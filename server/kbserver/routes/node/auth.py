@@ -16,7 +16,7 @@ from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime
 from kbserver.operations import as_object, operation
-from kbserver.schemas.auth import (
+from kbserver.schemas.node import (
     AuthStatus,
     BootstrapBody,
     KeyRotationBody,

@@ -48,6 +48,7 @@ _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancest
 
 
 _LINKS = {
+    "console": ("console/", "A console: goals, proofs, context windows, facts and rules"),
     "docs": ("docs", "The HTTP interface, where each operation can be tried"),
     "openapi": ("openapi.json", "The same as an OpenAPI document, for programs"),
     "health": ("health", "Whether the process responds"),
@@ -138,11 +139,16 @@ def _file(name: str) -> Response:
     )
 
 
+def strict_page(body: bytes, kind: str) -> Response:
+    """Return a page or file with a strict content security policy and its ETag."""
+    return digested(_page(body, kind))
+
+
 def _tagged(body: bytes, kind: str) -> Response:
     """Return a page or document that may be cached for a minute, with its ETag."""
-    response = _page(body, kind)
+    response = strict_page(body, kind)
     response.headers["Cache-Control"] = "public, max-age=60"
-    return digested(response)
+    return response
 
 
 def _page(body: bytes, kind: str) -> Response:

@@ -1,0 +1,124 @@
+"""Client of the kbcore knowledge base.
+
+>>> from kbcore_client import connect
+>>> with connect("http://127.0.0.1:9300", tenant="demo") as kb:
+...     kb.tell("parent(ann, bob)")
+...     kb.ask("parent(ann, ?who)").one()
+('ann', 'bob')
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kbcore_client.errors import (
+    BudgetExceeded,
+    Conflict,
+    ConnectionFailed,
+    Forbidden,
+    InternalError,
+    InvalidInput,
+    KBError,
+    LogTruncated,
+    ModelFailed,
+    ModelNotConfigured,
+    NotAServer,
+    NotFound,
+    NotInstalled,
+    NotReady,
+    NotUnique,
+    RateLimited,
+    ReadOnlyFollower,
+    RuleSyntaxError,
+    StorageFull,
+    TimedOut,
+    TooLarge,
+    Unauthorized,
+)
+
+if TYPE_CHECKING:
+    from kbcore_client._async.knowledge_base import AsyncKnowledgeBase, connect_async
+    from kbcore_client._sync.knowledge_base import KnowledgeBase, connect
+    from kbcore_client.answers import AnswerSet
+    from kbcore_client.proofs import Proof, WhyNot, WhyNotCandidate
+    from kbcore_client.results import Event, RetractOutcome, StoredRule, StoreOutcome
+    from kbcore_client.settings import Retries, Settings, Timeouts
+    from kbcore_client.windows import Bucket, ContextDiff, Window, WindowOptions
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AnswerSet": "answers",
+    "AsyncKnowledgeBase": "_async.knowledge_base",
+    "Bucket": "windows",
+    "ContextDiff": "windows",
+    "Event": "results",
+    "KnowledgeBase": "_sync.knowledge_base",
+    "Proof": "proofs",
+    "RetractOutcome": "results",
+    "Retries": "settings",
+    "Settings": "settings",
+    "StoreOutcome": "results",
+    "StoredRule": "results",
+    "Timeouts": "settings",
+    "WhyNot": "proofs",
+    "WhyNotCandidate": "proofs",
+    "Window": "windows",
+    "WindowOptions": "windows",
+    "connect": "_sync.knowledge_base",
+    "connect_async": "_async.knowledge_base",
+}
+
+__all__ = [
+    "AnswerSet",
+    "AsyncKnowledgeBase",
+    "Bucket",
+    "BudgetExceeded",
+    "Conflict",
+    "ConnectionFailed",
+    "ContextDiff",
+    "Event",
+    "Forbidden",
+    "InternalError",
+    "InvalidInput",
+    "KBError",
+    "KnowledgeBase",
+    "LogTruncated",
+    "ModelFailed",
+    "ModelNotConfigured",
+    "NotAServer",
+    "NotFound",
+    "NotInstalled",
+    "NotReady",
+    "NotUnique",
+    "Proof",
+    "RateLimited",
+    "ReadOnlyFollower",
+    "RetractOutcome",
+    "Retries",
+    "RuleSyntaxError",
+    "Settings",
+    "StorageFull",
+    "StoreOutcome",
+    "StoredRule",
+    "TimedOut",
+    "Timeouts",
+    "TooLarge",
+    "Unauthorized",
+    "WhyNot",
+    "WhyNotCandidate",
+    "Window",
+    "WindowOptions",
+    "__version__",
+    "connect",
+    "connect_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: the HTTP library is not loaded before."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kbcore_client' has no attribute {name!r}")
+    return getattr(import_module(f"kbcore_client.{home}"), name)

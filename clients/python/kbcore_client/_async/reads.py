@@ -1,0 +1,393 @@
+"""Reads of a knowledge base: answers, stored facts, aggregates, explanations and plans."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from kbcore_client._async.handle import AsyncHandle
+from kbcore_client.answers import AnswerSet
+from kbcore_client.errors import InvalidInput
+from kbcore_client.proofs import TREE, Proof, WhyNot
+from kbcore_client.requests import Reply, Request
+from kbcore_client.results import Finding, PredicateInfo, StoredPhrase, StoredRule
+from kbcore_client.values import (
+    Arg,
+    Atom,
+    Instant,
+    Values,
+    arguments,
+    atom_of,
+    checked_values,
+    columns,
+    instant,
+    text_of,
+)
+
+ALL_SCOPES = "*"
+PAGE_SIZE = 1000
+UNKNOWN = "x-unknown-predicates"
+
+
+class AsyncReads(AsyncHandle):
+    """Reads of a knowledge base.
+
+    A goal or pattern is a text, such as `"parent(ann, ?x)"`, or a predicate with arguments.
+    """
+
+    async def ask(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        min_confidence: float | None = None,
+        as_of: Instant | None = None,
+        include_undefined: bool = False,
+        values: Values = "text",
+        timeout_ms: int | None = None,
+    ) -> AnswerSet:
+        """Answer a goal with facts and rules.
+
+        `ask("ancestor", ["ann", "?x"])` and `ask("ancestor(ann, ?x)")` return a tuple of all
+        arguments for each answer. A text with several literals returns a tuple of the values of its
+        variables, in order of appearance. With `values="python"` numbers and booleans are Python's.
+
+        `min_confidence` (0 to 1) leaves out answers of less confidence. `as_of` judges validity at
+        a point in time. With `include_undefined` the answers of a goal of one literal include those
+        that are neither true nor false; `rows()` marks them. `timeout_ms` lowers the limit of the
+        server. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        """
+        checked_values(values)
+        body = _goal(goal, args) | {
+            "scope": scope,
+            "limit": limit,
+            "offset": offset or None,
+            "minConfidence": min_confidence,
+            "asOf": instant(as_of),
+            "includeUndefined": include_undefined or None,
+        }
+        request = Request("/ask", body, names=_NAMES, timeout_ms=timeout_ms)
+        return _answers(await self._send(request), goal, args, values)
+
+    async def ask_pages(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        page_size: int = PAGE_SIZE,
+        scope: str | None = None,
+        values: Values = "text",
+        timeout_ms: int | None = None,
+    ) -> AsyncIterator[AnswerSet]:
+        """Yield the answers of a goal in pages, each fetched when it is needed.
+
+        The options are those of `ask`. Raises Conflict if the tenant changes between two pages.
+        """
+        checked_values(values)
+        body = _goal(goal, args) | {"scope": scope}
+        request = Request("/ask", body, names=_NAMES, timeout_ms=timeout_ms)
+        async for reply in self._pages(request, page_size):
+            yield _answers(reply, goal, args, values)
+
+    async def query(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        contains: str = "",
+        as_of: Instant | None = None,
+        values: Values = "text",
+    ) -> AnswerSet:
+        """Return the stored facts that match a pattern, without applying rules.
+
+        The pattern is `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` matches explicit
+        negatives. `contains` selects the facts of which an argument contains this text, whatever
+        the case of its letters. The other options are those of `ask`.
+        """
+        checked_values(values)
+        body = _pattern(predicate, args) | {
+            "scope": scope,
+            "limit": limit,
+            "offset": offset or None,
+            "contains": contains or None,
+            "asOf": instant(as_of),
+        }
+        reply = await self._send(Request("/query", body, names=_NAMES))
+        return _answers(reply, predicate, args, values)
+
+    async def query_pages(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        page_size: int = PAGE_SIZE,
+        scope: str | None = None,
+        contains: str = "",
+        values: Values = "text",
+    ) -> AsyncIterator[AnswerSet]:
+        """Yield the stored facts that match a pattern in pages, each fetched when it is needed.
+
+        The options are those of `query`. Raises Conflict if the tenant changes between two pages.
+        """
+        checked_values(values)
+        body = _pattern(predicate, args) | {"scope": scope, "contains": contains or None}
+        async for reply in self._pages(Request("/query", body, names=_NAMES), page_size):
+            yield _answers(reply, predicate, args, values)
+
+    async def check(
+        self, text: str, *, kind: str = "program", scope: str | None = None
+    ) -> list[Finding]:
+        """Return every error and warning of a text in the rule language; store nothing.
+
+        `kind="goal"` checks one goal. Predicates and rules that are stored count as defined.
+        """
+        body = {"text": text_of("text", text), "kind": kind, "scope": scope}
+        reply = await self._send(Request("/check", body))
+        return [Finding.of(each) for each in reply.json()["diagnostics"]]
+
+    async def count(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        as_of: Instant | None = None,
+    ) -> int:
+        """Return the number of valid, positive, stored facts.
+
+        `count("parent")` counts the facts of a predicate of any arity; `count("parent(ann, ?x)")`
+        and `count("parent", ["ann", "?x"])` those that match a pattern.
+        """
+        body: dict[str, Any] = {"predicate": text_of("predicate", predicate), "op": "COUNT"}
+        if args is not None or "(" in predicate:
+            atom = _positive("predicate", predicate, args)
+            body |= {"predicate": atom.predicate, "args": list(atom.args)}
+        body |= {"scope": scope, "asOf": instant(as_of)}
+        reply = await self._send(Request("/aggregate", body))
+        return int(reply.json()["matchedFacts"])
+
+    async def aggregate(
+        self,
+        op: str,
+        pattern: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        of: str | int | None = None,
+        scope: str | None = None,
+        as_of: Instant | None = None,
+        skip_non_numeric: bool = False,
+    ) -> int | float | None:
+        """Return `count`, `sum`, `min`, `max` or `avg` over the stored facts that match a pattern.
+
+        `aggregate("sum", "salary(?who, ?amount)", of="?amount")` adds the values of a variable;
+        `of` may be left out if the pattern has one variable, and be the index of an argument. The
+        result of `min`, `max` and `avg` over no facts is None. A value that is not a number is an
+        error, unless `skip_non_numeric`. Raises InvalidInput.
+        """
+        atom = _positive("pattern", pattern, args)
+        body = {
+            "predicate": atom.predicate,
+            "args": list(atom.args),
+            "op": text_of("op", op),
+            "argIndex": None if op.lower() == "count" else _column(atom, of),
+            "scope": scope,
+            "asOf": instant(as_of),
+            "skipNonNumeric": skip_non_numeric or None,
+        }
+        reply = await self._send(Request("/aggregate", body, names={"argIndex": "of"}))
+        result: int | float | None = reply.json()["result"]
+        return result
+
+    async def explain(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Return proofs of the answers of a goal as text, each answer above its premises.
+
+        The options are those of `ask`. `prove` returns proofs as objects.
+        """
+        body = _goal(goal, args) | {"scope": scope, "limit": limit}
+        request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
+        return (await self._send(request)).text.removesuffix("\n")
+
+    async def prove(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: Instant | None = None,
+        form: str = TREE,
+        nodes: int | None = None,
+        depth: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[Proof]:
+        """Return the answers of a goal of one literal, each with a proof.
+
+        `form` is `tree`, or `dag` for proofs that name a shared lemma once. A proof is cut at
+        `nodes` nodes and at `depth` rules below the answer. The other options are those of `ask`.
+        """
+        body = _goal(goal, args) | {
+            "withProof": True,
+            "scope": scope,
+            "limit": limit,
+            "asOf": instant(as_of),
+            "proofFormat": form,
+            "proofNodes": nodes,
+            "proofDepth": depth,
+        }
+        names = {**_NAMES, "proofFormat": "form", "proofNodes": "nodes", "proofDepth": "depth"}
+        reply = await self._send(Request("/ask", body, names=names, timeout_ms=timeout_ms))
+        return [Proof(each["result"], each["proof"], form) for each in reply.json()]
+
+    async def why_not(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        depth: int = 1,
+        min_confidence: float | None = None,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> WhyNot:
+        """Explain why a goal has no answer: how far each rule gets, and its first missing premise.
+
+        `limit` bounds the candidates, 5 if it is None; `depth` follows the missing premise of each
+        down to this number of levels. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        """
+        body = _goal(goal, args) | {
+            "whyNot": True,
+            "scope": scope,
+            "limit": limit,
+            "depth": depth,
+            "minConfidence": min_confidence,
+            "asOf": instant(as_of),
+        }
+        reply = await self._send(Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms))
+        return WhyNot.of(reply.json())
+
+    async def plan(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        analyze: bool = False,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Return the evaluation plan of a goal as text; with `analyze` the goal is run."""
+        body = _goal(goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
+        request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
+        return (await self._send(request)).text.removesuffix("\n")
+
+    async def plans(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        analyze: bool = False,
+        timeout_ms: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the evaluation plan of a goal in each scope, as the data of `plan`."""
+        body = _goal(goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
+        body["format"] = "json"
+        reply = await self._send(Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms))
+        plans: list[dict[str, Any]] = reply.json()["plans"]
+        return plans
+
+    async def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+        """Return the rules in the order in which they were stored."""
+        return [StoredRule.of(each) for each in (await self._rules(scope))["rules"]]
+
+    async def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+        """Return the declared phrases of predicates, in the order of declaration."""
+        return [StoredPhrase.of(each) for each in (await self._rules(scope)).get("phrases", ())]
+
+    async def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
+        """Return the predicates that have facts or rules, by name and arity."""
+        query = {} if scope is None else {"scope": scope}
+        reply = await self._send(Request("/predicates", method="GET", query=query))
+        return [PredicateInfo.of(each) for each in reply.json()["predicates"]]
+
+    async def _rules(self, scope: str | None) -> dict[str, Any]:
+        query = {} if scope is None else {"scope": scope}
+        reply = await self._send(Request("/rules", method="GET", query=query))
+        answer: dict[str, Any] = reply.json()
+        return answer
+
+    async def _pages(self, request: Request, page_size: int) -> AsyncIterator[Reply]:
+        """Yield the pages of a request, each fetched when it is needed."""
+        query = {"limit": str(page_size)}
+        names = {**request.names, "limit": "page_size"}
+        while True:
+            page = Request(
+                request.path,
+                request.body,
+                query=query,
+                names=names,
+                timeout_ms=request.timeout_ms,
+            )
+            reply = await self._send(page)
+            yield reply
+            if reply.next_page is None:
+                return
+            query = dict(parse_qsl(urlsplit(reply.next_page).query))
+
+
+_NAMES = {"text": "goal"}
+"""The argument that holds a goal as text."""
+
+
+def _goal(goal: str, args: Sequence[Arg] | None) -> dict[str, Any]:
+    if args is None:
+        return {"text": text_of("goal", goal)}
+    return {"predicate": text_of("goal", goal), "args": arguments(args)}
+
+
+def _pattern(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
+    atom = atom_of("predicate", predicate, args)
+    negated = atom.negative or atom.naf
+    return {"predicate": atom.predicate, "args": list(atom.args), "negated": negated}
+
+
+def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -> AnswerSet:
+    return AnswerSet(reply.json(), goal, args, values, reply.headers.get(UNKNOWN))
+
+
+def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
+    atom = atom_of(field, pattern, args)
+    if atom.negative or atom.naf:
+        raise InvalidInput.at(field, "explicit negatives are not counted; query them")
+    return atom
+
+
+def _column(atom: Atom, of: str | int | None) -> int:
+    """Return the index of the argument to aggregate."""
+    indexes = columns(atom.variables)
+    names = ", ".join(f"?{name}" for name in indexes) or "no variable"
+    if isinstance(of, int) and not isinstance(of, bool):
+        return of
+    if of is None:
+        if len(indexes) != 1:
+            raise InvalidInput.at("of", f"must name one variable of the pattern, which has {names}")
+        return next(iter(indexes.values()))
+    index = indexes.get(str(of).removeprefix("?"), -1)
+    if index < 0:
+        raise InvalidInput.at("of", f"{of!r} is not a variable of the pattern, which has {names}")
+    return index

@@ -1,0 +1,161 @@
+"""A knowledge base: all operations on one tenant of a connection."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Iterable
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+from kbcore_client import http
+from kbcore_client._sync.connection import Connection, Destination
+from kbcore_client._sync.memory import Context, Memory, Scopes
+from kbcore_client._sync.reads import Reads
+from kbcore_client._sync.writes import Writes
+from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
+from kbcore_client.requests import Request
+from kbcore_client.results import Event
+from kbcore_client.settings import Settings
+from kbcore_client.targets import server_url, target_of
+
+DEFAULT = "default"
+
+
+class KnowledgeBase(Writes, Reads, Memory, Context, Scopes):
+    """Facts, rules and answers of one tenant, of a server or in this process.
+
+    Facts, patterns and goals are texts in the rule language, or a predicate with arguments.
+    Arguments are strings, numbers or booleans. In queries and retractions a string that starts with
+    `?` is a variable. `scope` names a partition (None: the base partition); reads also take "*" for
+    all partitions. A knowledge base can be shared by concurrent callers.
+    """
+
+    @property
+    def database(self) -> str:
+        """The database."""
+        return self._destination.database
+
+    @property
+    def tenant(self) -> str:
+        """The tenant."""
+        return self._destination.tenant
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._connection.url
+
+    def open(self, tenant: str, database: str | None = None) -> KnowledgeBase:
+        """Return a knowledge base on another tenant of the same connection."""
+        destination = Destination(database or self._destination.database, tenant)
+        return KnowledgeBase(self._connection, destination)
+
+    @contextmanager
+    def transaction(self) -> Iterator[KnowledgeBase]:
+        """Yield a knowledge base whose writes are committed together at the end, or not at all.
+
+        Inside the block only its own reads see its writes. An error that leaves the block, and a
+        write that fails, discard the writes. Raises Conflict at the end if another writer has
+        changed something that the block read or wrote; the block can then be retried.
+        """
+        if self._destination.transaction is not None:
+            raise InvalidInput("a transaction cannot be opened inside another one")
+        transaction = (self._send(Request("/tx/begin", {}, writes=True))).text
+        destination = Destination(self._destination.database, self._destination.tenant, transaction)
+        try:
+            yield KnowledgeBase(self._connection, destination)
+        except BaseException:
+            # The server ends a transaction that is not ended; an error here would hide the first one.
+            with suppress(KBError):
+                self._send(Request(f"/tx/rollback/{transaction}", {}, writes=True))
+            raise
+        self._send(Request(f"/tx/commit/{transaction}", {}, writes=True))
+
+    def events(
+        self,
+        *,
+        predicate: str | None = None,
+        events: Iterable[str] | None = None,
+        scope: str | None = None,
+        since: str | int | None = None,
+    ) -> Iterator[Event]:
+        """Yield every change committed from now on, or after `since`, until the caller stops.
+
+        `predicate` may end in `*`; `events` are the types to report (None: all); `since` is the id
+        of an event, or a point in time. A lost connection is opened again where it ended. An event
+        of type `events_lost` says that the server no longer keeps everything since then. Raises
+        ConnectionFailed after too many failures in a row, and errors of the server.
+        """
+        query = {"predicate": predicate, "scope": scope}
+        query["events"] = None if events is None else ",".join(events)
+        query["since"] = None if since is None else str(since)
+        fields = {name: value for name, value in query.items() if value is not None}
+        last: str | None = None
+        failures = 0
+        while True:
+            try:
+                with self._connection.stream(
+                    "/memory/events", fields, self._destination, last
+                ) as lines:
+                    for line in lines:
+                        if line.startswith("id:"):
+                            last = line[3:].strip()
+                        elif line.startswith("data:"):
+                            failures = 0
+                            event = Event.of(json.loads(line[5:]))
+                            last = event.id or last
+                            yield event
+                error: KBError = ConnectionFailed(f"{self.url} ended the stream of events")
+            except (ConnectionFailed, NotReady) as failure:
+                error = failure
+            delay = self._connection.settings.retries.delay(failures, None)
+            if delay is None:
+                raise error
+            failures += 1
+            http.pause(delay)
+
+    def close(self) -> None:
+        """Close the connection, for all tenants; a knowledge base in this process is released."""
+        self._connection.close()
+
+    def __enter__(self) -> KnowledgeBase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} {self.database}/{self.tenant}>"
+
+
+def connect(
+    target: str | os.PathLike[str],
+    *,
+    tenant: str = DEFAULT,
+    database: str = DEFAULT,
+    api_key: str | None = None,
+    read_url: str | None = None,
+    settings: Settings | None = None,
+) -> KnowledgeBase:
+    """Connect to a knowledge base.
+
+    `target` is `"memory:"`, a folder or the URL of a storage for one in this process, which needs
+    the package kbcore; or the address of a server, such as `http://127.0.0.1:9300`. `read_url` is
+    the address of a follower for reads. `settings` has time limits and retries.
+
+    Nothing is sent to a server until the first call. Raises InvalidInput and NotInstalled; in this
+    process also the errors of `kbcore.open_kb`.
+    """
+    opened = target_of(target)
+    if read_url is not None:
+        if opened.app is not None:
+            raise InvalidInput.at("read_url", "is for servers only")
+        read_url = server_url("read_url", read_url)
+    connection = Connection(opened, settings or Settings(), api_key, read_url)
+    return KnowledgeBase(connection, Destination(database, tenant))

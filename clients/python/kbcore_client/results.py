@@ -1,0 +1,420 @@
+"""Results of writes, previews, scripts, scopes and upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbcore_client.values import Row
+
+Json = Mapping[str, Any]
+"""An object of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A rule with its id, its text, and the scope it is valid in (None: every scope)."""
+
+    id: str
+    text: str
+    scope: str | None = None
+
+    @classmethod
+    def of(cls, answer: Json) -> StoredRule:
+        """Return the rule that an answer describes."""
+        return cls(answer["id"], answer["text"], answer.get("scope"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPhrase:
+    """A phrase of a predicate with its id, `@name/arity`, its text, and its scope."""
+
+    id: str
+    text: str
+    scope: str | None = None
+
+    @classmethod
+    def of(cls, answer: Json) -> StoredPhrase:
+        """Return the phrase that an answer describes."""
+        return cls(answer["id"], answer["text"], answer.get("scope"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOutcome:
+    """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
+
+    `rules` includes rules and phrases that were stored before; `warnings` are texts about them.
+    `timestamp` is the logged time in epoch milliseconds.
+    """
+
+    asserted: int
+    updated: int
+    timestamp: int
+    rules: tuple[StoredRule | StoredPhrase, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, answer: Json) -> StoreOutcome:
+        """Return the outcome that an answer describes."""
+        rules = tuple(
+            StoredPhrase.of(rule) if rule["id"].startswith("@") else StoredRule.of(rule)
+            for rule in answer.get("rules", ())
+        )
+        return cls(
+            answer["asserted"],
+            answer["updated"],
+            answer["timestamp"],
+            rules,
+            tuple(answer.get("warnings", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetractOutcome:
+    """Result of a retraction.
+
+    `retracted` counts the stored facts that were removed, `cascaded` the conclusions that no longer
+    hold. `atoms` are the removed facts of a pattern, `cascaded_atoms` some of the conclusions.
+    `newly_derivable` counts conclusions that appeared through negation. `still_derivable` is True
+    if rules still derive the fact, `truncated` if counting reached its limit, and `counted` False
+    if no count was asked for.
+    """
+
+    retracted: int
+    cascaded: int = 0
+    atoms: list[Row] = field(default_factory=list)
+    cascaded_atoms: list[Row] = field(default_factory=list)
+    newly_derivable: int = 0
+    still_derivable: bool = False
+    truncated: bool = False
+    counted: bool = True
+
+    @classmethod
+    def of(cls, answer: Json) -> RetractOutcome:
+        """Return the outcome that an answer describes."""
+        return cls(
+            answer["retracted"],
+            answer.get("cascaded", 0),
+            answer.get("atoms", []),
+            answer.get("cascadedAtoms", []),
+            answer.get("newlyDerivable", 0),
+            answer.get("stillDerivable", False),
+            answer.get("truncated", False),
+            answer.get("counted", True),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An error or a warning about a text, at a stretch of one line.
+
+    Lines and columns count from 1, columns in code points; `end_column` is exclusive. `severity` is
+    `error` or `warning`, `code` a code such as K012, `name` its name.
+    """
+
+    line: int
+    column: int
+    end_column: int
+    code: str
+    name: str
+    severity: str
+    message: str
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, answer: Json) -> Finding:
+        """Return the finding that an answer describes."""
+        return cls(
+            answer["line"],
+            answer["column"],
+            answer["endColumn"],
+            answer["code"],
+            answer["name"],
+            answer["severity"],
+            answer["message"],
+            answer.get("hint"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TruthChange:
+    """A fact or conclusion whose truth would change; `was` is its truth before.
+
+    `text` is the atom in the rule language; `stored` is True for a stored fact.
+    """
+
+    predicate: str
+    args: tuple[str, ...]
+    negated: bool
+    scope: str | None
+    text: str
+    stored: bool
+    was: str
+
+    @classmethod
+    def of(cls, answer: Json) -> TruthChange:
+        """Return the change that an answer describes."""
+        return cls(
+            answer["predicate"],
+            tuple(answer["args"]),
+            answer["negated"],
+            answer["scope"],
+            answer["text"],
+            answer["stored"],
+            answer["was"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateChange:
+    """The numbers of facts and conclusions of one predicate and sign whose truth would change."""
+
+    predicate: str
+    arity: int
+    negated: bool
+    scope: str | None
+    becomes_true: int
+    becomes_false: int
+    becomes_undefined: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewCounts:
+    """Numbers of facts and conclusions that would become true, false and undefined."""
+
+    becomes_true: int
+    becomes_false: int
+    becomes_undefined: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The differences in truth that a change would make.
+
+    The lists have at most as many elements as asked for; `counts` and `by_predicate` are complete
+    unless `truncated`.
+    """
+
+    becomes_true: list[TruthChange]
+    becomes_false: list[TruthChange]
+    becomes_undefined: list[TruthChange]
+    counts: PreviewCounts
+    by_predicate: list[PredicateChange]
+    warnings: list[str]
+    truncated: bool
+
+    @classmethod
+    def of(cls, answer: Json) -> Preview:
+        """Return the preview that an answer describes."""
+        counts = answer["counts"]
+        return cls(
+            [TruthChange.of(each) for each in answer["becomesTrue"]],
+            [TruthChange.of(each) for each in answer["becomesFalse"]],
+            [TruthChange.of(each) for each in answer["becomesUndefined"]],
+            PreviewCounts(
+                counts["becomesTrue"], counts["becomesFalse"], counts["becomesUndefined"]
+            ),
+            [
+                PredicateChange(
+                    each["predicate"],
+                    each["arity"],
+                    each["negated"],
+                    each["scope"],
+                    each["becomesTrue"],
+                    each["becomesFalse"],
+                    each["becomesUndefined"],
+                )
+                for each in answer["byPredicate"]
+            ],
+            answer["warnings"],
+            answer["truncated"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query of a script, and the number of its answers."""
+
+    goal: str
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Result of a script; `text` reports line by line.
+
+    An element of `answers` has `question` (the index of its query, from 0) and `bindings`, and if
+    the query is a single atom also the keys of a row. `rules` are texts.
+    """
+
+    text: str
+    answers: list[dict[str, Any]]
+    questions: list[Question]
+    asserted: int
+    retracted: int
+    rules: list[str]
+    warnings: list[str]
+    timestamp: int
+
+    @classmethod
+    def of(cls, answer: Json) -> Executed:
+        """Return the result that an answer describes."""
+        return cls(
+            answer["result"],
+            answer["answers"],
+            [Question(each["goal"], each["answers"]) for each in answer["questions"]],
+            answer["asserted"],
+            answer["retracted"],
+            answer["rules"],
+            answer["warnings"],
+            answer["timestamp"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateInfo:
+    """A predicate: its name and arity, and the numbers of its stored facts and of its rules."""
+
+    predicate: str
+    arity: int
+    facts: int
+    rules: int
+
+    @classmethod
+    def of(cls, answer: Json) -> PredicateInfo:
+        """Return the predicate that an answer describes."""
+        return cls(answer["predicate"], answer["arity"], answer["factCount"], answer["ruleCount"])
+
+
+@dataclass(frozen=True, slots=True)
+class ForkOutcome:
+    """The number of facts that were copied to the new scope."""
+
+    copied: int
+
+
+@dataclass(frozen=True, slots=True)
+class Modified:
+    """A source fact and the target fact that differs in sign, confidence, validity or metadata."""
+
+    before: Row
+    after: Row
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDiff:
+    """The differences from a source scope to a target scope.
+
+    `added` are facts of the target only, `removed` facts of the source only; `unchanged` counts
+    equal facts.
+    """
+
+    added: list[Row]
+    removed: list[Row]
+    modified: list[Modified]
+    unchanged: int
+
+    @classmethod
+    def of(cls, answer: Json) -> ScopeDiff:
+        """Return the differences that an answer describes."""
+        pairs = [Modified(each["before"], each["after"]) for each in answer["modified"]]
+        return cls(answer["added"], answer["removed"], pairs, answer["unchanged"])
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """The numbers of new or changed facts and of resolved conflicts."""
+
+    merged: int
+    conflicts: int
+    strategy: str
+    timestamp: int
+
+    @classmethod
+    def of(cls, answer: Json) -> MergeOutcome:
+        """Return the outcome that an answer describes."""
+        return cls(
+            answer["merged"], answer["conflictsResolved"], answer["strategy"], answer["timestamp"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecayOutcome:
+    """The facts that decay removed, or would remove: counts of expired and faded ones, and rows."""
+
+    expired: int
+    evicted: int
+    atoms: list[Row]
+    timestamp: int
+    dry_run: bool = False
+    truncated: bool = False
+
+    @classmethod
+    def of(cls, answer: Json) -> DecayOutcome:
+        """Return the outcome that an answer describes."""
+        return cls(
+            answer["expiredCount"],
+            answer["evictedCount"],
+            answer["removedAtoms"],
+            answer["timestamp"],
+            bool(answer.get("dryRun")),
+            bool(answer.get("truncated")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidateOutcome:
+    """The changes a consolidation made, or would make.
+
+    `facts` are new or changed summaries, `consolidated` the number of facts in their groups,
+    `removed` the number of summaries that were removed.
+    """
+
+    consolidated: int
+    facts: list[Row]
+    removed: int
+    timestamp: int
+    dry_run: bool = False
+
+    @classmethod
+    def of(cls, answer: Json) -> ConsolidateOutcome:
+        """Return the outcome that an answer describes."""
+        return cls(
+            answer["factsConsolidated"],
+            answer["newFacts"],
+            answer["summariesRemoved"],
+            answer["timestamp"],
+            bool(answer.get("dryRun")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A committed change: its type, its id, its time in epoch milliseconds, and its scope.
+
+    `data` is the whole event as the server sent it, with `atom` or `rule` depending on the type.
+    """
+
+    type: str
+    id: str
+    timestamp: int
+    scope: str | None
+    data: dict[str, Any]
+
+    @property
+    def atom(self) -> Row | None:
+        """The fact that the event is about, None if it is about something else."""
+        atom: Row | None = self.data.get("atom")
+        return atom
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> Event:
+        """Return the event that an answer describes."""
+        return cls(
+            answer["type"],
+            answer.get("eventId", ""),
+            answer.get("timestamp", 0),
+            answer.get("scope"),
+            answer,
+        )

@@ -1,0 +1,231 @@
+"""Preview of a change: the facts and conclusions that would become true, false or undefined.
+
+The change is applied to an overlay of the tenant, which shares the relations that the change does
+not touch. Nothing is committed, and no other request sees the overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kbcore.branching.truth_changes import (
+    Comparison,
+    PredicateChange,
+    State,
+    TruthChange,
+    compare_truth,
+)
+from kbcore.errors import NotFound, TooLarge
+from kbcore.reason.budget import Budget
+from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
+from kbcore.state.facts import Fact
+from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads
+from kbcore.state.rulebook import recursion_warning, stored_rule
+from kbcore.state.tenant import Tenant
+from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Rule
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.parser import parse_rule
+
+DEFAULT_LISTED = 100
+"""Default limit of each list of a preview."""
+
+Name = tuple[str | None, RelationSchema]
+"""Scope and stored schema of a relation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change to preview: rules and facts to remove, then rules and facts to store.
+
+    The retraction of a fact or rule and the assertion of another one are an edit.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    retractions: tuple[RetractFact | RetractPattern, ...] = ()
+    rule_retractions: tuple[RetractRule, ...] = ()
+
+    @property
+    def scopes(self) -> set[str | None]:
+        """The scopes that the change names; None is the base, or every scope for rules."""
+        groups = (self.facts, self.rules, self.retractions, self.rule_retractions)
+        return {each.scope for group in groups for each in group}
+
+
+@dataclass(slots=True)
+class Preview:
+    """The differences in truth that a change would make, in order of dependency.
+
+    The lists have at most as many elements as asked for; `by_predicate` has the full counts of each
+    predicate that would change. `truncated` is True if the budget ended the comparison: then
+    predicates are missing. `warnings` are about the proposed rules.
+    """
+
+    becomes_true: list[TruthChange] = field(default_factory=list)
+    becomes_false: list[TruthChange] = field(default_factory=list)
+    becomes_undefined: list[TruthChange] = field(default_factory=list)
+    by_predicate: list[PredicateChange] = field(default_factory=list)
+    truncated: bool = False
+    warnings: list[RuleWarning] = field(default_factory=list)
+
+    @property
+    def counts(self) -> PreviewCounts:
+        """The numbers of changes of all predicates."""
+        return PreviewCounts(
+            sum(each.becomes_true for each in self.by_predicate),
+            sum(each.becomes_false for each in self.by_predicate),
+            sum(each.becomes_undefined for each in self.by_predicate),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewCounts:
+    """Numbers of facts and conclusions that would become true, false and undefined."""
+
+    becomes_true: int
+    becomes_false: int
+    becomes_undefined: int
+
+
+def rule_retraction(text: str, scope: str | None) -> RetractRule:
+    """Return the retraction of a rule given by its id or its text; of a phrase by its id.
+
+    `scope` is for a text that names none. Raises RuleSyntaxError.
+    """
+    if ":-" not in text:
+        return RetractRule(text, scope)
+    rule = parse_rule(text)
+    return RetractRule(stored_rule(rule).id, rule.scope or scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A proposal in an overlay of the tenant.
+
+    `written` are the relations that it may have changed, `warnings` are about its rules.
+    """
+
+    tenant: Tenant
+    overlay: Overlay
+    proposal: Proposal
+    written: set[Name]
+    warnings: list[RuleWarning]
+
+    def compare(self, limit: int, budget: Budget, outcome: Preview) -> None:
+        """Add the differences in truth to `outcome`, at most `limit` in each list.
+
+        Raises BudgetExceeded, with the differences of the predicates compared before in `outcome`.
+        """
+        tenant, overlay = self.tenant, self.overlay
+        for scope in self._scopes():
+            before, after = tenant.rules.visible(scope), overlay.rules.visible(scope)
+            changed_rules = set(before.rules) ^ set(after.rules)
+            comparison = Comparison(
+                State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
+                State(overlay, overlay.partition(scope), after),
+                frozenset(schema for name, schema in self.written if name == scope),
+                frozenset(
+                    RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
+                    for rule in changed_rules
+                ),
+            )
+            compare_truth(comparison, limit, budget, outcome)
+
+    def _scopes(self) -> list[str | None]:
+        """Return the scopes in which something may change: the base first, then by name."""
+        scopes = {scope for scope, _ in self.written}
+        ruled = {rule.scope for rule in self.proposal.rules}
+        ruled |= {removal.scope for removal in self.proposal.rule_retractions}
+        if None in ruled:  # such a rule is valid in every scope
+            scopes.update(self.tenant.scopes())
+        scopes |= ruled
+        return sorted(scopes, key=lambda name: (name is not None, name or ""))
+
+
+@contextmanager
+def staged(tenant: Tenant, proposal: Proposal, now: int, budget: Budget) -> Iterator[Staged]:
+    """Provide a proposal in an overlay at `now` (epoch milliseconds), except for its facts, which
+    the caller adds.
+
+    The caller holds the tenant's read lock. Raises NotFound for an unknown rule; TooLarge; and what
+    `RuleBook.check` raises for rules that cannot be stored.
+    """
+    _check_new_text(tenant, proposal, budget)
+    overlay = Overlay(tenant, Reads())
+    overlay.noting = False
+    overlay.plans = PlanCache(tenant.engine)  # plans of proposed rules are used only once
+    try:
+        warnings = _change_rules(overlay, proposal)
+        overlay.advance(now)
+        written = {(fact.scope, fact.schema) for fact in proposal.facts}
+        for change in proposal.retractions:
+            written.update(_remove(overlay, change, budget))
+        yield Staged(tenant, overlay, proposal, written, warnings)
+    finally:
+        overlay.drop()
+
+
+def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
+    """Raise TooLarge if the proposed facts have too many new constants, which take memory in the
+    engine.
+    """
+    new_text = sum(
+        len(arg)
+        for fact in budget.paced(proposal.facts)
+        for arg in fact.args
+        if not tenant.engine.find(arg)
+    )
+    if new_text > MAX_NEW_TEXT:
+        raise TooLarge(
+            "the facts of a preview contain too many constants that no fact has",
+            {"limit": "bytes", "max": MAX_NEW_TEXT},
+        )
+
+
+def _change_rules(overlay: Overlay, proposal: Proposal) -> list[RuleWarning]:
+    """Remove and add the proposed rules in an overlay; return warnings about those that are added.
+
+    Raises NotFound for an unknown rule, and what `RuleBook.check` raises.
+    """
+    if not (proposal.rules or proposal.rule_retractions):
+        return []
+    book = overlay.writable_rules()
+    for removal in proposal.rule_retractions:
+        target = removal.scope, removal.id
+        if (book.withdraw(*target) or book.remove(*target)) is None:
+            raise NotFound(f"no rule '{removal.id}'", {"id": removal.id, "scope": removal.scope})
+    added = [stored_rule(rule) for rule in proposal.rules]
+    cycles = book.check(added)
+    for rule in added:
+        book.add(rule)
+    return [
+        *book.endless(added),
+        *(RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles),
+    ]
+
+
+def _remove(
+    overlay: Overlay, change: RetractFact | RetractPattern, budget: Budget
+) -> Iterator[Name]:
+    """Remove facts from an overlay, and yield the relations that lost any.
+
+    Unlike the application of a commit, no fact is read in its external form: a pattern may match
+    very many.
+    """
+    partition = overlay.partition(change.scope)
+    terms = change.pattern if isinstance(change, RetractPattern) else change.args
+    pattern = goal_pattern(terms, overlay.engine.find)
+    if pattern is None:
+        return
+    for stored in partition.named(change.predicate, len(terms), change.positive):
+        if not len(stored.relation.match(pattern, hidden=True, limit=1)[1]):
+            continue
+        own = partition.writable(stored.schema)
+        rows, ids = own.relation.match(pattern, hidden=True, yield_now=budget.yield_now)
+        own.remove(rows, len(ids))
+        overlay.changed(len(ids), own)
+        yield change.scope, stored.schema

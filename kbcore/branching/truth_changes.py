@@ -1,0 +1,306 @@
+"""Comparison of two states of a scope: facts and conclusions whose truth differs.
+
+Only predicates that depend on something changed are compared. They are taken component by component
+of the dependency graph, each after those that it depends on. A component is evaluated in both
+states only if its rules or facts differ, or if the truth of something that it reads does. The
+conclusions of both states are relations of one engine, which compares them as sets.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import compress
+from typing import Protocol
+
+from kbcore.reason.budget import Budget
+from kbcore.reason.view import all_conclusions, viewed
+from kbcore.state.partition import Partition
+from kbcore.state.tenant import Tenant
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import NO_ROW, Engine, Relation
+from kbplanner.ir.program import Clause, ClauseAtom, components
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Literal
+from kbplanner.passes.wellfounded import POSSIBLE
+from kbplanner.syntax.printer import print_atom
+
+
+class Truth(str, Enum):
+    """The truth of an atom."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNDEFINED = "undefined"
+
+
+@dataclass(frozen=True, slots=True)
+class TruthChange:
+    """A fact or conclusion whose truth changes; `was` is its truth before.
+
+    `stored` says if it is a stored fact: for one that becomes true or undefined after the change,
+    for one that becomes false before it.
+    """
+
+    predicate: str
+    args: tuple[str, ...]
+    negated: bool
+    scope: str | None
+    stored: bool
+    was: str
+
+    @property
+    def text(self) -> str:
+        """The fact or conclusion in the rule language."""
+        return print_atom(Atom(self.predicate, self.args, not self.negated))
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateChange:
+    """The numbers of facts and conclusions of one predicate and sign whose truth changes."""
+
+    predicate: str
+    arity: int
+    negated: bool
+    scope: str | None
+    becomes_true: int
+    becomes_false: int
+    becomes_undefined: int
+
+
+class Outcome(Protocol):
+    """The lists that a comparison adds to."""
+
+    becomes_true: list[TruthChange]
+    becomes_false: list[TruthChange]
+    becomes_undefined: list[TruthChange]
+    by_predicate: list[PredicateChange]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One state of a scope: its tenant, its facts, and the rules that are valid in it."""
+
+    tenant: Tenant
+    partition: Partition
+    rules: RuleSet
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two states of a scope, the stored relations that may differ, and the heads of the rules that
+    do.
+    """
+
+    before: State
+    after: State
+    facts: frozenset[RelationSchema]
+    heads: frozenset[RelationSchema]
+
+
+@dataclass(frozen=True, slots=True)
+class _Extension:
+    """The true rows of a predicate in one state, and those that are true or undefined.
+
+    Both are the same relation if no row is undefined.
+    """
+
+    true: Relation
+    possible: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows one after the other in a flat array, in answer order."""
+
+    symbols: array[int]
+    count: int
+
+
+def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: Outcome) -> None:
+    """Add the differences to `outcome`, at most `limit` to each list.
+
+    The caller holds the read locks of both states. Raises BudgetExceeded.
+    """
+    changed: set[RelationSchema] = set()
+    for schemas, reads in _in_order(comparison):
+        roots = comparison.facts | comparison.heads
+        if roots.isdisjoint(schemas) and changed.isdisjoint(reads):
+            continue
+        for schema in schemas:
+            budget.yield_now()
+            with ExitStack() as open_runs:
+                before = _extension(comparison.before, schema, budget, open_runs)
+                after = _extension(comparison.after, schema, budget, open_runs)
+                if _compare(comparison, schema, (before, after), limit, budget, outcome):
+                    changed.add(schema)
+
+
+def _in_order(
+    comparison: Comparison,
+) -> list[tuple[list[RelationSchema], frozenset[RelationSchema]]]:
+    """Return the components of all rules before and after, each after those it depends on, with the
+    schemas that each reads. Stored predicates without rules come first.
+    """
+    reads: dict[RelationSchema, set[RelationSchema]] = {}
+    clauses = []
+    rules = dict.fromkeys((*comparison.before.rules.rules, *comparison.after.rules.rules))
+    for rule in rules:
+        head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
+        read = [
+            RelationSchema(item.atom.predicate, item.atom.arity, positive)
+            for item in rule.body
+            if isinstance(item, Literal)
+            for positive in (True, False)  # `not p` depends on the explicit negative, too
+        ]
+        reads.setdefault(head, set()).update(read)
+        body = tuple(ClauseAtom(schema, ()) for schema in read)
+        clauses.append(Clause(ClauseAtom(head, ()), body))
+    unruled = sorted(comparison.facts - reads.keys(), key=str)
+    order = [([schema], frozenset[RelationSchema]()) for schema in unruled]
+    for part in components(clauses):
+        schemas = sorted(part.relations, key=str)
+        order.append((schemas, frozenset().union(*(reads[schema] for schema in schemas))))
+    return order
+
+
+def _extension(
+    state: State, schema: RelationSchema, budget: Budget, open_runs: ExitStack
+) -> _Extension:
+    """Return the rows of a predicate in one state, which live until `open_runs` is closed."""
+    tenant, partition, rules = state.tenant, state.partition, state.rules
+    if schema not in rules.derived:
+        rows = _visible(tenant.engine, partition.bind(schema), budget, open_runs)
+        return _Extension(rows, rows)
+    view = open_runs.enter_context(viewed(tenant, partition, rules, (schema,), budget))
+    true = all_conclusions(tenant, view, schema, budget, open_runs)
+    if not view.rules.uncertain(view.denied, schema):
+        return _Extension(true, true)
+    possible = replace(schema, truth=POSSIBLE)
+    return _Extension(true, all_conclusions(tenant, view, possible, budget, open_runs))
+
+
+def _visible(engine: Engine, stored: Relation, budget: Budget, open_runs: ExitStack) -> Relation:
+    """Return the facts of a stored relation that are valid now."""
+    counts = stored.counts()
+    if counts.visible == counts.live:
+        return stored
+    visible = engine.relation(stored.arity)
+    open_runs.callback(visible.drop)
+    rows = stored.match_rows([0] * stored.arity, budget.yield_now)
+    visible.insert(rows, counts.visible)
+    return visible
+
+
+def _compare(
+    comparison: Comparison,
+    schema: RelationSchema,
+    extensions: tuple[_Extension, _Extension],
+    limit: int,
+    budget: Budget,
+    outcome: Outcome,
+) -> bool:
+    """Add the differences of one predicate; return True if there are any."""
+    before, after = extensions
+    engine = comparison.before.tenant.engine
+
+    def ordered(relation: Relation, ids: array[int]) -> _Rows:
+        symbols = relation.rows(ids)
+        return _Rows(engine.sort(symbols, schema.arity, budget.offload, in_place=True), len(ids))
+
+    true = ordered(after.true, before.true.compare(after.true).only_there)
+    false = ordered(before.possible, before.possible.compare(after.possible).only_here)
+    undefined = _Rows(array("I"), 0)
+    if after.possible is not after.true:
+        open_rows = ordered(after.possible, after.possible.compare(after.true).only_here)
+        undefined = _chosen(
+            open_rows,
+            schema.arity,
+            (
+                was_true or not was_possible
+                for was_true, was_possible in zip(
+                    _has(before.true, open_rows), _has(before.possible, open_rows), strict=True
+                )
+            ),
+        )
+    if not (true.count or false.count or undefined.count):
+        return False
+    for rows, target, state in (
+        (true, outcome.becomes_true, comparison.after),
+        (false, outcome.becomes_false, comparison.before),
+        (undefined, outcome.becomes_undefined, comparison.after),
+    ):
+        listed = _first(rows, schema.arity, max(limit - len(target), 0))
+        if listed.count:
+            target.extend(_changes(state, schema, listed, before))
+    outcome.by_predicate.append(
+        PredicateChange(
+            schema.predicate,
+            schema.arity,
+            not schema.positive,
+            comparison.after.partition.name,
+            true.count,
+            false.count,
+            undefined.count,
+        )
+    )
+    return True
+
+
+def _changes(
+    state: State, schema: RelationSchema, rows: _Rows, before: _Extension
+) -> Iterable[TruthChange]:
+    """Yield rows in their external form, with their truth before."""
+    arity = schema.arity
+    texts = state.tenant.engine.texts(rows.symbols)
+    stored = _visible_flags(state.partition, schema, rows)
+    was_true, was_possible = _has(before.true, rows), _has(before.possible, rows)
+    for index in range(rows.count):
+        was = Truth.FALSE
+        if was_possible[index]:
+            was = Truth.TRUE if was_true[index] else Truth.UNDEFINED
+        yield TruthChange(
+            schema.predicate,
+            tuple(texts[index * arity : (index + 1) * arity]),
+            not schema.positive,
+            state.partition.name,
+            stored[index],
+            was.value,
+        )
+
+
+def _visible_flags(partition: Partition, schema: RelationSchema, rows: _Rows) -> list[bool]:
+    """Return for each row whether it is a stored fact that is valid now."""
+    stored = partition.get(schema)
+    if stored is None:
+        return [False] * rows.count
+    if not stored.limited:
+        return _has(stored.relation, rows)
+    arity = schema.arity
+    return [
+        bool(len(stored.relation.match(rows.symbols[i * arity : (i + 1) * arity], limit=1)[1]))
+        for i in range(rows.count)
+    ]
+
+
+def _has(relation: Relation, rows: _Rows) -> list[bool]:
+    """Return for each row whether a relation has it."""
+    return [index != NO_ROW for index in relation.locate(rows.symbols, rows.count)]
+
+
+def _first(rows: _Rows, arity: int, limit: int) -> _Rows:
+    """Return at most the first `limit` rows."""
+    count = min(rows.count, limit)
+    return _Rows(rows.symbols[: count * arity], count)
+
+
+def _chosen(rows: _Rows, arity: int, flags: Iterable[bool]) -> _Rows:
+    """Return the rows with a true flag."""
+    indexes: Sequence[int] = list(compress(range(rows.count), flags))
+    symbols = array("I")
+    for index in indexes:
+        symbols.extend(rows.symbols[index * arity : (index + 1) * arity])
+    return _Rows(symbols, len(indexes))

@@ -1,0 +1,1 @@
+"""Tools for authors of rule files: the formatter and test blocks."""

@@ -1,0 +1,1 @@
+"""Checks of texts without storing them: every error and warning, with codes."""

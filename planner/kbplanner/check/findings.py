@@ -1,0 +1,95 @@
+"""Findings: the errors and warnings of a checked text, with their codes and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kbplanner.check.code import Severity
+from kbplanner.check.codes import BY_NAME
+from kbplanner.syntax.diagnostics import Diagnostic
+from kbplanner.syntax.statements import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An error or a warning about a stretch of one line.
+
+    Lines and columns count from 1, columns in code points; `end_column` is exclusive. `code` is a
+    code such as K012, `name` its name.
+    """
+
+    line: int
+    column: int
+    end_column: int
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    hint: str | None = None
+
+    @property
+    def end_line(self) -> int:
+        """The line of the end, which is that of the beginning: a finding never spans lines."""
+        return self.line
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as `POST /check` answers it."""
+        return {
+            "line": self.line,
+            "column": self.column,
+            "endLine": self.end_line,
+            "endColumn": self.end_column,
+            "severity": self.severity,
+            "code": self.code,
+            "name": self.name,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+class Findings:
+    """Collector of the findings about one text; `lines` are its lines."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        self._findings: dict[tuple[int, int, str, str], Finding] = {}
+
+    def add(self, name: str, span: Span, message: str, hint: str | None = None) -> None:
+        """Add a finding by the name of its code; a span of several lines is cut to its first."""
+        end_column = span.end_column
+        if span.end_line != span.line:
+            end_column = len(self._line(span.line).rstrip()) + 1
+        self._add(name, (span.line, span.column, end_column), message, hint)
+
+    def add_error(self, error: Diagnostic) -> None:
+        """Add an error that the parser reports."""
+        position = (error.line, error.column, error.end_column)
+        self._add(error.code, position, error.message, error.hint)
+
+    def in_order(self) -> list[Finding]:
+        """Return the findings by position."""
+        return sorted(self._findings.values(), key=lambda each: (each.line, each.column, each.code))
+
+    def _add(
+        self, name: str, position: tuple[int, int, int], message: str, hint: str | None
+    ) -> None:
+        line, column, end_column = position
+        code = BY_NAME[name]
+        key = (line, column, name, message)
+        self._findings.setdefault(
+            key,
+            Finding(
+                line,
+                column,
+                max(end_column, column + 1),
+                code.code,
+                name,
+                code.severity,
+                message,
+                hint,
+            ),
+        )
+
+    def _line(self, number: int) -> str:
+        return self._lines[number - 1] if number <= len(self._lines) else ""

@@ -1,0 +1,112 @@
+"""Findings about recursion: through aggregates, through negation, and through computed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kbplanner.compile.rules import RuleSet
+from kbplanner.errors import InvalidInput
+from kbplanner.ir.program import Clause, aggregate_cycles
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Rule
+from kbplanner.passes.linearise import linearise
+from kbplanner.passes.lower import lower
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion:
+    """A finding about a rule: the name of its code, and the index of the rule."""
+
+    name: str
+    rule: int
+    message: str
+    hint: str
+
+
+def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]:
+    """Yield what the recursion of safe rules leads to; rules before index `first` are stored and
+    are not reported.
+
+    Rules that recurse through an aggregate are left out of the later checks.
+    """
+    numbers = list(range(len(rules)))
+    refused: set[int] = set()
+    for index in numbers[first:]:
+        try:
+            lower([rules[index]])
+        except InvalidInput as error:
+            refused.add(index)
+            yield Recursion("invalid", index, error.message, "")
+    numbers = [index for index in numbers if index not in refused]
+    clauses = linearise(lower([rules[index] for index in numbers]))
+    for cycle, inside in aggregate_cycles(clauses):
+        indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
+        refused.update(indexes)
+        names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
+        subject = _listed(names)
+        head = rules[indexes[0]].head if indexes else None
+        hint = "aggregate over a predicate whose rules do not use the result"
+        if head is not None:
+            hint = (
+                "aggregate over a predicate whose rules do not depend on "
+                f"{head.predicate}/{head.arity}"
+            )
+        message = (
+            f"recursion through an aggregate: the rules of {subject} would count what they conclude"
+        )
+        for index in indexes:
+            if index >= first:
+                yield Recursion("recursive-aggregate", index, message, hint)
+        if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
+            closing = _rule_in(cycle, clauses, numbers, first)
+            if closing is not None:
+                yield Recursion("recursive-aggregate", closing, message, hint)
+    numbers = [index for index in numbers if index not in refused]
+    yield from _accepted(rules, numbers, first)
+
+
+def _accepted(rules: Sequence[Rule], numbers: Sequence[int], first: int) -> Iterator[Recursion]:
+    rule_set = RuleSet(rules[index] for index in numbers)
+    clauses = rule_set.clauses(frozenset())
+    for part in rule_set.negative_components(frozenset()):
+        index = _rule_in(part.relations, clauses, numbers, first)
+        if index is not None:
+            yield Recursion(
+                "negative-recursion",
+                index,
+                f"recursion through negation: {', '.join(part.cycle)}",
+                "answers follow the well-founded semantics; includeUndefined shows what is neither "
+                "true nor false",
+            )
+    for index in numbers:
+        if index >= first and rules[index] in rule_set.computed_recursion:
+            head = rules[index].head
+            sign = "" if head.positive else "~"
+            yield Recursion(
+                "endless",
+                index,
+                f"{sign}{head.predicate}/{head.arity} recurses through a computed value and may "
+                "not end",
+                "bound it, for instance with ?x < 100, or goals may meet their budget",
+            )
+
+
+def _rule_in(
+    relations: Iterable[RelationSchema],
+    clauses: Iterable[Clause],
+    numbers: Sequence[int],
+    first: int,
+) -> int | None:
+    """Return the first new rule that concludes one of some relations."""
+    inside = frozenset(relations)
+    indexes = (
+        numbers[clause.rule - 1]
+        for clause in clauses
+        if clause.rule and clause.head.schema in inside
+    )
+    return min((index for index in indexes if index >= first), default=None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(names)

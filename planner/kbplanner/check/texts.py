@@ -1,0 +1,402 @@
+"""The check of one or more texts together: all findings of each text, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from kbplanner.authoring.blocks import Block, read_source
+from kbplanner.check.findings import Finding, Findings
+from kbplanner.check.recursion import recursion_findings
+from kbplanner.check.rules import (
+    Signature,
+    contradiction,
+    is_trivial,
+    never_fire,
+    same_rule,
+    shadowed,
+)
+from kbplanner.errors import InvalidInput, UnsafeRule
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
+from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
+from kbplanner.syntax.arity import arity_warnings
+from kbplanner.syntax.lint import lint, never_holds
+from kbplanner.syntax.parser import parse_valid
+from kbplanner.syntax.statements import (
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Span,
+    Statement,
+)
+
+PROGRAM, GOAL = "program", "goal"
+KINDS = (PROGRAM, GOAL)
+"""Kinds of texts: facts, rules and queries, or one goal without `?-` and dot."""
+
+MAX_ERRORS = 1000
+"""Number of syntax errors after which the rest of a text is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Stored predicates with their arities, and stored rules, beside the checked texts."""
+
+    predicates: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+
+
+NOTHING_STORED = Stored()
+
+
+def _accept(statement: Statement) -> str | None:
+    return None
+
+
+@dataclass(slots=True)
+class _Checked:
+    """A text while it is checked.
+
+    `statements` are those without syntax errors, `safe` its rules that can be stored,
+    `unread_names` the words of statements with syntax errors.
+    """
+
+    findings: Findings
+    statements: list[Statement]
+    unread_names: AbstractSet[str] = frozenset()
+    blocks: Sequence[Block] = ()
+    safe: list[RuleStatement] = field(default_factory=list)
+
+    @property
+    def goals(self) -> list[GoalStatement]:
+        """The queries of the text."""
+        return [each for each in self.statements if isinstance(each, GoalStatement)]
+
+
+def check_texts(
+    texts: Sequence[str],
+    stored: Stored = NOTHING_STORED,
+    *,
+    scope: str | None = None,
+    problem_of: Callable[[Statement], str | None] = _accept,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[list[Finding]]:
+    """Return the findings of each text, in order; the texts belong together.
+
+    `scope` is the scope of rules that name none. `problem_of` returns what else is wrong with a
+    statement. Never raises for what is wrong with a text.
+    """
+    parts = []
+    for text in texts:
+        findings = Findings(text)
+        source = read_source(text, limits, max_errors=MAX_ERRORS)
+        parsed = source.parsed
+        for error in parsed.errors:
+            findings.add_error(error)
+        parts.append(_Checked(findings, source.statements, parsed.unread_names, source.blocks))
+    _check_blocks(parts)
+    for part in parts:
+        _check_statements(part, limits, problem_of)
+        for warning in lint(part.safe):
+            if warning.span is not None:
+                part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+    _check_definitions(parts, stored)
+    _check_uses(parts, stored)
+    refused = _check_recursion(parts, stored, scope)
+    _check_rules(parts, stored, scope, refused)
+    return [part.findings.in_order() for part in parts]
+
+
+def check_goal(
+    text: str, stored: Stored = NOTHING_STORED, *, limits: Limits = DEFAULT_LIMITS
+) -> list[Finding]:
+    """Return the findings of a goal, such as `ancestor(ann, ?x)` or `age(?x, ?n), ?n >= 18`."""
+    findings = Findings(text)
+    parsed = parse_valid(text, limits, mode=GOAL, max_errors=MAX_ERRORS)
+    for error in parsed.errors:
+        findings.add_error(error)
+    part = _Checked(findings, parsed.statements, parsed.unread_names)
+    goals = part.goals
+    if not parsed.errors and len(goals) != 1:
+        at = goals[1].span if goals else Span(1, 1, 1, 2)
+        findings.add("wrong-statement", at, f"expected one goal, found {len(goals)}")
+    for goal in goals:
+        if len(goal.body) == 1 and isinstance(goal.body[0], Comparison):
+            message = "a goal is an atom, found a builtin, which has no answers of its own"
+            findings.add("wrong-statement", goal.span, message)
+    _check_statements(part, limits, _accept)
+    _check_definitions([part], stored)
+    return findings.in_order()
+
+
+# ---- statements by themselves ----
+
+
+def _check_statements(
+    part: _Checked, limits: Limits, problem_of: Callable[[Statement], str | None]
+) -> None:
+    for statement in part.statements:
+        problem = problem_of(statement)
+        if problem is not None:
+            part.findings.add("bad-annotation", statement.span, problem)
+        if isinstance(statement, FactStatement):
+            try:
+                check_fact(statement.atom, limits)
+            except InvalidInput as error:
+                part.findings.add("invalid", statement.span, error.message)
+        elif isinstance(statement, GoalStatement):
+            _check_query(part.findings, statement, limits)
+        elif isinstance(statement, RuleStatement):
+            _check_rule(part, statement, limits)
+
+
+def _check_query(findings: Findings, goal: GoalStatement, limits: Limits) -> None:
+    item = goal.body[0]
+    if len(goal.body) > 1 or isinstance(item, Comparison):
+        for problem in rule_errors(Rule(Atom("goal"), goal.body), limits):
+            findings.add(*_placed(goal, problem))
+    elif item.negated:
+        try:
+            counterpart(item)
+        except InvalidInput as error:
+            findings.add(*_placed(goal, error))
+    for each, span in zip(goal.body, goal.items, strict=False):
+        if isinstance(each, Comparison) and never_holds(each):
+            findings.add("never-holds", span, f"a comparison with {each.op} can never hold")
+
+
+def _check_rule(part: _Checked, statement: RuleStatement, limits: Limits) -> None:
+    rule, findings = statement.rule, part.findings
+    problems = rule_errors(rule, limits)
+    for problem in problems:
+        findings.add(*_placed(statement, problem))
+    if problems:
+        return
+    part.safe.append(statement)
+    head = statement.predicates[0][2]
+    for warning in variable_lookalikes(rule):
+        findings.add(warning.code, head, warning.message, warning.hint)
+    if is_trivial(rule):
+        message = "the rule concludes only what its own body needs"
+        findings.add("shadowed-rule", head, message, "leave the rule out")
+    reason = contradiction(rule)
+    if reason is not None:
+        findings.add("never-fires", head, f"the rule never fires: {reason}")
+
+
+def _placed(
+    statement: RuleStatement | GoalStatement, error: InvalidInput
+) -> tuple[str, Span, str, str | None]:
+    if not isinstance(error, UnsafeRule):
+        return "invalid", statement.span, error.message, None
+    span = statement.span
+    if isinstance(statement, RuleStatement):
+        span = statement.where(error.variable)
+    else:
+        places = zip(statement.body, statement.items, strict=False)
+        spans = (at for item, at in places if error.variable in map(str, item.variables()))
+        span = next(spans, span)
+    return "unsafe", span, error.message, error.hint
+
+
+# ---- test blocks ----
+
+
+def _check_blocks(parts: Sequence[_Checked]) -> None:
+    """Check names of tests and fixtures, and the fixtures and rules that tests name."""
+    first: dict[tuple[str, str], Block] = {}
+    fixtures = {block.name for part in parts for block in part.blocks if block.kind == "fixture"}
+    rules = {
+        statement.rule.name
+        for part in parts
+        for statement in part.statements
+        if isinstance(statement, RuleStatement)
+    }
+    for part in parts:
+        for block in part.blocks:
+            other = first.setdefault((block.kind, block.name), block)
+            if other is not block:
+                line = other.span.line
+                message = f'the {block.kind} "{block.name}" exists already, in line {line}'
+                part.findings.add("bad-test", block.span, message, "choose another name")
+            for name in block.fixtures:
+                if name not in fixtures:
+                    part.findings.add("bad-test", block.span, f'no fixture "{name}"')
+            for expectation in block.expectations:
+                span = expectation.statement.span
+                rule = expectation.rule
+                if rule is None:
+                    continue
+                if rule not in rules:
+                    part.findings.add("bad-test", span, f'no rule "@{rule}"')
+                item = expectation.body[0]
+                if len(expectation.body) > 1 or not isinstance(item, Literal) or item.negated:
+                    message = '"because" follows a query of one atom that is not under "not"'
+                    part.findings.add("bad-test", span, message)
+
+
+# ---- predicates ----
+
+
+def _check_definitions(parts: Sequence[_Checked], stored: Stored) -> None:
+    """Warn about predicates that nothing defines and about unusual numbers of arguments.
+
+    Where neither the texts nor the storage have facts, the facts come from elsewhere, and only
+    names that are similar to a known one are reported.
+    """
+    has_facts = bool(stored.predicates) or any(True for part in parts for _ in _facts(part))
+    known = {name: set(arities) for name, arities in stored.predicates.items()}
+    defined = {signature for part in parts for signature in _defined(part)}
+    unread = _unread_names(parts)
+    for part in parts:
+        for warning in arity_warnings(
+            part.statements, known, defined, unread, only_similar=not has_facts
+        ):
+            if warning.span is not None:
+                part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+
+
+def _defined(part: _Checked) -> Iterator[Signature]:
+    for statement in part.statements:
+        if isinstance(statement, FactStatement):
+            yield statement.atom.predicate, statement.atom.arity
+        elif isinstance(statement, RuleStatement):
+            yield statement.rule.head.predicate, statement.rule.head.arity
+
+
+def _unread_names(parts: Iterable[_Checked]) -> set[str]:
+    return {name for part in parts for name in part.unread_names}
+
+
+def _check_uses(parts: Sequence[_Checked], stored: Stored) -> None:
+    """Warn about heads, in texts with queries, that no other rule and no query reads."""
+    if not any(part.goals for part in parts):
+        return
+    unread = _unread_names(parts)
+    used = {signature for rule in stored.rules for signature in _read_by(rule)}
+    for part in parts:
+        for statement in part.statements:
+            if isinstance(statement, RuleStatement):
+                used.update(_read_by(statement.rule))
+            elif isinstance(statement, GoalStatement):
+                used.update((name, arity) for name, arity, _ in statement.predicates)
+    for part in parts:
+        reported: set[Signature] = set()
+        for statement in part.statements if part.goals else ():
+            if isinstance(statement, RuleStatement):
+                name, arity, span = statement.predicates[0]
+                signature = (name, arity)
+                if signature not in used | reported and name not in unread:
+                    reported.add(signature)
+                    message = f"no rule and no query uses {name}/{arity}"
+                    part.findings.add("unused-predicate", span, message)
+
+
+def _read_by(rule: Rule) -> Iterator[Signature]:
+    """Yield the predicates of a body without that of the head."""
+    head = (rule.head.predicate, rule.head.arity)
+    for item in rule.body:
+        if isinstance(item, Literal):
+            signature = (item.atom.predicate, item.atom.arity)
+            if signature != head:
+                yield signature
+
+
+# ---- rules together ----
+
+
+def _check_rules(
+    parts: Sequence[_Checked], stored: Stored, scope: str | None, refused: AbstractSet[int]
+) -> None:
+    """Check names of rules, and warn about rules that never fire and about shadowed rules.
+
+    `refused` are the identities of rules with recursion through an aggregate.
+    """
+    own = [(part, statement) for part in parts for statement in part.safe]
+    rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
+    first = len(stored.rules)
+    _check_names(own, rules, first)
+    for index, other in shadowed(rules):
+        if index >= first and not is_trivial(rules[index]):
+            part, statement = own[index - first]
+            general = f"the stored rule {rules[other].name or ''}".rstrip()
+            if other >= first:
+                owner, shadowing = own[other - first]
+                where = "" if owner is part else " of another file"
+                general = f"the rule in line {shadowing.span.line}{where}"
+            message = f"the rule adds nothing: {general} has all of its conclusions"
+            part.findings.add("shadowed-rule", statement.predicates[0][2], message)
+    facts = {signature for part in parts for signature in _facts(part)}
+    facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
+    if not facts and not any(part.goals for part in parts):
+        return  # the facts come from elsewhere
+    unread = _unread_names(parts)
+    facts |= {
+        (rule.head.predicate, rule.head.arity) for rule in rules if rule.head.predicate in unread
+    }
+    for index, atom in never_fire(rules, facts):
+        if index >= first and id(own[index - first][1]) not in refused:
+            part, statement = own[index - first]
+            name = f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
+            message = f"the rule never fires: {name} has no facts, and none of its rules can fire"
+            hint = f"add a fact of {name}, or a rule for it that does not need it"
+            part.findings.add("never-fires", statement.predicates[0][2], message, hint)
+
+
+def _facts(part: _Checked) -> Iterator[Signature]:
+    for statement in part.statements:
+        if isinstance(statement, FactStatement):
+            yield statement.atom.predicate, statement.atom.arity
+
+
+def _check_names(
+    own: Sequence[tuple[_Checked, RuleStatement]], rules: Sequence[Rule], first: int
+) -> None:
+    by_name: dict[tuple[str | None, str], int] = {}
+    for index, rule in enumerate(rules):
+        if rule.name is None:
+            continue
+        other = by_name.setdefault((rule.scope, rule.name), index)
+        if index >= first and not same_rule(rules[other], rule):
+            part, statement = own[index - first]
+            span = statement.span
+            at = Span(span.line, span.column, span.line, span.column + 1 + len(rule.name))
+            message = f'the name "{rule.name}" belongs to another rule'
+            hint = "choose another name"
+            if other < first:
+                hint += ", or retract the stored rule first"
+            part.findings.add("repeated-name", at, message, hint)
+
+
+def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | None) -> set[int]:
+    """Check the rules that are visible together, for every scope.
+
+    Return the identities of the rules with recursion through an aggregate.
+    """
+    refused: set[int] = set()
+    own = [
+        (part, statement, _scoped(statement.rule, scope))
+        for part in parts
+        for statement in part.safe
+    ]
+    scopes = {rule.scope for _, _, rule in own}
+    if None in scopes:  # such a rule holds in every scope
+        scopes |= {rule.scope for rule in stored.rules}
+    for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
+        visible = [rule for rule in stored.rules if rule.scope in (None, each)]
+        first = len(visible)
+        owners = [entry for entry in own if entry[2].scope in (None, each)]
+        visible += [rule for _, _, rule in owners]
+        for result in recursion_findings(visible, first):
+            part, statement, _ = owners[result.rule - first]
+            head = statement.predicates[0][2]
+            part.findings.add(result.name, head, result.message, result.hint or None)
+            if result.name == "recursive-aggregate":
+                refused.add(id(statement))
+    return refused
+
+
+def _scoped(rule: Rule, scope: str | None) -> Rule:
+    return rule if rule.scope is not None or scope is None else replace(rule, scope=scope)

@@ -1,0 +1,110 @@
+"""The codes of warnings: what each means, with an example of it and of its correction."""
+
+from __future__ import annotations
+
+from kbplanner.check.code import Code
+
+WARNING_CODES: tuple[Code, ...] = (
+    Code(
+        "K101",
+        "unknown-predicate",
+        "predicate without facts and rules",
+        "A body or a query reads a predicate that neither the checked texts nor the knowledge base "
+        "define, so it has no answers. Often the name is misspelt; the hint names a similar one. "
+        "Where neither the texts nor the knowledge base have facts, only names that are similar to "
+        "a known one are reported. If the facts come later, ignore the warning.",
+        bad="parent(ann, bob).\nchild(?x, ?y) :- parnet(?y, ?x).",
+        good="parent(ann, bob).\nchild(?x, ?y) :- parent(?y, ?x).",
+    ),
+    Code(
+        "K102",
+        "arity",
+        "unusual number of arguments",
+        "Predicates of different arity are different predicates. This one is used with another "
+        "number of arguments than elsewhere.",
+        bad="parent(ann, bob).\nparents(?x) :- parent(?x).",
+        good="parent(ann, bob).\nparents(?x) :- parent(?x, _).",
+    ),
+    Code(
+        "K103",
+        "unused-predicate",
+        "predicate that is never used",
+        "A rule concludes a predicate that no rule and no query of the checked texts uses. The "
+        "warning is off in texts without queries, whose conclusions are asked elsewhere.",
+        bad="parent(ann, bob).\nchild(?x, ?y) :- parent(?y, ?x).\n?- parent(ann, ?x).",
+        good="parent(ann, bob).\nchild(?x, ?y) :- parent(?y, ?x).\n?- child(?x, ann).",
+    ),
+    Code(
+        "K104",
+        "singleton",
+        "variable used once",
+        "A variable that occurs once in a rule joins nothing. Often it is a misspelling of another "
+        "variable. If any value is meant, write `_`, or begin the name with `_`.",
+        bad="parent(ann, bob).\nisparent(?x) :- parent(?x, ?y).",
+        good="parent(ann, bob).\nisparent(?x) :- parent(?x, _).",
+    ),
+    Code(
+        "K105",
+        "cross-product",
+        "cross product",
+        "Two parts of the body share no variable, so each answer of one is combined with each "
+        "answer of the other. Often a join is missing.",
+        bad="boy(tom).\ngirl(amy).\npair(?x, ?y) :- boy(?x), girl(?y).",
+        good="boy(tom).\ngirl(amy).\nage(tom, 9).\nage(amy, 9).\n"
+        "pair(?x, ?y) :- boy(?x), age(?x, ?n), girl(?y), age(?y, ?n).",
+    ),
+    Code(
+        "K106",
+        "never-holds",
+        "comparison that never holds",
+        "The comparison is false for all values, so that the rule has no conclusions.",
+        bad="age(ann, 30).\nodd(?x) :- age(?x, ?n), ?n != ?n.",
+        good="age(ann, 30).\nodd(?x) :- age(?x, ?n), ?n != 30.",
+    ),
+    Code(
+        "K107",
+        "never-fires",
+        "rule that never fires",
+        "The body cannot hold: its comparisons contradict each other, or it needs a predicate that "
+        "has no facts and only rules that need the predicate itself.",
+        bad="age(ann, 30).\nteen(?x) :- age(?x, ?n), ?n > 19, ?n < 13.",
+        good="age(ann, 30).\nteen(?x) :- age(?x, ?n), ?n <= 19, ?n >= 13.",
+    ),
+    Code(
+        "K108",
+        "endless",
+        "recursion that may not end",
+        "A recursive rule computes a new value in each step, so that it can have infinitely many "
+        "conclusions. Without a bound a goal may meet its budget. The warning does not examine the "
+        "bound; ignore it where there is one.",
+        bad="number(0).\nnumber(?y) :- number(?x), ?y = ?x + 1.",
+        good="next(0, 1).\nnext(1, 2).\nnumber(0).\nnumber(?y) :- number(?x), next(?x, ?y).",
+    ),
+    Code(
+        "K109",
+        "negative-recursion",
+        "recursion through negation",
+        "A predicate depends on its own absence. Answers follow the well-founded semantics, in "
+        "which an atom can be neither true nor false; `includeUndefined` shows such atoms.",
+        bad="move(a, b).\nwin(?x) :- move(?x, ?y), not win(?y).",
+        good="move(a, b).\nlost(b).\nwin(?x) :- move(?x, ?y), lost(?y).",
+    ),
+    Code(
+        "K110",
+        "shadowed-rule",
+        "shadowed rule",
+        "Each conclusion of the rule is also one of another, more general rule, or is already in "
+        "its own body, so that the rule adds nothing.",
+        bad="parent(ann, bob).\nold(bob).\nadult(?x) :- parent(?x, _).\n"
+        "adult(?x) :- parent(?x, ?y), old(?y).",
+        good="parent(ann, bob).\nold(bob).\nadult(?x) :- parent(?x, _).\nadult(?x) :- old(?x).",
+    ),
+    Code(
+        "K111",
+        "looks-like-variable",
+        "constant that looks like a variable",
+        "A word in upper case is a constant. A variable begins with a question mark.",
+        bad="human(socrates).\nmortal(X) :- human(X).",
+        good="human(socrates).\nmortal(?X) :- human(?X).",
+    ),
+)

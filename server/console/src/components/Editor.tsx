@@ -1,0 +1,14 @@
+// The editor, loaded when a screen first shows one: it is half of the code of the console.
+import { lazy, Suspense, type ComponentProps } from "react";
+
+import type { CodeEditor } from "./CodeEditor";
+
+const Loaded = lazy(async () => ({ default: (await import("./CodeEditor")).CodeEditor }));
+
+export function Editor(properties: ComponentProps<typeof CodeEditor>) {
+  return (
+    <Suspense fallback={<div className="editor" aria-busy="true" />}>
+      <Loaded {...properties} />
+    </Suspense>
+  );
+}

@@ -1,0 +1,81 @@
+// Stored facts and rules: browse, filter, add, edit, expire and retract them.
+import { useMemo, useState } from "react";
+
+import { useAddressParts } from "../address";
+import { usePredicateQuery } from "../api/queries";
+import { ErrorMessage } from "../components/ErrorMessage";
+import { Tabs } from "../components/Tabs";
+import { FactBrowser } from "./facts/FactBrowser";
+import { AddDialog } from "./facts/FactDialogs";
+import { PredicateList } from "./facts/PredicateList";
+import { RuleBrowser } from "./facts/RuleBrowser";
+import "./facts.css";
+
+export default function Facts() {
+  const [search, change] = useAddressParts();
+  const query = usePredicateQuery();
+  const [adding, setAdding] = useState(false);
+  const [message, setMessage] = useState<string | null>(null);
+  const predicates = query.data?.predicates ?? [];
+  const name = search.get("predicate");
+  const current = useMemo(() => predicateOf(name), [name]);
+  const select = (predicate: string | null) => {
+    const filters = Object.fromEntries([...search.keys()].filter((key) => /^arg\d+$/.test(key)).map((key) => [key, null]));
+    change({ ...filters, predicate, page: null, sign: null }, { replace: false });
+    setMessage(null);
+  };
+  const view = search.get("view") ?? (predicates.some((each) => nameOf(each) === name && each.factCount === 0 && each.hasRules) ? "rules" : "facts");
+  return (
+    <>
+      <h1>Facts and rules</h1>
+      <p className="toolbar">
+        <button type="button" className="primary" onClick={() => setAdding(true)}>Add facts</button>
+        <button type="button" onClick={() => change({ view: "rules", rule: "new", draft: null }, { replace: false })}>New rule</button>
+        <span role="status">{message}</span>
+      </p>
+      {query.error !== null && <ErrorMessage error={query.error} />}
+      {query.data !== undefined && predicates.length === 0 && (
+        <p className="soft">Nothing is stored in this scope yet. Add facts such as <code>parent(ann, bob)</code>, or a rule.</p>
+      )}
+      <div className="browser">
+        {predicates.length > 0 && <PredicateList predicates={predicates} selected={name} onSelect={select} />}
+        <div className="contents">
+          <Tabs
+            label="Contents"
+            selected={view}
+            onSelect={(id) => change({ view: id })}
+            tabs={[
+              {
+                id: "facts",
+                title: "Facts",
+                content: () =>
+                  current === null ? <p className="soft">Choose a predicate to see its facts.</p> : <FactBrowser key={name} {...current} onMessage={setMessage} />,
+              },
+              { id: "rules", title: "Rules", content: () => <RuleBrowser predicate={current} onMessage={setMessage} /> },
+            ]}
+          />
+        </div>
+      </div>
+      {adding && (
+        <AddDialog
+          start={current === null ? "" : `${current.predicate}(`}
+          onClose={(done) => {
+            setAdding(false);
+            if (done !== null) setMessage(done);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+/** Return a predicate and its number of arguments as one text. */
+function nameOf({ predicate, arity }: { predicate: string; arity: number }): string {
+  return `${predicate}/${arity}`;
+}
+
+/** Return the predicate and the number of arguments that a text of `nameOf` stands for; null if it is none. */
+function predicateOf(name: string | null): { predicate: string; arity: number } | null {
+  const match = /^(.+)\/(\d{1,3})$/s.exec(name ?? "");
+  return match?.[1] === undefined ? null : { predicate: match[1], arity: Number(match[2]) };
+}

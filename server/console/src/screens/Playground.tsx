@@ -1,0 +1,209 @@
+// Run goals and look at their answers, proofs and plans.
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+
+import { useAddress } from "../address";
+import { dataOf, outcomeOf, send, type Schemas } from "../api/client";
+import { useCheck, usePredicates } from "../api/queries";
+import { Editor } from "../components/Editor";
+import { ErrorMessage } from "../components/ErrorMessage";
+import { PlanView } from "../components/PlanView";
+import { ProofOutline } from "../components/ProofOutline";
+import { Tabs } from "../components/Tabs";
+import { VirtualTable } from "../components/VirtualTable";
+import { WhyNotView } from "../components/WhyNotView";
+import { useConnection } from "../connection";
+import { csvText, download } from "../download";
+import { atomText, parseGoal, type ParsedGoal } from "../language/goal";
+import { NotEmptyHint } from "./NotEmptyHint";
+
+const ProofDrawing = lazy(() => import("../components/ProofDrawing"));
+
+const MAX_ANSWERS = 10_000;
+const ARROW = "application/vnd.apache.arrow.stream";
+
+type AnswerRow = Schemas["Row"] & { bindings?: Record<string, string> };
+
+interface Answers {
+  goal: string;
+  parsed: ParsedGoal;
+  rows: AnswerRow[];
+  ms: number;
+  unknown: string | null;
+}
+
+export default function Playground() {
+  const { connection, client } = useConnection();
+  const [address, setAddress] = useAddress("goal");
+  const [tab, setTab] = useAddress("tab");
+  const [draft, setDraft] = useState(address ?? "");
+  const [run, setRun] = useState(0);
+  const [selected, setSelected] = useState(0);
+  const predicates = usePredicates();
+  const check = useCheck("goal");
+
+  useEffect(() => setDraft(address ?? ""), [address]);
+  const answers = useQuery({
+    queryKey: ["ask", connection, address, run],
+    enabled: address !== null,
+    queryFn: async ({ signal }): Promise<Answers> => {
+      const goal = address ?? "";
+      const started = performance.now();
+      const { data, response } = await outcomeOf(
+        client.POST("/ask", { body: { text: bare(goal), scope: connection.scope, limit: MAX_ANSWERS } as never, params: {} as never, signal }),
+      );
+      setSelected(0);
+      return {
+        goal,
+        parsed: parseGoal(goal),
+        rows: data as unknown as AnswerRow[],
+        ms: performance.now() - started,
+        unknown: response.headers.get("X-Unknown-Predicates"),
+      };
+    },
+  });
+  const start = () => {
+    if (draft.trim() === "") return;
+    setAddress(draft.trim(), { replace: false });
+    setRun(run + 1);
+  };
+  return (
+    <>
+      <h1>Playground</h1>
+      <section aria-label="Goal" className="card">
+        <Editor label="Goal" value={draft} onChange={setDraft} onRun={start} check={check} predicates={predicates} placeholder="ancestor(ann, ?who)" focused />
+        <p className="toolbar">
+          <button type="button" className="primary" onClick={start} disabled={draft.trim() === ""}>Run</button>
+          <span className="soft"><kbd>Ctrl</kbd>+<kbd>Enter</kbd></span>
+          {answers.isFetching && <span role="status">Running …</span>}
+        </p>
+      </section>
+      {address === null && <NotEmptyHint />}
+      {answers.error !== null && <ErrorMessage error={answers.error} text={address ?? ""} />}
+      {answers.data !== undefined && answers.error === null && (
+        <>
+          <AnswerTable answers={answers.data} selected={selected} onSelect={setSelected} onOpen={() => setTab("proof")} />
+          <Tabs
+            label="Explanations"
+            selected={tab ?? (answers.data.rows.length === 0 ? "whynot" : "proof")}
+            onSelect={setTab}
+            tabs={[
+              { id: "proof", title: "Proof", content: () => <ProofOf answers={answers.data} selected={selected} /> },
+              { id: "whynot", title: "Why not", content: () => <WhyNotView goal={bare(answers.data.goal)} /> },
+              { id: "plan", title: "Plan", content: () => <PlanOf goal={bare(answers.data.goal)} /> },
+            ]}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function AnswerTable({ answers, selected, onSelect, onOpen }: { answers: Answers; selected: number; onSelect: (index: number) => void; onOpen: () => void }) {
+  const { connection } = useConnection();
+  const { goal, rows, ms, unknown } = answers;
+  const { columns, cells } = useMemo(() => tableOf(answers), [answers]);
+  const [failure, setFailure] = useState<unknown>(null);
+  const name = "answers";
+  const exportArrow = async () => {
+    setFailure(null);
+    try {
+      const response = await send(connection, "/ask", { body: { text: bare(goal), scope: connection.scope }, headers: { Accept: ARROW } });
+      download(`${name}.arrows`, await response.blob());
+    } catch (error) {
+      setFailure(error);
+    }
+  };
+  return (
+    <section aria-label="Answers">
+      <p className="toolbar">
+        <span role="status">
+          <strong>{rows.length === MAX_ANSWERS ? `First ${MAX_ANSWERS.toLocaleString("en")}` : rows.length.toLocaleString("en")}</strong>{" "}
+          {rows.length === 1 ? "answer" : "answers"} <span className="soft">in {ms.toFixed(0)} ms</span>
+        </span>
+        {unknown !== null && <span className="warning">No facts or rules for {decodeURIComponent(unknown)}</span>}
+        {rows.length > 0 && (
+          <span className="exports">
+            Export
+            <button type="button" onClick={() => download(`${name}.csv`, new Blob([csvText(columns, rows.map(cells))], { type: "text/csv" }))}>CSV</button>
+            <button type="button" onClick={() => download(`${name}.json`, new Blob([JSON.stringify(rows, null, 1)], { type: "application/json" }))}>JSON</button>
+            <button type="button" onClick={() => void exportArrow()}>Arrow</button>
+          </span>
+        )}
+      </p>
+      {failure !== null && <ErrorMessage error={failure} />}
+      {rows.length > 0 && <VirtualTable label="Answers" columns={columns} rows={rows} cells={cells} selected={selected} onSelect={onSelect} onOpen={onOpen} />}
+    </section>
+  );
+}
+
+function tableOf({ parsed, rows }: Answers): { columns: string[]; cells: (row: AnswerRow) => string[] } {
+  if (parsed.literals > 1) {
+    const columns = parsed.variables.filter((name) => rows.some((row) => `?${name}` in (row.bindings ?? {})));
+    return columns.length > 0 ? { columns, cells: ({ bindings = {} }) => columns.map((name) => bindings[`?${name}`] ?? "") } : { columns: ["holds"], cells: () => ["yes"] };
+  }
+  if (parsed.columns.length === 0) return { columns: ["holds"], cells: (row) => [atomText(row)] };
+  const hasConfidence = rows.some((row) => row.confidence !== null);
+  return {
+    columns: [...parsed.columns.map(({ name }) => name), ...(hasConfidence ? ["confidence"] : [])],
+    cells: (row) => [...parsed.columns.map(({ argument }) => row.args[argument] ?? ""), ...(hasConfidence ? [row.confidence?.toString() ?? ""] : [])],
+  };
+}
+
+function ProofOf({ answers, selected }: { answers: Answers; selected: number }) {
+  const { connection, client } = useConnection();
+  const [shape, setShape] = useAddress("shape");
+  const row = answers.rows[selected];
+  const goal = row === undefined || answers.parsed.literals > 1 ? null : atomText(row);
+  const proof = useQuery({
+    queryKey: ["proof", connection, goal],
+    enabled: goal !== null,
+    queryFn: async ({ signal }) => {
+      const proofs = await dataOf(
+        client.POST("/ask", { body: { text: goal ?? "", scope: connection.scope, withProof: true, proofFormat: "dag" } as never, params: {} as never, signal }),
+      );
+      return (proofs as unknown as Schemas["ProofGraph"][])[0]?.proof ?? null;
+    },
+  });
+  if (answers.parsed.literals > 1) return <p className="soft">Proofs are shown for goals of one atom.</p>;
+  if (goal === null) return <p className="soft">The goal has no answers: see “Why not”.</p>;
+  if (proof.error !== null) return <ErrorMessage error={proof.error} />;
+  if (proof.data == null) return <p role="status">Loading …</p>;
+  const drawn = shape === "graph";
+  return (
+    <>
+      <p className="toolbar">
+        <span>Why <code>{goal}</code></span>
+        <span className="choice" role="group" aria-label="Form of the proof">
+          <button type="button" aria-pressed={!drawn} onClick={() => setShape(null)}>Outline</button>
+          <button type="button" aria-pressed={drawn} onClick={() => setShape("graph")}>Graph</button>
+        </span>
+      </p>
+      {drawn ? (
+        <Suspense fallback={<p role="status">Loading …</p>}>
+          <ProofDrawing key={goal} graph={proof.data} />
+        </Suspense>
+      ) : (
+        <ProofOutline key={goal} graph={proof.data} />
+      )}
+    </>
+  );
+}
+
+function PlanOf({ goal }: { goal: string }) {
+  const { connection, client } = useConnection();
+  const plan = useQuery({
+    queryKey: ["plan", connection, goal],
+    queryFn: async ({ signal }) =>
+      (await dataOf(
+        client.POST("/explain", { body: { text: goal, scope: connection.scope, plan: true, analyze: true, format: "json" } as never, params: {} as never, signal }),
+      )) as unknown as Schemas["Plans"],
+  });
+  if (plan.error !== null) return <ErrorMessage error={plan.error} />;
+  return plan.data === undefined ? <p role="status">Loading …</p> : <PlanView plans={plan.data} />;
+}
+
+/** Return a goal without `?-` and its final dot, as the fields `text` of the server take it. */
+function bare(goal: string): string {
+  return goal.trim().replace(/^\?-\s*/, "").replace(/\.$/, "");
+}

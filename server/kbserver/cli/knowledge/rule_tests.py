@@ -1,0 +1,318 @@
+"""Runs of the tests of rule files, each in a knowledge base of its own in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbcore.config.settings import Config
+from kbcore.embed import KnowledgeBase
+from kbcore.errors import KBError
+from kbcore.node.runtime import open_runtime
+from kbplanner.authoring.blocks import Block, Expectation, Source
+from kbplanner.ir.terms import Aggregate, Atom, BodyItem, Comparison, Literal, Rule, Term, Variable
+from kbplanner.ir.unify import substituted, unify
+from kbplanner.syntax.printer import print_constant, print_item, print_rule
+from kbplanner.syntax.statements import GoalStatement, RuleStatement, Span
+
+MAX_LISTED = 10
+"""Number of answers that a failure lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """A file with its name and text, as read."""
+
+    name: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expectation that was not met: its place and lines of explanation."""
+
+    line: int
+    column: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """A test that has run. `error` is set if it could not run to its end."""
+
+    __test__ = False
+
+    file: str
+    block: Block
+    failures: tuple[Failure, ...]
+    seconds: float
+    error: str | None = None
+
+    @property
+    def has_passed(self) -> bool:
+        """Return True if all expectations were met."""
+        return not self.failures and self.error is None
+
+
+@dataclass(slots=True)
+class RuleCoverage:
+    """A rule, and how far the rows of any test got in it.
+
+    `derived` is True if it derived a fact; `reached` are the indexes of the body items that a row
+    reached.
+    """
+
+    file: str
+    span: Span
+    rule: Rule
+    items: tuple[Span, ...]
+    derived: bool = False
+    reached: set[int] = field(default_factory=set)
+
+
+class TestRun:
+    """Runs the tests of files that belong together; use it as a context manager."""
+
+    __test__ = False
+
+    def __init__(self, files: Sequence[RuleFile]) -> None:
+        self._files = files
+        self._program = "\n".join(_storable(file) for file in files)
+        self._fixtures = {
+            block.name: block.facts_text
+            for file in files
+            for block in file.source.blocks
+            if block.kind == "fixture"
+        }
+        self.coverage = [
+            RuleCoverage(file.name, statement.span, statement.rule, statement.items)
+            for file in files
+            for statement in file.source.parsed.statements
+            if isinstance(statement, RuleStatement)
+        ]
+
+    def tests(self, filter_text: str | None = None) -> Iterator[tuple[str, Block]]:
+        """Yield the tests, those whose name contains `filter_text`, each with its file."""
+        for file in self._files:
+            for block in file.source.blocks:
+                if block.kind == "test" and (filter_text is None or filter_text in block.name):
+                    yield file.name, block
+
+    def results(
+        self, tests: Iterable[tuple[str, Block]], *, coverage: bool = False
+    ) -> Iterator[TestResult]:
+        """Run tests, and note the coverage of the rules on request."""
+        runtime = open_runtime(Config().with_storage(None, None))
+        try:
+            for number, (file, block) in enumerate(tests):
+                kb = KnowledgeBase(runtime, f"test{number}", owns_runtime=False)
+                yield self._result(kb, file, block, coverage)
+        finally:
+            runtime.close()
+
+    def _result(self, kb: KnowledgeBase, file: str, block: Block, coverage: bool) -> TestResult:
+        begin = time.perf_counter()
+        failures: list[Failure] = []
+        error = None
+        try:
+            facts = (self._fixtures[name] for name in block.fixtures)
+            text = "\n".join([self._program, *facts, block.facts_text])
+            if text.strip():
+                kb.load(text + "\n")
+            for expectation in block.expectations:
+                lines = list(self._problem(kb, expectation))
+                if lines:
+                    span = expectation.statement.span
+                    failures.append(Failure(span.line, span.column, tuple(lines)))
+            if coverage:
+                self._cover(kb, block)
+        except KBError as problem:
+            error = problem.message
+        return TestResult(file, block, tuple(failures), time.perf_counter() - begin, error)
+
+    # ---- expectations ----
+
+    def _problem(self, kb: KnowledgeBase, expectation: Expectation) -> Iterator[str]:
+        """Yield the explanation of an expectation that is not met."""
+        if expectation.answers is not None:
+            yield from _answers_problem(kb, expectation, expectation.answers)
+            return
+        goal = _goal(expectation.body)
+        item = expectation.body[0]
+        if len(expectation.body) == 1 and isinstance(item, Literal) and item.negated:
+            atom = _goal([Literal(item.atom)])
+            if kb.ask(atom, limit=1):
+                yield f"expected: {goal}"
+                yield f"found:    {atom}"
+                yield from kb.explain(atom, limit=1).rstrip("\n").split("\n")
+        elif not kb.ask(goal, limit=1):
+            yield f"expected: {goal}"
+            yield "found:    no answer"
+            yield from kb.why_not(goal).text.rstrip("\n").split("\n")
+        elif expectation.rule is not None and not self._is_concluded_by(kb, expectation):
+            yield f"expected: {goal} because @{expectation.rule}"
+            yield "found:    another reason"
+            yield from kb.explain(goal, limit=1).rstrip("\n").split("\n")
+
+    def _is_concluded_by(self, kb: KnowledgeBase, expectation: Expectation) -> bool:
+        """Return True if a rule of the expected name concludes an answer of its atom."""
+        item = expectation.body[0]
+        if not isinstance(item, Literal):
+            raise AssertionError("the check accepts atoms only")
+        return any(
+            _concludes(kb, entry.rule, item.atom)
+            for entry in self.coverage
+            if entry.rule.name == expectation.rule
+        )
+
+    # ---- coverage ----
+
+    def _cover(self, kb: KnowledgeBase, block: Block) -> None:
+        """Note how far the rules get that the queries of a test need."""
+        needed = _needed([entry.rule for entry in self.coverage], block)
+        for entry in self.coverage:
+            if entry.derived or (entry.rule.head.predicate, entry.rule.head.arity) not in needed:
+                continue
+            order = _evaluation_order(entry.rule.body)
+            for position, index in enumerate(order):
+                entry.reached.add(index)
+                prefix = [entry.rule.body[each] for each in order[: position + 1]]
+                if not kb.ask(_goal(prefix), limit=1):
+                    break
+            else:
+                entry.derived = True
+
+
+def _storable(file: RuleFile) -> str:
+    """Return the text of a file without its blocks and queries."""
+    lines = file.source.program.split("\n")
+    return "\n".join(
+        _stretch(lines, statement.span)
+        for statement in file.source.parsed.statements
+        if not isinstance(statement, GoalStatement)
+    )
+
+
+def _stretch(lines: Sequence[str], span: Span) -> str:
+    """Return the text of a span."""
+    if span.line == span.end_line:
+        return lines[span.line - 1][span.column - 1 : span.end_column - 1]
+    first, *middle = lines[span.line - 1 : span.end_line - 1]
+    return "\n".join(
+        [first[span.column - 1 :], *middle, lines[span.end_line - 1][: span.end_column - 1]]
+    )
+
+
+def _goal(items: Iterable[BodyItem]) -> str:
+    return ", ".join(print_item(item) for item in items)
+
+
+def _answers_problem(
+    kb: KnowledgeBase, expectation: Expectation, expected: tuple[tuple[str, ...], ...]
+) -> Iterator[str]:
+    names = [variable.name for variable in expectation.variables]
+    answers = {
+        tuple(str(row[name]) for name in names) for row in kb.ask(_goal(expectation.body)).dicts()
+    }
+    missing = sorted(set(expected) - answers)
+    if not missing and answers == set(expected):
+        return
+    yield f"expected: {_shown(sorted(set(expected)))}"
+    yield f"found:    {_shown(sorted(answers))}"
+    if unexpected := sorted(answers - set(expected)):
+        yield f"not expected: {_shown(unexpected)}"
+    for values in missing[:MAX_LISTED]:
+        bindings: dict[Variable, Term] = dict(zip(expectation.variables, values, strict=True))
+        goal = _goal(substituted(item, bindings) for item in expectation.body)
+        yield from kb.why_not(goal).text.rstrip("\n").split("\n")
+
+
+def _shown(answers: Sequence[tuple[str, ...]]) -> str:
+    texts = [
+        print_constant(values[0])
+        if len(values) == 1
+        else f"({', '.join(print_constant(value) for value in values)})"
+        for values in answers[:MAX_LISTED]
+    ]
+    more = f", and {len(answers) - MAX_LISTED} more" if len(answers) > MAX_LISTED else ""
+    return f"[{', '.join(texts)}{more}]"
+
+
+def _concludes(kb: KnowledgeBase, rule: Rule, goal: Atom) -> bool:
+    """Return True if a rule concludes an answer of a goal."""
+    if any(isinstance(arg, Aggregate) for arg in rule.head.args):
+        text = print_rule(rule, bare=True)
+        return any(
+            proof.proof["step"]["rule"] == text for proof in kb.prove(print_item(Literal(goal)))
+        )
+    values = unify(rule.head, goal)
+    if values is None:
+        return False
+    return bool(kb.ask(_goal(substituted(item, values) for item in rule.body), limit=1))
+
+
+def _needed(rules: Sequence[Rule], block: Block) -> set[tuple[str, int]]:
+    """Return the predicates that the queries of a test depend on."""
+    bodies: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for rule in rules:
+        head = (rule.head.predicate, rule.head.arity)
+        bodies.setdefault(head, set()).update(_predicates(rule.body))
+    pending = [each for expectation in block.expectations for each in _predicates(expectation.body)]
+    needed: set[tuple[str, int]] = set()
+    while pending:
+        predicate = pending.pop()
+        if predicate not in needed:
+            needed.add(predicate)
+            pending += bodies.get(predicate, ())
+    return needed
+
+
+def _predicates(body: Iterable[BodyItem]) -> Iterator[tuple[str, int]]:
+    for item in body:
+        if isinstance(item, Literal):
+            yield item.atom.predicate, item.atom.arity
+
+
+def _evaluation_order(body: Sequence[BodyItem]) -> list[int]:
+    """Return the indexes of body items, so that each has its variables bound by those before it."""
+    order: list[int] = []
+    bound: set[str] = set()
+    waiting = list(range(len(body)))
+    while waiting:
+        index = next((each for each in waiting if _is_bound(body[each], bound)), waiting[0])
+        waiting.remove(index)
+        order.append(index)
+        bound.update(variable.name for variable in body[index].variables())
+    return order
+
+
+def _is_bound(item: BodyItem, bound: set[str]) -> bool:
+    if isinstance(item, Literal):
+        if not item.negated:
+            return True
+    elif item.op == "=" and not item.negated and _computes(item, bound):
+        return True
+    return all(variable.anonymous or variable.name in bound for variable in item.variables())
+
+
+def _computes(item: Comparison, bound: set[str]) -> bool:
+    """Return True for `?x = ...` whose other side has values."""
+    for alone, other in ((item.left, item.right), (item.right, item.left)):
+        if isinstance(alone, Variable):
+            variables = Comparison("=", other, "").variables()
+            if all(variable.name in bound for variable in variables):
+                return True
+    return False
+
+
+def covered(entries: Sequence[RuleCoverage]) -> Mapping[str, tuple[int, int]]:
+    """Return the covered and all rules, and the reached and all body items."""
+    return {
+        "rules": (sum(entry.derived for entry in entries), len(entries)),
+        "literals": (
+            sum(len(entry.reached) for entry in entries),
+            sum(len(entry.rule.body) for entry in entries),
+        ),
+    }

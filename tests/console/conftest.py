@@ -1,0 +1,85 @@
+"""A browser on the console of a real server.
+
+The browser is Debian's chromium. Every page fails its test if it writes an error to its console,
+raises an exception, or sends a request to another host.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from support.console import Console
+from support.servers import Server
+
+TOKEN = "a-token-for-the-first-key-of-the-server"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = os.environ.get("KB_TEST_CHROMIUM") or shutil.which("chromium")
+    assert path, "chromium is not installed; on Debian or Ubuntu run: apt-get install chromium"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without keys; each test uses tenants of its own."""
+    with Server(tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with managed keys."""
+    folder = tmp_path_factory.mktemp("keyed")
+    with Server(folder, AUTH_ENABLED="true", BOOTSTRAP_TOKEN=TOKEN) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def keys(keyed_server: Server) -> dict[str, str]:
+    """A key of each role."""
+    base = f"http://{keyed_server.address[0]}:{keyed_server.address[1]}"
+    first = httpx.post(f"{base}/auth/bootstrap", json={"token": TOKEN, "name": "root"})
+    headers = {"Authorization": f"Bearer {first.json()['key']}"}
+    roles = ("reader", "writer")
+    answers = {
+        role: httpx.post(f"{base}/auth/keys", json={"name": role, "role": role}, headers=headers)
+        for role in roles
+    }
+    return {role: answer.json()["key"] for role, answer in answers.items()}
+
+
+@pytest.fixture
+def new_console(
+    browser: Browser, server: Server, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Console]]:
+    """Open consoles with options of the browser context, such as `color_scheme` or `viewport`."""
+    contexts: list[BrowserContext] = []
+    consoles: list[Console] = []
+
+    def create(on: Server = server, **options: Any) -> Console:
+        context = browser.new_context(accept_downloads=True, **options)
+        contexts.append(context)
+        tenant = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
+        consoles.append(Console(context.new_page(), on, tenant))
+        return consoles[-1]
+
+    yield create
+    for context in contexts:
+        context.close()
+    assert [problem for console in consoles for problem in console.problems()] == []
+
+
+@pytest.fixture
+def console(new_console: Callable[..., Console]) -> Console:
+    return new_console()

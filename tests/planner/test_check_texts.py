@@ -1,0 +1,229 @@
+"""Checks of texts: each code with its examples, the golden file, and each warning by itself."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planner.test_diagnostics import golden_cases
+
+from kbplanner.check.codes import BY_CODE, BY_NAME, CODES, code_of
+from kbplanner.check.texts import Stored, check_goal, check_texts
+from kbplanner.compile.rules import RuleSet
+from kbplanner.errors import InvalidInput, RuleSyntaxError
+from kbplanner.passes.check import check_statements
+from kbplanner.syntax import parser
+from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.statements import RuleStatement
+
+PLANNER = Path(parser.__file__).parents[1]
+
+
+def names(text: str, stored: Stored | None = None) -> list[str]:
+    return [each.name for each in check_texts([text], stored or Stored())[0]]
+
+
+def errors(text: str) -> list[tuple[int, int, str, str, str | None]]:
+    return [
+        (each.line, each.column, each.name, each.message, each.hint)
+        for each in check_texts([text])[0]
+        if each.severity == "error"
+    ]
+
+
+# ---- the table ----
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_the_examples_of_a_code(code):
+    examples = code.examples
+    if examples.kind == "script":
+        pytest.skip("a script is checked in tests/core/test_check.py")
+    if examples.kind == "stored":
+        with pytest.raises(RuleSyntaxError) as caught:
+            parse_program(examples.bad)
+        assert [error["code"] for error in caught.value.errors] == [code.name]
+        parse_program(examples.good)
+        return
+    check = check_goal if examples.kind == "goal" else lambda text: check_texts([text])[0]
+    assert code.name in {each.name for each in check(examples.bad)}
+    ignored = {"unknown-predicate"} if examples.kind == "goal" else set()
+    assert [each.name for each in check(examples.good) if each.name not in ignored] == []
+
+
+def test_codes_are_in_order_and_named_once():
+    assert [code.code for code in CODES] == sorted(code.code for code in CODES)
+    assert len(BY_CODE) == len(BY_NAME) == len(CODES)
+    for code in CODES:
+        assert code.explanation.endswith(".")
+        assert code_of(code.code.lower()) is code_of(code.name) is code
+    assert code_of("nothing") is None
+
+
+def test_every_name_in_the_source_is_in_the_table():
+    used = set()
+    makers = {"Problem", "RuleWarning", "_add", "_at", "_placed", "add", "Recursion"}
+    for folder in ("syntax", "passes", "check"):
+        for path in (PLANNER / folder).glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    function = node.func
+                    name = getattr(function, "id", None) or getattr(function, "attr", "")
+                    first = [arg for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+                    if name in makers and first and isinstance(first[0].value, str):
+                        used.add(first[0].value)
+    assert len(used) > 40
+    assert used - {*BY_NAME} == set()
+
+
+# ---- errors ----
+
+
+@pytest.mark.parametrize(("text", "first_code"), [(text, code) for code, text, _ in golden_cases()])
+def test_every_error_of_the_golden_file_has_a_code(text, first_code):
+    with pytest.raises(RuleSyntaxError) as caught:
+        check_statements(parse_program(text))
+    expected = [
+        (each["line"], each["column"], each["code"], each["message"], each["hint"])
+        for each in caught.value.errors
+    ]
+    reported = errors(text)
+    assert set(expected) <= set(reported)
+    assert first_code in {name for _, _, name, _, _ in reported}
+    assert all(BY_NAME[name].explanation for _, _, name, _, _ in reported)
+
+
+def test_one_run_reports_mistakes_of_all_kinds():
+    text = (
+        "base(a).\np(?x, ?z) :- base(?x), not base(?w).\nq(a) r(b).\n"
+        "total(sum(?n)) :- base(?n), total(?n).\n?- base(?x), ?y < 3.\n"
+    )
+    assert [(line, column, name) for line, column, name, _, _ in errors(text)] == [
+        (2, 7, "unsafe"),
+        (2, 33, "unsafe"),
+        (3, 6, "syntax"),
+        (4, 1, "recursive-aggregate"),
+        (5, 14, "unsafe"),
+    ]
+    hints = [hint for _, _, name, _, hint in errors(text) if name == "recursive-aggregate"]
+    assert hints == ["aggregate over a predicate whose rules do not depend on total/1"]
+
+
+def test_two_cycles_through_aggregates_are_both_reported():
+    text = "a(count(*)) :- a(?x).\nb(count(*)) :- b(?x).\nc(count(*)) :- b(?x)."
+    assert [line for line, _, name, _, _ in errors(text) if name == "recursive-aggregate"] == [1, 2]
+
+
+def test_a_statement_with_an_error_may_define_what_others_use():
+    assert "unknown-predicate" not in names("ok(a).\nparent(ann bob).\nchild(?x) :- parent(?x, _).")
+
+
+@given(st.text(alphabet='ab?xXY_,.:-()[]"~@% \n0<=not/*', max_size=60))
+def test_no_text_makes_the_check_fail(text):
+    for finding in (*check_texts([text])[0], *check_goal(text)):
+        assert finding.line >= 1
+        assert 1 <= finding.column < finding.end_column
+        assert finding.code in BY_CODE
+
+
+@given(st.lists(st.sampled_from([
+    "p(a).", "q(?x) :- p(?x).", "q(?x) :- r(?y).", "r(count(?x)) :- q(?x).", "q(?x) :- r(?x).",
+    "p(?x) :- q(?x), not p(?x).", "s(?y) :- s(?x), ?y = ?x + 1.", "p(a", "p(?x).", "?- p(?x).",
+]), max_size=6))  # fmt: skip
+def test_a_text_without_errors_can_be_stored(statements):
+
+    text = "\n".join(statements)
+    try:
+        parsed = parse_program(text)
+        check_statements(parsed)
+        RuleSet(each.rule for each in parsed if isinstance(each, RuleStatement))
+        refused = False
+    except InvalidInput:
+        refused = True
+    assert bool(errors(text)) == refused
+
+
+# ---- warnings ----
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("f(a).\np(?x) :- g(?x).\n?- p(?x).", "unknown-predicate"),
+        ("parent(a, b).\np(?x) :- parent(?x).", "arity"),
+        ("f(a).\np(?x) :- f(?x).\n?- f(?x).", "unused-predicate"),
+        ("f(a).\np(?x) :- f(?x), p(?x), ?x != b.\n?- f(?x).", "unused-predicate"),
+        ("f(a, b).\np(?x) :- f(?x, ?y).", "singleton"),
+        ("f(a).\ng(a).\np(?x, ?y) :- f(?x), g(?y).", "cross-product"),
+        ("f(a).\np(?x) :- f(?x), ?x < ?x.", "never-holds"),
+        ("f(a).\n?- f(?x), 1 > 2.", "never-holds"),
+        ("f(a).\np(?x) :- f(?x), ?x = 1, ?x = 2.", "never-fires"),
+        ("f(a).\np(?x) :- f(?x), ?x > 5, 3 > ?x.", "never-fires"),
+        ("f(a).\np(?x) :- f(?x), ?x >= 3, ?x < 3.", "never-fires"),
+        ("e(a, b).\npath(?x, ?z) :- path(?x, ?y), e(?y, ?z).", "never-fires"),
+        ("e(a).\np(?x) :- q(?x).\nq(?x) :- p(?x), e(?x).\nr(?x) :- q(?x).", "never-fires"),
+        ("n(0).\nn(?y) :- n(?x), ?y = ?x + 1.", "endless"),
+        ("m(a, b).\nw(?x) :- m(?x, ?y), not w(?y).", "negative-recursion"),
+        ("f(a).\np(?x) :- f(?x).\np(?y) :- f(?y), ?y != b.", "shadowed-rule"),
+        ("f(a).\np(?x) :- f(?x).\np(?z) :- f(?z).", "shadowed-rule"),
+        ("f(a, b).\np(?x) :- f(?x, _).\np(a) :- f(a, b).", "shadowed-rule"),
+        ("f(a).\np(?x) :- p(?x), f(?x).\np(a).", "shadowed-rule"),
+        ("f(a).\np(X) :- f(X).", "looks-like-variable"),
+    ],
+)
+def test_a_warning(text, name):
+    assert name in names(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "child(?x) :- parent(?x).",
+        "f(a).\np(?x) :- f(?x).",
+        "f(a, 1).\ns(sum(?n)) :- f(?x, ?n).",
+        "f(a, b).\np(?x) :- f(?x, ?_y).",
+        "f(a).\np(?x) :- f(?x), ?x >= 3, ?x <= 3.",
+        "f(a).\np(?x) :- f(?x), ?x = 1, ?x !== 1.0.",
+        "f(a).\np(?x) :- f(?x), ?x > a, ?x < 3.",
+        "e(a, b).\npath(?x, ?y) :- e(?x, ?y).\npath(?x, ?z) :- path(?x, ?y), e(?y, ?z).",
+        "e(a, b).\npath(a, b).\npath(?x, ?z) :- path(?x, ?y), e(?y, ?z).",
+        "path(?x, ?z) :- path(?x, ?y), e(?y, ?z).",
+        "f(a).\np(?x) :- f(?x), not g(?x).\ng(b).",
+        "f(a, b).\np(?x) :- f(?x, b).\np(?x) :- f(?x, c).",
+        "f(a, b).\np(?x) :- f(?x, ?x).\np(?x) :- f(?x, c).",
+        "f(a).\np(?x) :- f(?x) [confidence=0.5].\np(?x) :- f(?x), ?x != b.",
+        "f(a).\np(?x) :- f(?x) [scope=s].\np(?x) :- f(?x), ?x != b.",
+        "f(a).\nn(count(?x)) :- f(?x).\nn(count(?x)) :- f(?x), ?x != b.",
+        "f(a).\ng(a, b).\np(?x) :- f(?x), not g(?x, _).\np(?x) :- f(?x), not g(?x, b).",
+    ],
+)
+def test_no_false_alarm(text):
+    assert names(text) == []
+
+
+def test_texts_are_checked_together():
+    facts, rules = "parent(ann, bob).\n?- child(?x, ann).", "child(?x, ?y) :- parent(?y, ?x)."
+    assert check_texts([facts, rules]) == [[], []]
+    assert [each.name for each in check_texts([facts])[0]] == ["unknown-predicate"]
+    assert [each.name for each in check_texts([facts, rules, rules])[2]] == ["shadowed-rule"]
+
+
+def test_what_is_stored_counts():
+    stored = Stored({"parent": {2}}, (parse_rule("@r: child(?x, ?y) :- parent(?y, ?x)"),))
+    assert names("son(?x) :- parent(_, ?x), child(?x, _), male(?x).", stored) == [
+        "unknown-predicate",
+        "unknown-predicate",
+    ]
+    assert names("@r: child(?a, ?b) :- parent(?b, ?a).", stored) == ["shadowed-rule"]
+    assert names("@r: kid(?a, ?b) :- parent(?b, ?a).", stored) == ["repeated-name"]
+
+
+def test_many_similar_rules_are_checked_within_a_budget():
+    body = ", ".join(f"f(?a{i}, ?a{i + 1})" for i in range(40))
+    text = "f(a, b).\n" + "".join(f"p(?a0, c{n}) :- {body}, ?a0 != {n}.\n" for n in range(30))
+    reversed_body = ", ".join(f"f(?a{i + 1}, ?a{i})" for i in range(40))
+    text += f"p(?a0, ?a1) :- {reversed_body}, ?a0 != 1.\n"
+    assert "syntax" not in names(text)
