@@ -128,7 +128,6 @@ class ClusterNode:
         self.on_node_lost: list[Callable[[str], None]] = []
         """Called with the name of a node that is not alive any more."""
         self.others: OtherNodes | None = None
-        self._urls: dict[str, str] = {}
         self._coordinator = coordinator
         self._config = config
         self._places = places
@@ -192,9 +191,9 @@ class ClusterNode:
             self._report(error)
 
     def url_of(self, name: str) -> str:
-        """Return the address of a node; raises NotReady if it is not known."""
+        """Return the address of a live node; raises NotReady for others."""
         try:
-            return self._urls[name]
+            return self.members[name].url
         except KeyError:
             raise NotReady(f"node {name} is not alive") from None
 
@@ -322,11 +321,11 @@ class ClusterNode:
         owners: dict[int, tuple[str, int]] = {}
         for held in leases:
             if held.name.startswith(SHARD_LEASE):
-                owner = Member.decode(held.value)
-                self._urls[owner.name] = owner.url
-                if owner.name != self.member.name or self._has(held):
-                    owners[shard_of_lease(held.name)] = owner.name, held.token
-        self._urls.update({name: member.url for name, member in self.members.items()})
+                name = Member.decode(held.value).name
+                # Without the lease of its node an owner answers nothing: its requests wait for the
+                # next one. `on_node_lost` ends those that were sent to it before.
+                if self._has(held) if name == self.member.name else name in self.members:
+                    owners[shard_of_lease(held.name)] = name, held.token
         self.targets = assign(self.record.shards, list(self.members.values()), self.placement)
         self.ownership.learn(owners)
         for name in before.keys() - self.members.keys():

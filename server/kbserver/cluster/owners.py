@@ -68,18 +68,25 @@ class NodeOwners:
         return self._ownership.find_again(shard, self._wait_seconds - seconds)
 
     def connect(self, owner: Hashable) -> Any:
-        """Return a connection to a node."""
-        try:
-            url = self._node.url_of(str(owner))
-        except NotReady as error:
-            raise OSError(error.message) from error
-        parts = urlsplit(url)
+        """Return a connection to a live node."""
+        parts = urlsplit(self._live_url(owner))
         connection = socket.create_connection(
             (parts.hostname or "", parts.port or 80), timeout=self._node.ttl
         )
+        try:
+            self._live_url(owner)  # the exchanges with a node that was lost are ended only once
+        except OSError:
+            connection.close()
+            raise
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
+
+    def _live_url(self, owner: Hashable) -> str:
+        try:
+            return self._node.url_of(str(owner))
+        except NotReady as error:
+            raise OSError(error.message) from error
 
     def lines(self, method: str, target: str, client: str) -> list[str]:
         """Return the signature and the address of the client."""
