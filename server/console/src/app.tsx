@@ -36,6 +36,8 @@ export function App() {
   const current = SCREENS.find((screen) => location === `/${screen.path}`);
   useEffect(() => {
     document.title = `${current?.title ?? "Console"} · kbcore`;
+    // On a narrow page the navigation scrolls sideways.
+    document.querySelector('nav [aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [current]);
   const fetching = useIsFetching();
   const needsKey = status.data !== undefined && status.data.mode !== "disabled" && connection.key === null;
