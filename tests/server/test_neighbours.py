@@ -57,7 +57,7 @@ def test_pages_have_every_fact_once(client):
 
 def test_a_number_and_an_unknown_constant(client):
     assert rows(neighbours(client, constant=7)) == [("age", "bob", "7")]
-    nothing = neighbours(client, constant="nobody")
+    nothing = neighbours(client, constant="unknown")
     assert (nothing["facts"], nothing["predicates"], nothing["totalFacts"]) == ([], [], 0)
 
 
