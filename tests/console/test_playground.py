@@ -49,6 +49,20 @@ def test_the_proof_of_the_selected_answer(console: Console):
     expect(page.get_by_role("img", name="parent(cleo, dan): stored fact")).to_be_visible()
 
 
+def test_an_editor_that_loads_late_leaves_the_focus_where_it_is(console: Console):
+    console.load(SAMPLE)
+    held = []
+    page = console.page
+    page.route("**/CodeEditor*.js", lambda route: held.append(route))
+    console.open("playground", goal="ancestor(ann, ?who)")
+    table = page.get_by_role("table", name="Answers")
+    table.focus()
+    (waiting,) = held
+    waiting.continue_()
+    expect(page.get_by_role("textbox", name="Goal")).to_be_visible()
+    expect(table).to_be_focused()
+
+
 def test_why_there_is_no_answer(console: Console):
     console.load(SAMPLE)
     page = console.open("playground")

@@ -32,8 +32,10 @@ interface Properties {
   placeholder?: string;
   /** Show line numbers, for texts of many lines. */
   numbered?: boolean;
-  /** Take the focus when the editor appears. */
+  /** Take the focus when the editor appears, unless the reader has moved it elsewhere by then. */
   focused?: boolean;
+  /** The element that had the focus when the editor began to load. */
+  focusBefore?: Element | null;
 }
 
 const colors = HighlightStyle.define([
@@ -120,7 +122,7 @@ export function CodeEditor(properties: Properties) {
       }),
     });
     view.current = editor;
-    if (focused) editor.focus();
+    if (focused && [null, document.body, latest.current.focusBefore].includes(document.activeElement)) editor.focus();
     return () => {
       editor.destroy();
       view.current = null;
