@@ -2,7 +2,8 @@
 
 The rules are those of the FlowLog benchmark (https://github.com/flowlog-rs/flowlog-bench). At a small size every program
 is compared with clingo, where it is installed. `cc` and `sssp` recurse through an aggregate there, which the rule language
-refuses: they are written with a recursion whose rows are aggregated at the end.
+refuses: they are written with a recursion whose rows are aggregated at the end. `doop-like` and `ddisasm-like` are small
+programs of the kind that the two large published ones are: their published rules number hundreds and belong to their tools.
 """
 
 from __future__ import annotations
@@ -134,6 +135,38 @@ var_points_to(?v, ?h) :- assign_alloc(?v, ?h).
 var_points_to(?a, ?h) :- assigned(?b, ?a), var_points_to(?b, ?h).
 assigned(?a, ?b) :- store(?a, ?i, ?f), alias(?i, ?j), load(?j, ?b, ?f).
 """
+DOOP_LIKE = """
+reachable(?m) :- entry(?m).
+points_to(?v, ?h) :- allocated(?v, ?h, ?m), reachable(?m).
+points_to(?to, ?h) :- moved(?to, ?from), points_to(?from, ?h).
+field_points_to(?b, ?f, ?h) :- stored(?base, ?f, ?from), points_to(?base, ?b), points_to(?from, ?h).
+points_to(?to, ?h) :- loaded(?to, ?base, ?f), points_to(?base, ?b), field_points_to(?b, ?f, ?h).
+receives(?h, ?s, ?m) :- heap_type(?h, ?t), dispatch(?t, ?s, ?m).
+target(?base, ?s, ?m) :- points_to(?base, ?h), receives(?h, ?s, ?m).
+calls(?i, ?m) :- virtual_call(?i, ?base, ?s, ?in), reachable(?in), target(?base, ?s, ?m).
+reachable(?m) :- calls(?i, ?m).
+this_points_to(?m, ?h) :- calls(?i, ?m), virtual_call(?i, ?base, ?s, ?in), points_to(?base, ?h), receives(?h, ?s, ?m).
+points_to(?this, ?h) :- this_of(?m, ?this), this_points_to(?m, ?h).
+points_to(?formal, ?h) :- calls(?i, ?m), actual(?i, ?n, ?a), formal(?m, ?n, ?formal), points_to(?a, ?h).
+points_to(?to, ?h) :- calls(?i, ?m), returned(?m, ?v), result(?i, ?to), points_to(?v, ?h).
+"""
+"""Points-to analysis of an object-oriented program whose call graph is found on the way, without contexts."""
+DDISASM_LIKE = """
+invalid(?a) :- undecoded(?a).
+invalid(?a) :- falls_through(?a, ?b), invalid(?b).
+invalid(?a) :- jumps(?a, ?b), not decoded(?b).
+invalid(?a) :- jumps(?a, ?b), invalid(?b).
+possible(?a) :- decoded(?a), not invalid(?a).
+code(?a) :- entry(?a), possible(?a).
+code(?b) :- code(?a), falls_through(?a, ?b), possible(?b).
+code(?b) :- code(?a), jumps(?a, ?b), possible(?b).
+next(?a, ?b) :- code(?a), falls_through(?a, ?b), code(?b).
+next(?a, ?b) :- code(?a), jumps(?a, ?b), code(?b).
+reaches(?d, ?r, ?b) :- defines(?d, ?r), next(?d, ?b).
+reaches(?d, ?r, ?c) :- reaches(?d, ?r, ?b), not defines(?b, ?r), next(?b, ?c).
+used(?d, ?r, ?u) :- reaches(?d, ?r, ?u), uses(?u, ?r).
+"""
+"""Disassembly: which decoded addresses are code, and which definition of a register reaches which use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +319,81 @@ def objects(size: int) -> Relations:
     }
 
 
+def classes(size: int) -> Relations:
+    """Methods of ten variables and two calls each; five signatures, and a type for each ten methods.
+
+    A type has a method of its own for half of the signatures and one of an earlier type for the others.
+    """
+    rng = random.Random(18)
+    methods = max(size // 10, 5)
+    types = max(methods // 10, 3)
+
+    def variable(method: int) -> str:
+        return f"v{method * 10 + rng.randrange(10)}"
+
+    dispatch: dict[tuple[int, int], int] = {}
+    for kind in range(types):
+        for signature in range(5):
+            inherits = kind > 0 and rng.random() < 0.5
+            dispatch[kind, signature] = (
+                dispatch[rng.randrange(kind), signature] if inherits else rng.randrange(methods)
+            )
+    relations: dict[str, list[tuple[str, ...]]] = {
+        "entry": [(f"m{m}",) for m in range(0, methods, 20)],
+        "dispatch": [(f"t{t}", f"s{s}", f"m{m}") for (t, s), m in dispatch.items()],
+        "heap_type": [(f"h{i}", f"t{rng.randrange(types)}") for i in range(2 * methods)],
+        "this_of": [(f"m{m}", f"v{m * 10}") for m in range(methods)],
+        "formal": [
+            (f"m{m}", f"a{n}", f"v{m * 10 + 1 + n}") for m in range(methods) for n in (0, 1)
+        ],
+        "returned": [(f"m{m}", f"v{m * 10 + 9}") for m in range(methods)],
+    }
+    for name in ("allocated", "moved", "stored", "loaded", "virtual_call", "actual", "result"):
+        relations[name] = []
+    for m in range(methods):
+        for i in (2 * m, 2 * m + 1):
+            call, signature, receiver = f"i{i}", f"s{rng.randrange(5)}", variable(m)
+            relations["allocated"].append((receiver, f"h{i}", f"m{m}"))
+            relations["virtual_call"].append((call, receiver, signature, f"m{m}"))
+            relations["actual"] += [(call, "a0", variable(m)), (call, "a1", variable(m))]
+            relations["result"].append((call, variable(m)))
+        relations["moved"] += [(variable(m), variable(m)) for _ in range(6)]
+        relations["stored"].append((variable(m), f"f{rng.randrange(10)}", variable(m)))
+        relations["loaded"].append((variable(m), variable(m), f"f{rng.randrange(10)}"))
+    return {name: list(dict.fromkeys(rows)) for name, rows in relations.items()}
+
+
+def instructions(size: int) -> Relations:
+    """Addresses in a row: one in 50 cannot be decoded, one in 5 jumps near by; eight registers.
+
+    An address before one that cannot be decoded is mostly a jump or a return, which has no next instruction.
+    """
+    rng = random.Random(19)
+    undecoded = {i for i in range(1, size) if rng.random() < 0.02}
+    relations: dict[str, list[tuple[str, ...]]] = {
+        "undecoded": [(node(i),) for i in sorted(undecoded)],
+        "decoded": [(node(i),) for i in range(size) if i not in undecoded],
+        "entry": [(node(i),) for i in range(0, size, 200)],
+        "falls_through": [],
+        "jumps": [],
+        "defines": [],
+        "uses": [],
+    }
+    for i in range(size - 1):
+        at = node(i)
+        ends = rng.random() < (0.9 if i + 1 in undecoded else 0.02)
+        if not ends:
+            relations["falls_through"].append((at, node(i + 1)))
+        if rng.random() < 0.2:
+            target = min(max(i + rng.randint(-100, 100), 0), size - 1)
+            if target not in undecoded or rng.random() < 0.01:
+                relations["jumps"].append((at, node(target)))
+        if rng.random() < 0.5:
+            relations["defines"].append((at, f"r{rng.randrange(8)}"))
+        relations["uses"].append((at, f"r{rng.randrange(8)}"))
+    return relations
+
+
 TIMES = {
     ("tc", 5000): "FlowLog 1.6 s, Soufflé 7 s",
     ("tc", 10_000): "FlowLog 8.9 s, Soufflé 24.1 s",
@@ -317,6 +425,8 @@ PROGRAMS = (
     Published("dyck", DYCK, "dyck(?x, ?y)", brackets, (2000,), 100),
     Published("galen", GALEN, "out_p(?x, ?y)", ontology, (500,), 40),
     Published("polonius", POLONIUS, "holds_loan(?x, ?y, ?z)", borrows, (5000,), 60),
+    Published("doop-like", DOOP_LIKE, "points_to(?x, ?y)", classes, (3000,), 200),
+    Published("ddisasm-like", DDISASM_LIKE, "used(?x, ?y, ?z)", instructions, (20_000,), 100),
     Published("points-to", POINTS_TO, "assigned(?x, ?y)", objects, (1500,), 60),
 )
 
