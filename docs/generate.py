@@ -26,6 +26,7 @@ import kbserver
 from kbcore.config import SETTINGS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.plug import hookspecs
+from kbplanner.authoring import textmate
 from kbplanner.check.codes import CODES
 from kbplanner.errors import KBError
 from kbserver import cli
@@ -626,6 +627,19 @@ def examples() -> bool:
     return True
 
 
+GRAMMAR = ROOT.parent / "clients" / "vscode" / "syntaxes" / "kb.tmLanguage.json"
+
+
+def grammar() -> bool:
+    """Return True if the grammar for TextMate is out of date; write it unless --check."""
+    text = json.dumps(textmate.grammar(), indent=2, ensure_ascii=False) + "\n"
+    if GRAMMAR.exists() and GRAMMAR.read_text(encoding="utf-8") == text:
+        return False
+    if "--check" not in sys.argv:
+        GRAMMAR.write_text(text, encoding="utf-8")
+    return True
+
+
 def openapi() -> str:
     """Return the OpenAPI document as JSON text."""
     with kbcore.open_runtime(kbcore.Config(storage_backend="memory")) as runtime:
@@ -637,6 +651,7 @@ def main() -> int:
         print(openapi())
         return 0
     stale = ["examples.json"] if examples() else []
+    stale += [GRAMMAR.name] if grammar() else []
     for name, make in GENERATED.items():
         path = PAGES / name
         text = f"{NOTE}\n\n{make()}\n"

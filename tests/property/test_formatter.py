@@ -38,7 +38,8 @@ def gaps(draw: st.DrawFn, required: bool = False) -> str:
         parts.append(draw(st.sampled_from(COMMENTS)).format(f"c{number}"))
         parts.append(draw(st.sampled_from(["", " ", "\n", "\n\n\n"])))
     text = "".join(parts)
-    return text or " " if required else text
+    # A comment right behind "/" would begin with that character.
+    return f" {text}" if required and not text[:1].isspace() else text
 
 
 LONG_TEXT = '"a text that takes much room in its line, to have rules broken"'

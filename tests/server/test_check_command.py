@@ -193,8 +193,8 @@ excerpts, and recursion through negation that the page explains. Golden files ar
 
 
 def sources() -> list[tuple[str, list[str]]]:
-    """Return the texts of each `.kb` file, and of each page with `kb` blocks."""
-    ignored = {".venv", ".tox", "build", "golden"}
+    """Return the texts of each `.kb` file, a file together with its tests, and of each page with blocks."""
+    ignored = {".venv", ".tox", "build", "golden", "node_modules"}
     texts = []
     for path in sorted(ROOT.rglob("*")):
         parts = path.relative_to(ROOT).parts
@@ -202,6 +202,10 @@ def sources() -> list[tuple[str, list[str]]]:
             continue
         text = path.read_text(encoding="utf-8")
         blocks = [text]
+        if path.stem.endswith("_test"):
+            continue
+        if (tests := path.with_stem(f"{path.stem}_test")).is_file():
+            blocks.append(tests.read_text(encoding="utf-8"))
         if path.suffix == ".md":
             blocks = re.findall(r"^```kb\n(.*?)^```", text, flags=re.M | re.S)
         if blocks:
@@ -215,8 +219,9 @@ def test_the_files_and_pages_are_clean_but_for_what_is_meant():
     reported = {
         (name, finding.name)
         for name, blocks in texts
-        for block in blocks
-        for finding in check_texts([block])[0]
+        for program in ([blocks] if name.endswith(".kb") else [[block] for block in blocks])
+        for findings in check_texts(program)
+        for finding in findings
     }
     assert reported == INTENDED
 

@@ -28,6 +28,9 @@ from kbplanner.ir.terms import (
 from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
 from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
 
+UNDER_NOT_HINT = 'write _ for "any"'
+"""Hint for a variable that occurs only under `not`."""
+
 _UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 
@@ -213,7 +216,7 @@ def _unsafe_in_negated(item: Literal, bound: set[str], hint: str | None) -> Iter
     for name in _names(item.variables()):
         if name not in bound:
             message = f'the variable ?{name} occurs only under "not"'
-            yield UnsafeRule(message, "?" + name, hint or 'write _ for "any"')
+            yield UnsafeRule(message, "?" + name, hint or UNDER_NOT_HINT)
 
 
 def _unsafe_in_comparison(

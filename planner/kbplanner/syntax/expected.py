@@ -24,6 +24,18 @@ _OPERATORS = {
     "\\+": ('write "not"', 'write "not"'),
     "¬": ('write "~" for known to be false', 'write "not"'),
 }
+CORRECT_OPERATORS = {
+    ":=": "=",
+    "=>": ">=",
+    "⇒": ">=",
+    "=<": "<=",
+    "<>": "!=",
+    "\\=": "!=",
+    "\\+": "not",
+    "¬": "not",
+}
+"""Operators of other languages, and those of this one that stand in a body in their place."""
+
 _ARROWS = (":=", "=>", "⇒", "→", "->", "←", "⇐")
 _AND = ("&", "&&", "∧")
 _OPENING = {"_LPAR": "(", "_LSQB": "["}

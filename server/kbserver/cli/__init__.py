@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),
         "forget": Entry("knowledge.facts:forget", "Retract facts or rules"),
         "run": Entry("knowledge.statements:run", "Run a file of facts, rules and queries"),
+        "shell": Entry("shell.shell:shell", "Type facts, rules and goals, and see answers at once"),
         "load": Entry("knowledge.load:load", "Load files of facts and rules"),
         "dump": Entry("knowledge.dump:dump", "Write all facts and rules to a file"),
     },
@@ -30,6 +31,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "check": Entry("knowledge.check:check", "Check files of facts, rules and queries"),
         "fmt": Entry("knowledge.fmt:fmt", "Format files of facts, rules and queries"),
         "test": Entry("knowledge.test:test", "Run the tests of rule files"),
+        "lsp": Entry("lsp.lsp:lsp", "Serve rule files to an editor"),
     },
     "Memory": {
         "context": Entry("agents.context:context", "Select the facts that a prompt should contain"),

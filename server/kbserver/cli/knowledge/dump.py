@@ -41,6 +41,16 @@ def dump(target: Target, file: Path | None, dump_format: str | None, scope: str)
     while a predicate is read; from a storage folder also those that are valid later. For an exact
     copy of everything use `kbcore backup`.
     """
+    dump_to(target, file, dump_format, scope)
+
+
+def dump_to(
+    target: Target,
+    file: Path | None,
+    dump_format: str | None = None,
+    scope: str = EVERY_SCOPE,
+) -> None:
+    """Write all facts and rules to a file, or to standard output if it is None."""
     if dump_format is None:
         dump_format = JSON_LINES if file is not None and file.suffix == ".jsonl" else KB
     if target.local:

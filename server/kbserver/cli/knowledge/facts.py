@@ -108,17 +108,19 @@ def predicates(target: Target, scope: str | None, output: Output) -> None:
 
     Shows the number of arguments, of stored facts, and of rules that derive the predicate.
     """
-    rows = target.send("GET", f"/predicates{_query(scope)}").json()["predicates"]
-    output.show(
-        Listing(
-            rows,
-            ("predicate", "arity", "facts", "rules"),
-            lambda row: (row["predicate"], row["arity"], row["factCount"], row["ruleCount"]),
-            lambda row: (
-                f"{row['predicate']}/{row['arity']}  "
-                f"{row['factCount']} facts, {row['ruleCount']} rules"
-            ),
-        )
+    rows = target.send("GET", f"/predicates{scope_query(scope)}").json()["predicates"]
+    output.show(predicate_listing(rows))
+
+
+def predicate_listing(rows: list[dict[str, Any]]) -> Listing:
+    """Return the predicates of `GET /predicates` as a listing."""
+    return Listing(
+        rows,
+        ("predicate", "arity", "facts", "rules"),
+        lambda row: (row["predicate"], row["arity"], row["factCount"], row["ruleCount"]),
+        lambda row: (
+            f"{row['predicate']}/{row['arity']}  {row['factCount']} facts, {row['ruleCount']} rules"
+        ),
     )
 
 
@@ -131,18 +133,24 @@ def rules(target: Target, scope: str | None, output: Output) -> None:
 
     Prints the text of each rule, or a table with ids; `kbcore forget --rule ID` removes one.
     """
-    rows = target.send("GET", f"/rules{_query('*' if scope is None else scope)}").json()["rules"]
-    output.show(
-        Listing(
-            rows,
-            ("id", "scope", "rule"),
-            lambda row: (row["id"], row["scope"], row["text"]),
-            lambda row: row["text"],
-        )
+    rows = target.send("GET", f"/rules{scope_query('*' if scope is None else scope)}").json()[
+        "rules"
+    ]
+    output.show(rule_listing(rows))
+
+
+def rule_listing(rows: list[dict[str, Any]]) -> Listing:
+    """Return the rules of `GET /rules` as a listing."""
+    return Listing(
+        rows,
+        ("id", "scope", "rule"),
+        lambda row: (row["id"], row["scope"], row["text"]),
+        lambda row: row["text"],
     )
 
 
-def _query(scope: str | None) -> str:
+def scope_query(scope: str | None) -> str:
+    """Return the query string of a scope; empty for None."""
     return "" if scope is None else "?" + urlencode({"scope": scope})
 
 

@@ -40,9 +40,9 @@ class Options:
     """The options of the command that apply to each file."""
 
     scope: str | None
-    predicate: str | None
-    header: HeaderMode
-    quiet: bool
+    predicate: str | None = None
+    header: HeaderMode = "auto"
+    quiet: bool = False
 
 
 @command("load")
@@ -128,6 +128,14 @@ def _whole_warnings(
             for defined in other.defined
         ]
         yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
+
+
+def load_file(target: Target, path: Path, scope: str | None) -> None:
+    """Load one file, and print what it stored and the answers of its queries."""
+    review = review_of(target)
+    _load(target, path, Options(scope), review)
+    for file, warnings in _whole_warnings(target, {path: review}):
+        report_warnings(str(file), warnings)
 
 
 @dataclass(slots=True)

@@ -173,14 +173,22 @@ def _as_typed(problem: Problem, before: str, added: str) -> Problem:
 
 def report(error: Failed | KBError) -> NoReturn:
     """Print a failure and exit."""
+    sys.exit(print_failure(error))
+
+
+def print_failure(error: Failed | KBError | OSError) -> int:
+    """Print a failure on standard error, and return the exit status for it."""
+    if isinstance(error, OSError):
+        error = Failed(describe_os_error(error))
     failure = as_failure(error)
     if not failure.problems:
-        fail(str(failure), failure.status)
+        click.echo(f"kbcore: {failure}", err=True)
+        return failure.status
     for problem in failure.problems:
         click.echo(problem_text(problem, failure.source), err=True)
     count = len(failure.problems)
     click.echo(f"kbcore: {count} {'error' if count == 1 else 'errors'}{failure.suffix}", err=True)
-    sys.exit(failure.status)
+    return failure.status
 
 
 def problem_text(problem: Problem, source: str) -> str:

@@ -80,3 +80,9 @@ def open_folder(
     else:
         config = config.with_storage(None, storage_dir)
     return Folder(config, database, tenant)
+
+
+def open_memory(database: str, tenant: str) -> Folder:
+    """Open a knowledge base that is lost at the end, with the settings of the environment."""
+    config = Config.from_env()
+    return Folder(config.with_storage(None, None), database, tenant)

@@ -29,14 +29,18 @@ _FOLLOWER_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """Options of a query: scope ("*" for all, None for the base) and time limit in milliseconds."""
+    """Options of a query: scope ("*" for all, None for the base), time limit in milliseconds, and
+    the point in time at which facts are valid (None: now).
+    """
 
     scope: str | None = None
     timeout_ms: int | None = None
+    as_of: str | None = None
 
     def body(self) -> dict[str, Any]:
         """Return the options as members of a request body."""
-        return {"scope": self.scope, "timeoutMs": self.timeout_ms}
+        body = {"scope": self.scope, "timeoutMs": self.timeout_ms}
+        return body if self.as_of is None else {**body, "asOf": self.as_of}
 
 
 class Target(Protocol):
@@ -166,8 +170,7 @@ api_key_option = click.option(
     help="API key; the environment variable does not show in the list of processes",
 )
 
-_TARGET_OPTIONS = (
-    url_option,
+_STORAGE_OPTIONS = (
     click.option(
         "--storage-dir",
         metavar="FOLDER",
@@ -180,6 +183,19 @@ _TARGET_OPTIONS = (
         cls=TargetOption,
         help="Use this storage instead, for example sqlite:FILE",
     ),
+)
+
+
+def storage_options(function: Command) -> Command:
+    """Add the options that name a storage to a command."""
+    for option in reversed(_STORAGE_OPTIONS):
+        function = option(function)
+    return function
+
+
+_TARGET_OPTIONS = (
+    url_option,
+    *_STORAGE_OPTIONS,
     database_option,
     tenant_option,
     api_key_option,
@@ -188,22 +204,27 @@ _TARGET_OPTIONS = (
 
 @contextmanager
 def opened(
-    url: str,
+    url: str | None,
     storage_dir: str | None,
     storage_url: str | None,
     database: str,
     tenant: str,
     api_key: str | None,
 ) -> Iterator[Target]:
-    """Yield the knowledge base that the options select, and release it at the end."""
+    """Yield the knowledge base that the options select, and release it at the end.
+
+    Without any of the first three it is one in memory.
+    """
     target: Target
     if storage_url is not None and storage_dir is not None:
         raise Failed("use either --storage-url or --storage-dir, not both")
     if storage_url is not None or storage_dir is not None:
         module = import_module("kbserver.cli.shared.folder")
         target = module.open_folder(storage_url, storage_dir, database, tenant)
-    else:
+    elif url is not None:
         target = Server(url, database, tenant, api_key)
+    else:
+        target = import_module("kbserver.cli.shared.folder").open_memory(database, tenant)
     try:
         yield target
     finally:

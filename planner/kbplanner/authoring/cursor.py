@@ -1,0 +1,69 @@
+"""The cursor in a text: what is being typed there, for completion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbplanner.syntax.scanner import OPERAND_END, Token, scan_statement
+
+_WORD = re.compile(r"\?\w*$|[^\W\d_][\w:-]*$|\d+$|$")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Context of a cursor.
+
+    `word` is the beginning of the word before the cursor. `argument` is the predicate and the index
+    of the argument that the cursor is in. `variables` are those of the statement so far, with their
+    question marks. `takes_atom` is True where an atom may begin, `takes_rule` where the name of a
+    rule does, behind `because @`.
+    """
+
+    word: str
+    argument: tuple[str, int] | None
+    variables: tuple[str, ...]
+    takes_atom: bool
+    takes_rule: bool = False
+
+
+def cursor_at(before: str) -> Cursor:
+    """Return the context of a cursor behind a text."""
+    match = _WORD.search(before)
+    word = match.group() if match else ""
+    tokens = _last_statement(before[: len(before) - len(word)])
+    argument = _argument(tokens)
+    last = tokens[-1].type if tokens else "_END"
+    takes_rule = last == "_AT" and len(tokens) > 1 and tokens[-2].value == "because"
+    takes_atom = argument is None and last not in OPERAND_END and last != "_AT"
+    variables = dict.fromkeys(token.value for token in tokens if token.type == "VAR")
+    return Cursor(word, argument, tuple(variables), takes_atom, takes_rule)
+
+
+def _last_statement(text: str) -> list[Token]:
+    """Return the tokens of the statement that the end of a text is in."""
+    tokens: list[Token] = []
+    position = 0
+    while True:
+        following, position = scan_statement(text, position)
+        if not following:
+            return [] if tokens and tokens[-1].type == "_END" else tokens
+        tokens = following
+
+
+def _argument(tokens: Sequence[Token]) -> tuple[str, int] | None:
+    """Return the predicate and the index of the argument that the end of the tokens is in."""
+    atoms: list[tuple[str, int] | None] = []
+    for at, token in enumerate(tokens):
+        if token.type == "_LPAR":
+            before = tokens[at - 1] if at else None
+            is_atom = before is not None and before.type in ("IDENT", "STRING")
+            name = before.value.strip("\"'") if before is not None else ""
+            atoms.append((name, 0) if is_atom else None)
+        elif token.type == "_RPAR" and atoms:
+            atoms.pop()
+        elif token.type == "_COMMA" and atoms and atoms[-1] is not None:
+            name, index = atoms[-1]
+            atoms[-1] = (name, index + 1)
+    return atoms[-1] if atoms else None

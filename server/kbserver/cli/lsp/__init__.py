@@ -1,0 +1,1 @@
+"""`kbcore lsp`: a language server for editors."""

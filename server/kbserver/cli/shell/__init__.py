@@ -1,0 +1,1 @@
+"""`kbcore shell`: statements and goals typed one after the other."""
