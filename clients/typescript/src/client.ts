@@ -1,0 +1,291 @@
+import createClient, { type Client } from "openapi-fetch";
+
+import { Answers } from "./answers.js";
+import { KBError, isKBError } from "./errors.js";
+import { eventsOf, type KBEvent } from "./events.js";
+import type { components, paths } from "./schema.js";
+import { pause, Transport, type Options } from "./transport.js";
+
+type Schemas = components["schemas"];
+type FieldOf<T> = T extends unknown ? keyof T : never;
+type ValueOf<T, Field> = T extends unknown ? (Field extends keyof T ? T[Field] : never) : never;
+/** The fields of a body, all optional: the server says which ones are missing. */
+type Body<Name extends keyof Schemas> = { [Field in FieldOf<Schemas[Name]>]?: ValueOf<Schemas[Name], Field> };
+/** What a request has apart from its path and body. */
+interface Sent {
+  headers?: Record<string, string>;
+  params?: object;
+  parseAs?: "json" | "text";
+}
+
+/** An argument: text, a number or a boolean. In goals and patterns a text that starts with `?` is a variable. */
+export type Argument = string | number | boolean;
+
+/** Options of a goal: those of `POST /ask` without the goal. */
+export type GoalOptions = Omit<Body<"Infer">, "text" | "predicate" | "args">;
+
+/** A knowledge base: all operations on one tenant of a server. */
+export class KnowledgeBase {
+  /** The typed client of every operation of the HTTP interface, with the headers, retries and errors of this one. */
+  readonly client: Client<paths>;
+
+  constructor(
+    private readonly transport: Transport,
+    readonly tenant: string,
+    readonly database: string,
+    private readonly transactionId?: string,
+  ) {
+    this.client = createClient<paths>({
+      baseUrl: transport.url,
+      headers: transport.headers(tenant, database, transactionId),
+      fetch: (request) => transport.send(request),
+    });
+  }
+
+  /** A knowledge base on another tenant of the same connection. */
+  open(tenant: string, database: string = this.database): KnowledgeBase {
+    return new KnowledgeBase(this.transport, tenant, database);
+  }
+
+  async #post<T>(path: string, body: object, sent: Sent = {}): Promise<T> {
+    const post = this.client.POST as unknown as (path: string, init: object) => Promise<{ data: T }>;
+    return (await post(path, { body, ...sent })).data; // an error has been thrown by the transport
+  }
+
+  async #page(goal: string, options: GoalOptions, sent: Sent): Promise<Answers> {
+    const post = this.client.POST as unknown as (path: string, init: object) => Promise<{ data: []; response: Response }>;
+    const { data, response } = await post("/ask", { body: { text: goal, ...options }, ...sent });
+    const unknown = response.headers.get("X-Unknown-Predicates");
+    const names = unknown ? unknown.split(", ").map(decodeURIComponent) : [];
+    return new Answers(goal, data, names, response.headers.get("Link") ?? "");
+  }
+
+  // ---- writes ----
+
+  /** Store the facts and rules of a text such as `parent(ann, bob).`, all or none, or one fact as a predicate with arguments. */
+  async tell(text: string): Promise<Schemas["Executed"]>;
+  async tell(predicate: string, args: Argument[], attributes?: Omit<Body<"Fact">, "predicate" | "args">): Promise<Schemas["Stored"]>;
+  async tell(text: string, args?: Argument[], attributes: object = {}): Promise<Schemas["Executed"] | Schemas["Stored"]> {
+    if (args !== undefined) return this.tellMany([{ predicate: text, args: args.map(String), ...attributes }]);
+    return this.execute(closed(text));
+  }
+
+  /** Store facts, all or none. */
+  async tellMany(facts: Schemas["Bulk"]["facts"]): Promise<Schemas["Stored"]> {
+    return this.#post("/assert/facts", { facts });
+  }
+
+  /** Store the rules and facts of a text, all or none. */
+  async teach(text: string, options: { scope?: string } = {}): Promise<Schemas["Taught"]> {
+    const headers = { Prefer: "return=representation" };
+    return this.#post("/teach", { text, ...options }, { headers });
+  }
+
+  /** Run a text: store its clauses and answer its goals, in order, as a whole or not at all. */
+  async execute(command: string, options: { scope?: string } = {}): Promise<Schemas["Executed"]> {
+    return this.#post("/execute", { command, ...options });
+  }
+
+  /** Retract a fact of both signs; with variables, every fact that matches. */
+  async retract(pattern: string, options: { scope?: string; count?: boolean } = {}): Promise<Schemas["Matched"]> {
+    return this.#post("/retract/pattern", { text: pattern, ...options });
+  }
+
+  /** Remove a rule by its id. */
+  async retractRule(id: string, options: { scope?: string } = {}): Promise<string> {
+    return this.#post("/retract/rule", { id, ...options }, { parseAs: "text" });
+  }
+
+  /** Commit the writes of a function together, or none if it throws. Throws CONFLICT if others changed what it read or wrote. */
+  async transaction<T>(work: (inside: KnowledgeBase) => Promise<T>): Promise<T> {
+    if (this.transactionId !== undefined) {
+      throw new KBError("VALIDATION_ERROR", "a transaction cannot be opened inside another one");
+    }
+    const id = await this.#post<string>("/tx/begin", {}, { parseAs: "text" });
+    const sent: Sent = { params: { path: { id } }, parseAs: "text" };
+    let result: T;
+    try {
+      result = await work(new KnowledgeBase(this.transport, this.tenant, this.database, id));
+    } catch (error) {
+      // The server ends a transaction that is not ended; an error here would hide the first one.
+      await this.#post("/tx/rollback/{id}", {}, sent).catch((failure: unknown) => {
+        if (!isKBError(failure)) throw failure;
+      });
+      throw error;
+    }
+    await this.#post("/tx/commit/{id}", {}, sent);
+    return result;
+  }
+
+  // ---- reads ----
+
+  /** Answer a goal, one literal or several, from facts and rules. */
+  async ask(goal: string, options: GoalOptions = {}): Promise<Answers> {
+    return this.#page(goal, options, {});
+  }
+
+  /** The answers of a goal, page by page; throws CONFLICT if facts change in between. */
+  async *askPages(goal: string, pageSize: number, options: GoalOptions = {}): AsyncGenerator<Answers> {
+    for (let cursor: string | undefined; ; ) {
+      const query = cursor === undefined ? { limit: pageSize } : { limit: pageSize, cursor };
+      const answers = await this.#page(goal, options, { params: { query } });
+      yield answers;
+      const next = /<([^>]*)>; rel="next"/.exec(answers.link)?.[1];
+      if (next === undefined) return;
+      cursor = new URL(next, this.transport.url).searchParams.get("cursor") ?? undefined;
+    }
+  }
+
+  /** The stored facts that match a pattern, without applying rules. */
+  async query(pattern: string, options: Omit<Body<"Query">, "text"> = {}): Promise<Schemas["StoredRow"][]> {
+    return this.#post("/query", { text: pattern, ...options });
+  }
+
+  /** The answers of a goal of one literal, each with its proof. */
+  async prove(goal: string, options: GoalOptions = {}): Promise<Schemas["ProofTree"][]> {
+    const body = { text: goal, withProof: true, ...options };
+    return this.#post("/ask", body);
+  }
+
+  /** The proofs of the answers of a goal as text, each answer above its premises. */
+  async explain(goal: string, options: Omit<Body<"Explain">, "text"> = {}): Promise<string> {
+    return this.#post("/explain", { text: goal, ...options }, { parseAs: "text" });
+  }
+
+  /** Why a goal has no answer: the nearest instances of its rules, and the first premise that is missing. */
+  async whyNot(goal: string, options: Omit<Body<"Explain">, "text"> = {}): Promise<Schemas["WhyNot"]> {
+    const body = { text: goal, whyNot: true, format: "json" as const, ...options };
+    return this.#post("/explain", body);
+  }
+
+  /** What would become true or false if a change were made; nothing is stored. */
+  async preview(change: Body<"Preview">): Promise<Schemas["Previewed"]> {
+    return this.#post("/preview", change);
+  }
+
+  /** The errors and warnings of a text; nothing is stored. */
+  async check(text: string): Promise<Schemas["Diagnostics"]> {
+    return this.#post("/check", { text });
+  }
+
+  /** The rules of a scope; by default of every one. */
+  async rules(scope = "*"): Promise<Schemas["Rules"]> {
+    return (await this.client.GET("/rules", { params: { query: { scope } } })).data!;
+  }
+
+  /** The predicates of a scope; by default of the base. */
+  async predicates(scope?: string): Promise<Schemas["Predicates"]> {
+    const params = { query: scope === undefined ? {} : { scope } };
+    return (await this.client.GET("/predicates", { params })).data!;
+  }
+
+  // ---- scopes ----
+
+  async scopes(): Promise<string[]> {
+    return (await this.client.GET("/scopes")).data!.scopes;
+  }
+
+  /** Copy the facts and own rules of a scope (null: the base) to a new one. */
+  async fork(targetScope: string, sourceScope: string | null = null): Promise<Schemas["Forked"]> {
+    return this.#post("/scope/fork", { targetScope, sourceScope });
+  }
+
+  /** The differences from one scope to another (null: the base). */
+  async diff(sourceScope: string | null, targetScope: string | null): Promise<Schemas["Compared"]> {
+    return this.#post("/scope/diff", { sourceScope, targetScope });
+  }
+
+  /** Merge the facts of a scope into another (null: the base); the strategy decides conflicts. */
+  async merge(sourceScope: string | null, targetScope: string | null = null, strategy = "SOURCE_WINS"): Promise<Schemas["Merged"]> {
+    return this.#post("/scope/merge", { sourceScope, targetScope, strategy });
+  }
+
+  /** Remove a scope with its facts and its own rules. */
+  async dropScope(name: string): Promise<Schemas["Dropped"]> {
+    return (await this.client.DELETE("/scope/{name}", { params: { path: { name } } })).data!;
+  }
+
+  // ---- context windows ----
+
+  /** Select the facts that a model should read, within a budget. */
+  async context(options: Body<"Context">): Promise<Schemas["AnyWindow"]> {
+    return this.#post("/memory/context", { format: "facts", compat: false, ...options });
+  }
+
+  /** Make a new window of a session, and return the changes since its last one. */
+  async contextDiff(sessionId: string, options: Omit<Body<"ContextDiff">, "sessionId"> = {}): Promise<Schemas["WindowDiff"]> {
+    return this.#post("/context/diff", { sessionId, ...options });
+  }
+
+  /** Store the facts and rules of a text or of the turns of a conversation, all or none. */
+  async ingest(text: string | string[], options: Omit<Body<"Ingest">, "text"> = {}): Promise<Schemas["Ingested"]> {
+    const whole = typeof text === "string" ? text : text.join("\n");
+    return this.#post("/context/ingest", { text: whole, ...options });
+  }
+
+  // ---- events ----
+
+  /**
+   * Yield every change that is committed from now on, or after `since` (the id of an event, or a point in time), until the
+   * caller stops or the signal ends it. A lost connection is opened again where it ended.
+   */
+  async *events(
+    options: { predicate?: string; events?: string[]; scope?: string; since?: string | number; signal?: AbortSignal } = {},
+  ): AsyncGenerator<KBEvent> {
+    const query = new URLSearchParams();
+    for (const name of ["predicate", "scope", "since"] as const) {
+      if (options[name] !== undefined) query.set(name, String(options[name]));
+    }
+    if (options.events !== undefined) query.set("events", options.events.join(","));
+    const path = `/memory/events${query.size ? `?${query}` : ""}`;
+    const stop = new AbortController();
+    const signal = options.signal === undefined ? stop.signal : AbortSignal.any([options.signal, stop.signal]);
+    let last = "";
+    let failures = 0;
+    try {
+      for (;;) {
+        const silence = new AbortController();
+        let timer = setTimeout(() => silence.abort(), this.transport.eventTimeout);
+        try {
+          const headers = {
+            ...this.transport.headers(this.tenant, this.database, undefined),
+            Accept: "text/event-stream",
+            ...(last ? { "Last-Event-ID": last } : {}),
+          };
+          const response = await this.transport.stream(path, headers, AbortSignal.any([signal, silence.signal]));
+          if (response.body === null) return;
+          for await (const { id, event } of eventsOf(response.body)) {
+            clearTimeout(timer);
+            timer = setTimeout(() => silence.abort(), this.transport.eventTimeout);
+            last = id || last;
+            if (event === undefined) continue;
+            failures = 0;
+            yield event;
+          }
+          throw new KBError("CONNECTION_FAILED", `${this.transport.url} ended the stream of events`);
+        } catch (error) {
+          if (signal.aborted) return;
+          const lost = isKBError(error) ? error : new KBError("CONNECTION_FAILED", String(error));
+          const mayReturn = isKBError(lost, "CONNECTION_FAILED", "TIMED_OUT", "NOT_READY");
+          const delay = mayReturn ? this.transport.delay(failures) : undefined;
+          if (delay === undefined) throw lost;
+          failures += 1;
+          await pause(delay, signal);
+        } finally {
+          clearTimeout(timer);
+        }
+      }
+    } finally {
+      stop.abort();
+    }
+  }
+}
+
+/** Connect to a server; nothing is sent until the first call. Throws KBError if the address is none. */
+export function connect(url: string, options: Options = {}): KnowledgeBase {
+  return new KnowledgeBase(new Transport(url, options), options.tenant ?? "default", options.database ?? "default");
+}
+
+function closed(text: string): string {
+  return /\.\s*$/.test(text) ? text : `${text}.`;
+}

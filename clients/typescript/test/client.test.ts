@@ -1,0 +1,316 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, inject, test } from "vitest";
+
+import { connect, isKBError, KBError, ERROR_CODES, type KnowledgeBase } from "../src/index.js";
+import { READS } from "../src/transport.js";
+
+const url = inject("url");
+let tenants = 0;
+
+function empty(): KnowledgeBase {
+  return connect(url, { tenant: `t${++tenants}` });
+}
+
+async function family(): Promise<KnowledgeBase> {
+  const kb = empty();
+  await kb.tell("parent(ann, bob). parent(bob, cid).");
+  await kb.teach("ancestor(?x, ?y) :- parent(?x, ?y). ancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z).");
+  return kb;
+}
+
+async function failure(work: Promise<unknown>): Promise<KBError> {
+  const error: unknown = await work.then(() => undefined, (reason: unknown) => reason);
+  if (!isKBError(error)) throw new Error(`no KBError: ${String(error)}`);
+  return error;
+}
+
+const document = JSON.parse(readFileSync(new URL("../openapi.json", import.meta.url), "utf8")) as {
+  paths: Record<string, Record<string, { "x-role"?: string }>>;
+  components: { schemas: Record<string, { properties?: { code?: { enum?: string[] } } }> };
+};
+
+describe("writes", () => {
+  test("facts as texts and as arguments", async () => {
+    const kb = empty();
+    expect((await kb.tell("parent(ann, bob)")).asserted).toBe(1);
+    expect((await kb.tell("age", ["ann", 61], { confidence: 0.5 })).asserted).toBe(1);
+    await kb.tellMany([{ predicate: "likes", args: ["ann", "tea"] }, { predicate: "likes", args: ["bob", "tea"] }]);
+    const rows = await kb.query("age(?who, ?n)");
+    expect(rows.map((row) => [row.args, row.confidence])).toEqual([[["ann", "61"], 0.5]]);
+    expect(await kb.query("likes(?who, tea)", { limit: 1 })).toHaveLength(1);
+  });
+
+  test("rules are taught, listed and retracted", async () => {
+    const kb = await family();
+    const taught = await kb.teach("@named: adult(?x) :- age(?x, ?n), ?n >= 18.");
+    expect(taught.rules).toHaveLength(1);
+    expect((await kb.rules()).rules.map((rule) => rule.id)).toContain("named");
+    await kb.retractRule("named");
+    expect((await kb.rules()).rules).toHaveLength(2);
+    expect((await kb.predicates()).predicates.map((each) => each.predicate)).toEqual(["ancestor", "parent"]);
+  });
+
+  test("a retraction takes its conclusions along", async () => {
+    const kb = await family();
+    const outcome = await kb.retract("parent(bob, ?who)");
+    expect([outcome.retracted, outcome.cascaded]).toEqual([1, 2]);
+    expect((await kb.ask("ancestor(ann, ?who)")).one()).toEqual(["ann", "bob"]);
+  });
+
+  test("a transaction commits together, or not at all", async () => {
+    const kb = empty();
+    const count = await kb.transaction(async (inside) => {
+      await inside.tell("p(a)");
+      expect((await kb.ask("p(?x)")).length).toBe(0);
+      return (await inside.ask("p(?x)")).length;
+    });
+    expect([count, (await kb.ask("p(?x)")).length]).toEqual([1, 1]);
+    const stopped = kb.transaction(async (inside) => {
+      await inside.tell("p(b)");
+      await expect(inside.transaction(async () => 1)).rejects.toThrow("inside another one");
+      throw new Error("stop");
+    });
+    await expect(stopped).rejects.toThrow("stop");
+    expect((await kb.ask("p(?x)")).one()).toEqual(["a"]);
+  });
+
+  test("tenants are apart", async () => {
+    const kb = await family();
+    expect((await kb.open(`t${++tenants}`).ask("parent(?x, ?y)")).length).toBe(0);
+  });
+});
+
+describe("reads", () => {
+  test("answers of one literal and of several", async () => {
+    const kb = await family();
+    const answers = await kb.ask("ancestor(ann, ?who)");
+    expect([...answers]).toEqual([["ann", "bob"], ["ann", "cid"]]);
+    expect([...(await kb.ask("parent(ann, ?x), parent(?x, ?y)"))]).toEqual([["bob", "cid"]]);
+    expect(() => answers.one()).toThrow("has 2 answers");
+    const none = await kb.ask("anncestor(ann, ?who)");
+    expect(() => none.one()).toThrow("anncestor(ann, ?who) has no answer; no fact or rule for anncestor/2");
+  });
+
+  test("pages", async () => {
+    const kb = empty();
+    await kb.tellMany(Array.from({ length: 25 }, (_, n) => ({ predicate: "n", args: [String(n)] })));
+    const sizes: number[] = [];
+    const seen = new Set<string>();
+    for await (const page of kb.askPages("n(?x)", 10)) {
+      sizes.push(page.length);
+      for (const [value] of page) seen.add(value!);
+    }
+    expect([sizes, seen.size]).toEqual([[10, 10, 5], 25]);
+  });
+
+  test("proofs, plans of changes, and what is missing", async () => {
+    const kb = await family();
+    const [proof] = await kb.prove("ancestor(ann, cid)");
+    expect(proof?.result).toMatchObject({ predicate: "ancestor", args: ["ann", "cid"] });
+    expect(await kb.explain("ancestor(ann, cid)")).toContain("parent(bob, cid)  stored");
+    const { candidates } = await kb.whyNot("ancestor(cid, ?who)");
+    expect(candidates.length).toBeGreaterThan(0);
+    const preview = await kb.preview({ forget: "parent(ann, bob)" });
+    expect(preview.counts.becomesFalse).toBe(3);
+    const { diagnostics } = await kb.check("q(?x) :- p(?y).");
+    expect(diagnostics.map((each) => each.name)).toContain("unsafe");
+  });
+
+  test("scopes", async () => {
+    const kb = await family();
+    await kb.fork("draft");
+    await kb.execute("parent(cid, dee).", { scope: "draft" });
+    expect(await kb.scopes()).toEqual(["draft"]);
+    expect((await kb.diff(null, "draft")).added).toHaveLength(1);
+    expect((await kb.merge("draft")).merged).toBe(1);
+    expect((await kb.ask("parent(cid, ?x)")).one()).toEqual(["cid", "dee"]);
+    await kb.dropScope("draft");
+    expect(await kb.scopes()).toEqual([]);
+  });
+
+  test("context windows", async () => {
+    const kb = await family();
+    const window = await kb.context({ goals: ["ancestor(ann, ?who)"], maxFacts: 5, sessionId: "s1" });
+    expect(JSON.stringify(window)).toContain("ancestor");
+    await kb.ingest(["likes(ann, tea).", "likes(bob, rum)."]);
+    const diff = await kb.contextDiff("s1");
+    expect(diff).toHaveProperty("currentWindowId");
+  });
+
+  test("every operation of the interface is there, with its types", async () => {
+    const kb = await family();
+    const { data } = await kb.client.POST("/aggregate", { body: { predicate: "parent", op: "COUNT" } });
+    expect(data?.result).toBe(2);
+  });
+});
+
+describe("errors", () => {
+  test("mistakes in a text have their places", async () => {
+    const error = await failure(empty().teach("happy(?x) :- parent(?x, ?y"));
+    expect([error.code, error.status, error.errors[0]?.line]).toEqual(["VALIDATION_ERROR", 400, 1]);
+    expect(error.message).toContain("^");
+    expect(error.requestId).toMatch(/./);
+  });
+
+  test("codes", async () => {
+    const kb = await family();
+    expect((await failure(kb.retractRule("none"))).code).toBe("NOT_FOUND");
+    expect((await failure(kb.fork("draft", "nowhere"))).code).toBe("NOT_FOUND");
+    await kb.teach("m(0) :- parent(_, _). m(?y) :- m(?x), ?y = ?x + 1.");
+    expect((await failure(kb.ask("m(?x)", { timeoutMs: 50 }))).code).toBe("BUDGET_EXCEEDED");
+    const page = async () => new Response("<html>", { status: 404 });
+    expect((await failure(connect(url, { fetch: page }).ask("p(a)"))).code).toBe("NOT_A_SERVER");
+  });
+
+  test("the codes are those of the interface", () => {
+    const codes = Object.entries(document.components.schemas)
+      .filter(([name]) => /^Error\d+$/.test(name))
+      .flatMap(([, schema]) => schema.properties?.code?.enum ?? []);
+    expect(codes.length).toBeGreaterThan(10);
+    expect(ERROR_CODES).toEqual(expect.arrayContaining(codes));
+  });
+
+  test("addresses", () => {
+    for (const wrong of ["", "localhost:9300", "ftp://host", "http://user:secret@host", "http://host?x"]) {
+      expect(() => connect(wrong)).toThrow(KBError);
+    }
+  });
+});
+
+describe("the connection", () => {
+  /** A fetch that answers with these in turn, then as the server does; `seen` has the requests. */
+  function scripted(...answers: (Response | Error)[]) {
+    const seen: { url: string; headers: Headers }[] = [];
+    const fetch = async (url: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+      seen.push({ url: String(url), headers: new Headers(init?.headers) });
+      const next = answers.shift();
+      if (next instanceof Error) throw next;
+      return next ?? globalThis.fetch(url, init);
+    };
+    return { seen, fetch, retries: { firstDelay: 1, maxDelay: 1 } };
+  }
+
+  function refusal(status: number, code: string, headers: Record<string, string> = {}, details: object | null = null) {
+    return new Response(JSON.stringify({ code, message: "refused", details }), { status, headers });
+  }
+
+  const lost = () => new TypeError("fetch failed", { cause: { code: "ECONNRESET" } });
+  const unsent = () => new TypeError("fetch failed", { cause: { code: "ECONNREFUSED" } });
+
+  test("requests are repeated after 429, 503 and lost connections, with the same key", async () => {
+    const script = scripted(refusal(429, "RATE_LIMITED", { "Retry-After": "0" }), refusal(503, "NOT_READY"), lost());
+    const kb = connect(url, { tenant: `t${++tenants}`, ...script });
+    await kb.tell("p(a)");
+    const keys = script.seen.map(({ headers }) => headers.get("Idempotency-Key"));
+    expect([keys.length, new Set(keys).size, keys[0]?.length]).toEqual([4, 1, 32]);
+    expect((await kb.ask("p(?x)")).one()).toEqual(["a"]);
+    expect(script.seen.at(-1)?.headers.has("Idempotency-Key")).toBe(false);
+  });
+
+  test("other errors are thrown at once", async () => {
+    const script = scripted(refusal(409, "CONFLICT"));
+    const error = await failure(connect(url, script).tell("p(a)"));
+    expect([error.code, script.seen.length]).toEqual(["CONFLICT", 1]);
+  });
+
+  test("without a key a write is repeated only if it was not sent", async () => {
+    const first = scripted(lost());
+    expect((await failure(connect(url, { ...first, idempotency: false }).tell("p(a)"))).code).toBe("CONNECTION_FAILED");
+    const second = scripted(unsent());
+    await connect(url, { tenant: `t${++tenants}`, ...second, idempotency: false }).tell("p(a)");
+    expect([first.seen.length, second.seen.length]).toEqual([1, 2]);
+  });
+
+  test("it gives up", async () => {
+    const script = scripted(...Array.from({ length: 9 }, unsent));
+    const error = await failure(connect(url, script).ask("p(?x)"));
+    expect([error.code, script.seen.length]).toEqual(["CONNECTION_FAILED", 5]);
+    expect(error.message).toContain("is the server running?");
+    const patient = scripted(refusal(429, "RATE_LIMITED", { "Retry-After": "100" }));
+    expect((await failure(connect(url, patient).ask("p(?x)"))).code).toBe("RATE_LIMITED");
+  });
+
+  test("reads wait for the writes of the connection, on a follower too", async () => {
+    const script = scripted();
+    const follower = url.replace("127.0.0.1", "localhost");
+    const kb = connect(url, { tenant: `t${++tenants}`, ...script, readUrl: follower });
+    await kb.ask("p(?x)");
+    await kb.tell("p(a)");
+    await kb.ask("p(?x)");
+    await kb.transaction(async (inside) => inside.ask("p(?x)"));
+    const [before, write, after, , inside] = script.seen;
+    expect(before?.headers.has("X-Min-Seq")).toBe(false);
+    expect(Number(after?.headers.get("X-Min-Seq"))).toBeGreaterThan(0);
+    expect([before, write, after, inside].map((each) => each?.url.startsWith(follower))).toEqual([true, false, true, false]);
+  });
+
+  test("a redirect leads to another node with the same headers", async () => {
+    const script = scripted(new Response(null, { status: 307, headers: { Location: `${url}/ask` } }));
+    await connect(url, { ...script, apiKey: "key" }).ask("p(?x)");
+    expect(script.seen.map(({ headers }) => headers.get("Authorization"))).toEqual(["Bearer key", "Bearer key"]);
+  });
+
+  test("a request without an answer times out", async () => {
+    const silent = (_: RequestInfo | URL, init?: RequestInit) =>
+      new Promise<Response>((_resolve, reject) => {
+        init?.signal?.addEventListener("abort", () => reject(init.signal?.reason));
+      });
+    expect((await failure(connect(url, { fetch: silent, timeout: 20 }).ask("p(?x)"))).code).toBe("TIMED_OUT");
+  });
+
+  test("the paths that only read are those of the interface", () => {
+    const readers = Object.entries(document.paths).filter(([, operations]) => operations["post"]?.["x-role"] === "reader");
+    expect(readers.map(([path]) => path).sort()).toEqual([...READS].sort());
+  });
+});
+
+describe("events", () => {
+  test("changes arrive, and a lost stream goes on where it ended", async () => {
+    const kb = empty();
+    let streams = 0;
+    const seen: (string | null)[] = [];
+    const fetch = async (url: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+      const response = await globalThis.fetch(url, init);
+      if (!String(url).includes("/memory/events")) return response;
+      seen.push(new Headers(init?.headers).get("Last-Event-ID"));
+      await kb.tell(`p(${++streams})`);
+      if (streams > 1) return response;
+      const reader = response.body!.getReader(); // ends behind the first event
+      const decoder = new TextDecoder();
+      let text = "";
+      while (!/data:.*\n\n/.test(text)) text += decoder.decode((await reader.read()).value);
+      return new Response(text.slice(0, text.lastIndexOf("\n\n") + 2), response);
+    };
+    const watching = connect(url, { tenant: kb.tenant, fetch, retries: { firstDelay: 1, maxDelay: 1 } });
+    const values: unknown[] = [];
+    for await (const event of watching.events({ predicate: "p" })) {
+      values.push((event.data["atom"] as { args: string[] }).args[0]);
+      if (values.length === 2) break;
+    }
+    expect(values).toEqual(["1", "2"]);
+    expect(seen[0]).toBeNull();
+    expect(seen[1]).toMatch(/./);
+  });
+
+  test("a signal ends them", async () => {
+    const stop = new AbortController();
+    const events = empty().events({ signal: stop.signal });
+    const next = events.next();
+    stop.abort();
+    expect((await next).done).toBe(true);
+  });
+});
+
+test("the program of the page runs", async () => {
+  const page = readFileSync(new URL("../../../docs/how-to/use-the-typescript-client.md", import.meta.url), "utf8");
+  const program = /```ts\n(.*?)```/s.exec(page)![1]!.replace(/^import .*\n/m, "").replace('"http://127.0.0.1:9300"', "url");
+  const { transpileModule, ModuleKind, ScriptTarget } = (await import("typescript")).default;
+  const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022 };
+  const { outputText } = transpileModule(`export const run = async () => {${program}}`, { compilerOptions });
+  const lines: unknown[][] = [];
+  const log = { log: (...values: unknown[]) => lines.push(values) };
+  const run = new Function("url", "connect", "isKBError", "console", `${outputText.replace("export ", "")}; return run();`);
+  await run(url, connect, isKBError, log);
+  const shown = [...program.matchAll(/console\.log\(.*\/\/ (.*)$/gm)].map((match) => match[1]);
+  expect(lines.map((values) => values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" "))).toEqual(shown);
+});
