@@ -331,3 +331,15 @@ def test_events_are_yielded_as_they_are_committed(kb):
     assert lost.type in ("events_lost", "fact_asserted")
     assert event.atom["predicate"] == "p"
     assert event.id
+
+
+def test_quoted_constants_that_look_like_variables_are_constants(kb):
+    kb.tell('p("?x", 1). p("_", 2). p(a, 3).')
+    assert kb.query('p("?x", ?n)').one() == ("?x", "1")
+    assert [len(page) for page in kb.query_pages('p("_", ?n)')] == [1]
+    for read in (kb.count, kb.salient):
+        with pytest.raises(InvalidInput, match="begins with"):
+            read('p("?x", ?n)')
+    assert kb.retract('p("_", ?n)').retracted == 1
+    assert kb.retract('p("?x", 1)').retracted == 1
+    assert list(kb.query("p(?x, ?n)")) == [("a", "3")]

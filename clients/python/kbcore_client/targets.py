@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kbcore_client.errors import InvalidInput, NotInstalled
+
+if TYPE_CHECKING:
+    from kbcore import Config
 
 MEMORY = "memory:"
 MAX_BODY_BYTES = 1 << 40
@@ -27,7 +30,7 @@ class Target:
     close: Callable[[], None] | None = None
 
 
-def target_of(target: str | os.PathLike[str]) -> Target:
+def target_of(target: str | os.PathLike[str], config: Config | None = None) -> Target:
     """Return the knowledge base that a text or path names, opened if it is in this process.
 
     Raises InvalidInput, NotInstalled, and ConfigError, StorageBusy and LogCorrupted of `kbcore`.
@@ -36,8 +39,10 @@ def target_of(target: str | os.PathLike[str]) -> Target:
     if not text:
         raise InvalidInput.at("target", "must be memory:, a folder, or the address of a server")
     if text.startswith(("http://", "https://")):
+        if config is not None:
+            raise InvalidInput.at("config", "is for a knowledge base in this process only")
         return Target(server_url("target", text))
-    return _embedded(text)
+    return _embedded(text, config)
 
 
 def server_url(field: str, text: str) -> str:
@@ -50,7 +55,7 @@ def server_url(field: str, text: str) -> str:
     return text.rstrip("/")
 
 
-def _embedded(text: str) -> Target:
+def _embedded(text: str, chosen: Config | None) -> Target:
     try:
         settings = import_module("kbcore.config.settings")
         node = import_module("kbcore.node.runtime")
@@ -62,7 +67,9 @@ def _embedded(text: str) -> Target:
             f"{text!r} needs the package kbcore, which is not installed: "
             "pip install 'kbcore-client[embedded]'"
         ) from None
-    config = settings.Config(max_body_bytes=MAX_BODY_BYTES, max_bodies_bytes=MAX_BODY_BYTES)
+    config = replace(
+        chosen or settings.Config(), max_body_bytes=MAX_BODY_BYTES, max_bodies_bytes=MAX_BODY_BYTES
+    )
     is_url = "://" in text or text.startswith("sqlite:")
     if text != MEMORY:
         config = config.with_storage(text, None) if is_url else config.with_storage(None, text)

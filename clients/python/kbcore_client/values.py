@@ -106,6 +106,13 @@ def atom_of(field: str, goal: str, args: Sequence[Arg] | None) -> Atom:
     return Atom(text_of(field, goal), listed, tuple(map(_variable, listed)))
 
 
+def check_constants(field: str, atom: Atom) -> None:
+    """Raise InvalidInput for a constant that a request with `args` would take for a variable."""
+    for arg, name in zip(atom.args, atom.variables, strict=True):
+        if isinstance(arg, str) and arg.startswith("?") and arg not in ("?", f"?{name}"):
+            raise InvalidInput.at(field, f"cannot match {arg!r}: a constant that begins with ?")
+
+
 def columns(variables: Iterable[str | None]) -> dict[str, int]:
     """Return the index of the first position of each named variable."""
     indexes: dict[str, int] = {}

@@ -19,10 +19,13 @@ NAMES = {
     "AsyncIterator": "Iterator",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
     "_async": "_sync",
     "aclose": "close",
     "aiter_lines": "iter_lines",
     "aread": "read",
+    "async_calls": "calls",
     "async_client": "client",
     "asynccontextmanager": "contextmanager",
     "connect_async": "connect",
@@ -45,8 +48,8 @@ def synchronous(source: str) -> str:
             edits.append((row - 1, start, end + 1, ""))
         elif token.string in NAMES:
             edits.append((row - 1, start, end, NAMES[token.string]))
-        elif token.string.startswith("Async"):
-            edits.append((row - 1, start, end, token.string.removeprefix("Async")))
+        elif token.string.startswith(("Async", "_Async")):
+            edits.append((row - 1, start, end, token.string.replace("Async", "", 1)))
     for row, start, end, text in reversed(edits):
         lines[row] = lines[row][:start] + text + lines[row][end:]
     result = "".join(lines)

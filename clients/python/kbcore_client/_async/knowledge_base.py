@@ -7,19 +7,30 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore_client import http
 from kbcore_client._async.connection import AsyncConnection, Destination
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
 from kbcore_client._async.reads import AsyncReads
+from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
 from kbcore_client._async.writes import AsyncWrites
 from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
+from kbcore_client.model_calls import async_calls
 from kbcore_client.requests import Request
 from kbcore_client.results import Event
 from kbcore_client.settings import Settings
 from kbcore_client.targets import server_url, target_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kbcore import Config
+    from kbcore_client.windows import WindowOptions
+
 DEFAULT = "default"
+
+_Client = TypeVar("_Client")
 
 
 class AsyncKnowledgeBase(AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes):
@@ -115,6 +126,28 @@ class AsyncKnowledgeBase(AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, Asy
             failures += 1
             await http.pause_async(delay)
 
+    def wrap(
+        self, client: _Client, *, store: bool = True, **options: Unpack[WindowOptions]
+    ) -> _Client:
+        """Return a model client whose calls know what is stored, and store what is said.
+
+        `client` is an `AsyncOpenAI` or `AsyncAnthropic`, or has the same methods. Each call of
+        `chat.completions`, `responses` or `messages` gets the window of `context(**options)` as part
+        of the system prompt, by default for the last question of the user. Afterwards `ingest`
+        stores the facts in the new turns, if `store`; that needs a language model of the knowledge
+        base. If it fails, the answer of the model is returned and the reason logged as a warning of
+        the logger `kbcore_client`. A stream is stored when it has ended.
+
+        Errors of `context` are raised before the model is called. Raises InvalidInput if the client
+        has none of these calls as coroutines.
+        """
+        if not async_calls(client):
+            raise InvalidInput.at(
+                "client", "must be an OpenAI or Anthropic client of the same kind as connect()"
+            )
+        memory = AsyncModelMemory(self, options, store)
+        return cast("_Client", AsyncWrappedClient(client, memory))
+
     async def aclose(self) -> None:
         """Close the connection, for all tenants; a knowledge base in this process is released."""
         await self._connection.aclose()
@@ -142,17 +175,20 @@ def connect_async(
     api_key: str | None = None,
     read_url: str | None = None,
     settings: Settings | None = None,
+    config: Config | None = None,
 ) -> AsyncKnowledgeBase:
     """Connect to a knowledge base.
 
     `target` is `"memory:"`, a folder or the URL of a storage for one in this process, which needs
     the package kbcore; or the address of a server, such as `http://127.0.0.1:9300`. `read_url` is
-    the address of a follower for reads. `settings` has time limits and retries.
+    the address of a follower for reads. `settings` has time limits and retries. `config` has the
+    settings of a knowledge base in this process, such as its language model; it is a
+    `kbcore.Config`.
 
     Nothing is sent to a server until the first call. Raises InvalidInput and NotInstalled; in this
     process also the errors of `kbcore.open_kb`.
     """
-    opened = target_of(target)
+    opened = target_of(target, config)
     if read_url is not None:
         if opened.app is not None:
             raise InvalidInput.at("read_url", "is for servers only")

@@ -16,7 +16,17 @@ from kbcore_client.results import (
     MergeOutcome,
     ScopeDiff,
 )
-from kbcore_client.values import Arg, Instant, Row, arguments, atom_of, instant, present, text_of
+from kbcore_client.values import (
+    Arg,
+    Instant,
+    Row,
+    arguments,
+    atom_of,
+    check_constants,
+    instant,
+    present,
+    text_of,
+)
 from kbcore_client.windows import (
     FIELDS,
     ContextDiff,
@@ -172,6 +182,7 @@ class AsyncMemory(AsyncHandle):
             body["predicate"] = predicate
             if args is not None or "(" in predicate:
                 atom = atom_of("predicate", predicate, args)
+                check_constants("predicate", atom)
                 body |= {"predicate": atom.predicate, "args": list(atom.args)}
         names = {"minSalience": "minimum"}
         reply = await self._send(Request("/memory/query/salient", body, names=names))

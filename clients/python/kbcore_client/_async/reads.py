@@ -19,6 +19,7 @@ from kbcore_client.values import (
     Values,
     arguments,
     atom_of,
+    check_constants,
     checked_values,
     columns,
     instant,
@@ -119,7 +120,7 @@ class AsyncReads(AsyncHandle):
             "contains": contains or None,
             "asOf": instant(as_of),
         }
-        reply = await self._send(Request("/query", body, names=_NAMES))
+        reply = await self._send(Request("/query", body, names=_PATTERN_NAMES))
         return _answers(reply, predicate, args, values)
 
     async def query_pages(
@@ -138,7 +139,7 @@ class AsyncReads(AsyncHandle):
         """
         checked_values(values)
         body = _pattern(predicate, args) | {"scope": scope, "contains": contains or None}
-        async for reply in self._pages(Request("/query", body, names=_NAMES), page_size):
+        async for reply in self._pages(Request("/query", body, names=_PATTERN_NAMES), page_size):
             yield _answers(reply, predicate, args, values)
 
     async def check(
@@ -353,6 +354,8 @@ class AsyncReads(AsyncHandle):
 _NAMES = {"text": "goal"}
 """The argument that holds a goal as text."""
 
+_PATTERN_NAMES = {"text": "predicate"}
+
 
 def _goal(goal: str, args: Sequence[Arg] | None) -> dict[str, Any]:
     if args is None:
@@ -362,8 +365,9 @@ def _goal(goal: str, args: Sequence[Arg] | None) -> dict[str, Any]:
 
 def _pattern(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
     atom = atom_of("predicate", predicate, args)
-    negated = atom.negative or atom.naf
-    return {"predicate": atom.predicate, "args": list(atom.args), "negated": negated}
+    if args is None:  # JSON would read a quoted "?x" as a variable
+        return {"text": predicate, "negated": atom.negative or atom.naf}
+    return {"predicate": atom.predicate, "args": list(atom.args), "negated": False}
 
 
 def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -> AnswerSet:
@@ -374,6 +378,7 @@ def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
     atom = atom_of(field, pattern, args)
     if atom.negative or atom.naf:
         raise InvalidInput.at(field, "explicit negatives are not counted; query them")
+    check_constants(field, atom)
     return atom
 
 

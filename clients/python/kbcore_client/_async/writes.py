@@ -156,13 +156,16 @@ class AsyncWrites(AsyncHandle):
         longer hold are not counted, which takes most of the time where there are many.
         """
         atom = atom_of("predicate", predicate, args)
-        body: dict[str, Any] = {"predicate": atom.predicate, "args": list(atom.args)}
-        body |= {"scope": scope, "negated": True if atom.negative or atom.naf else None}
-        body["count"] = None if count else False
-        has_variables = any(isinstance(arg, str) and arg.startswith("?") for arg in atom.args)
+        body: dict[str, Any] = {"scope": scope, "count": None if count else False}
+        if args is None:  # JSON would read a quoted "?x" as a variable
+            body["text"] = predicate
+        else:
+            body |= {"predicate": atom.predicate, "args": list(atom.args)}
+        has_variables = "?" in atom.args or any(name is not None for name in atom.variables)
         path = "/retract/pattern" if has_variables else "/retract"
         prefer = None if has_variables else REPRESENTATION
-        reply = await self._send(Request(path, body, writes=True, prefer=prefer))
+        names = {"text": "predicate"}
+        reply = await self._send(Request(path, body, writes=True, prefer=prefer, names=names))
         return RetractOutcome.of(reply.json())
 
     async def forget(

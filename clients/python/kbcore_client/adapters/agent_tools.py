@@ -1,0 +1,116 @@
+"""Functions that a model can call, the same for every framework: each has a text as argument and as result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+from kbcore_client import KBError, KnowledgeBase
+from kbcore_client.values import written_atom
+from kbcore_client.windows import Entry
+
+Tool = Callable[[str], str]
+
+MAX_ANSWERS = 50
+
+
+def tool_functions(
+    kb: KnowledgeBase, *, writes: bool = True, limit: int = MAX_ANSWERS
+) -> list[Tool]:
+    """Return the functions, with names, type hints and docstrings for a model.
+
+    Without `writes` there are those that only read. At most `limit` answers are listed. An error of the
+    knowledge base, such as a mistake in a goal, becomes the result, so that the model can correct it.
+    """
+
+    def ask(goal: str) -> str:
+        """Answer a goal from stored facts and rules.
+
+        Args:
+            goal: Literals such as parent(ann, ?who), age(?who, ?n), ?n > 18. Variables begin with ?.
+
+        """
+        answers = kb.ask(goal, limit=limit + 1)
+        rows = answers.rows()[:limit]
+        lines = [_answer(row) for row in rows]
+        if len(answers) > limit:
+            lines.append(f"and more than {limit} answers in all")
+        return "\n".join(lines) or f"No answer. {kb.why_not(goal).text}"
+
+    def explain(goal: str) -> str:
+        """Prove the answers of a goal: each conclusion above the facts and rules that it follows from.
+
+        Args:
+            goal: A literal such as ancestor(ann, ?who).
+
+        """
+        return kb.explain(goal, limit=min(limit, 10))
+
+    def list_predicates(beginning: str) -> str:
+        """List what is known: the predicates with their numbers of arguments, facts and rules.
+
+        Args:
+            beginning: The beginning of their names; an empty text lists all.
+
+        """
+        rows = [each for each in kb.predicates("*") if each.predicate.startswith(beginning)]
+        lines = (
+            f"{each.predicate}/{each.arity}: {each.facts} facts, {each.rules} rules"
+            for each in rows[: 10 * limit]
+        )
+        return "\n".join(lines) or "No predicate."
+
+    def recall(question: str) -> str:
+        """Find the stored facts that matter for a question in plain words.
+
+        Args:
+            question: The question, such as: what does Ann like to drink?
+
+        """
+        return kb.context(query=question, max_facts=limit).text or "Nothing is known about this."
+
+    def remember(statements: str) -> str:
+        """Store facts and rules, all or none.
+
+        Args:
+            statements: Statements that end with a dot, such as likes(ann, tea). happy(?x) :- likes(?x, tea).
+
+        """
+        outcome = kb.tell(statements)
+        return f"Stored {outcome.asserted} new facts and {len(outcome.rules)} rules."
+
+    def forget(fact: str) -> str:
+        """Retract a fact, and what follows from it.
+
+        Args:
+            fact: A fact such as likes(ann, tea), or a pattern such as likes(ann, ?what) for all that match.
+
+        """
+        return f"Retracted {kb.retract(fact).retracted} facts."
+
+    reads: list[Tool] = [ask, explain, list_predicates, recall]
+    return [_reporting(tool) for tool in (*reads, *([remember, forget] if writes else []))]
+
+
+def entry_text(entry: Entry) -> str:
+    """Return an entry of a window as a fact in the rule language."""
+    return "~" * entry.negated + written_atom(entry.predicate, entry.args)
+
+
+def _reporting(tool: Tool) -> Tool:
+    @wraps(tool)
+    def call(*args: str, **named: str) -> str:
+        try:
+            return tool(*args, **named)
+        except KBError as error:
+            return f"Error: {error.message}"
+
+    return call
+
+
+def _answer(row: dict[str, object]) -> str:
+    if "predicate" in row:
+        args = row["args"]
+        atom = written_atom(str(row["predicate"]), args if isinstance(args, list) else [])
+        return "~" * bool(row["negated"]) + atom
+    return ", ".join(f"?{name} = {value}" for name, value in row.items()) or "yes"

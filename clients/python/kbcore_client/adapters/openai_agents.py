@@ -1,0 +1,95 @@
+"""Session and tools for the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from agents import Tool, function_tool
+from agents.memory import SessionABC
+
+from kbcore_client import Conflict, InvalidInput, KnowledgeBase
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
+
+if TYPE_CHECKING:
+    from agents import TResponseInputItem
+    from agents.memory import SessionSettings
+
+ITEM = "agent_item"
+
+_ATTEMPTS = 5
+
+
+class KBSession(SessionABC):
+    """Session of the OpenAI Agents SDK whose items are facts.
+
+    The items of a conversation are `agent_item(SESSION, NUMBER, JSON)`, numbered from 1 in their order.
+    Calls run in threads; writes are transactions.
+    """
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(self, session_id: str, kb: KnowledgeBase, *, scope: str | None = None) -> None:
+        if session_id.startswith("?") or not session_id:
+            raise InvalidInput.at("session_id", "must be a text that does not begin with ?")
+        self.session_id = session_id
+        self._kb = kb
+        self._scope = scope
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items in their order, or the last `limit` ones."""
+        items = [item for _, item in await asyncio.to_thread(self._items, self._kb)]
+        return items if limit is None else items[max(0, len(items) - limit) :]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items at the end, all or none."""
+        if items:
+            await asyncio.to_thread(self._change, lambda kb: self._add(kb, items))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the last item and return it; None if there are no items."""
+        item: TResponseInputItem | None = await asyncio.to_thread(self._change, self._pop)
+        return item
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        await asyncio.to_thread(
+            self._kb.retract, ITEM, [self.session_id, "?_", "?_"], scope=self._scope
+        )
+
+    def _items(self, kb: KnowledgeBase) -> list[tuple[int, Any]]:
+        rows = kb.query(ITEM, [self.session_id, "?_", "?_"], scope=self._scope).rows()
+        return sorted((int(row["args"][1]), json.loads(row["args"][2])) for row in rows)
+
+    def _add(self, kb: KnowledgeBase, items: list[TResponseInputItem]) -> None:
+        last = max((number for number, _ in self._items(kb)), default=0)
+        facts: list[list[str | int]] = [
+            [self.session_id, number, json.dumps(item, ensure_ascii=False)]
+            for number, item in enumerate(items, last + 1)
+        ]
+        kb.tell_many(ITEM, facts, scope=self._scope)
+
+    def _pop(self, kb: KnowledgeBase) -> Any:
+        items = self._items(kb)
+        if not items:
+            return None
+        number, item = items[-1]
+        kb.retract(ITEM, [self.session_id, number, "?_"], scope=self._scope)
+        return item
+
+    def _change(self, change: Any) -> Any:
+        """Carry out a change as a transaction, again if others write the same session."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._kb.transaction() as kb:
+                    return change(kb)
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("every attempt returns or raises")
+
+
+def tools(kb: KnowledgeBase, *, writes: bool = True, limit: int = MAX_ANSWERS) -> list[Tool]:
+    """Return the functions of `agent_tools.tool_functions` as tools."""
+    return [function_tool(each) for each in tool_functions(kb, writes=writes, limit=limit)]
