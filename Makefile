@@ -51,7 +51,7 @@ $(VENV)/.installed: $(BIN)/python $(BUILT)
 
 $(VENV)/.test-tools: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,postgres,bulk]" --editable ./clients/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,cli,lsp,postgres,bulk]" --editable ./clients/python
 	@touch $@
 
 $(VENV)/.tox: $(BIN)/python
