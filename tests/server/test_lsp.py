@@ -317,7 +317,10 @@ def test_hover_describes_predicates_and_rules(tmp_path):
             "**ancestor/2**: 0 facts, 2 rules, stratum 1\n\n"
             "Who descends from whom.\nDirect or not.\n\n"
             "```kb\n@direct: ancestor(?x, ?y) :- parent(?x, ?y).\n"
-            "@further: ancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z).\n```"
+            "@further: ancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z).\n```\n\n"
+            "Plan, with all arguments free:\n\n"
+            "1. `scan parent(?x, ?y)`\n"
+            "2. `scan parent(?x, ?y), then probe ancestor(?y, ?z)`"
         )
         assert await hover("rules.kb", ":- par|ent") == (
             "**parent/2**: 4 facts, 0 rules (2 facts in tests)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from kbcore.embed import KnowledgeBase, open_kb
 from kbcore.errors import KBError
@@ -19,10 +21,52 @@ TIMEOUT_MS = 500
 def answer_counts(texts: Mapping[str, str], goals: list[str]) -> list[str]:
     """Return how many answers each goal has, in words; empty where it has no answer in time.
 
-    `texts` are the files that belong together. They have no errors.
+    `texts` are the files that belong together.
     """
+    with _loaded(texts) as kb:
+        return [""] * len(goals) if kb is None else [_count(kb, goal) for goal in goals]
+
+
+def join_orders(texts: Mapping[str, str], predicate: str, arity: int) -> list[str]:
+    """Return the steps of each rule of a predicate in the order of evaluation.
+
+    The plan is that of a goal with a variable for each argument, with the facts of the files. Empty
+    if there is no plan.
+    """
+    with _loaded(texts) as kb:
+        if kb is None:
+            return []
+        try:
+            plan = kb.plans(predicate, [f"?a{number}" for number in range(arity)])[0]
+        except KBError:
+            return []
+        heads = {rule.text: rule.rule.head for rule in kb.rules()}
+    steps: dict[int, str] = {}
+    for stratum in plan["strata"]:
+        for version in stratum["rules"]:
+            head = heads.get(version["text"])
+            if head is None or (head.predicate, len(head.args)) != (predicate, arity):
+                continue
+            steps.setdefault(version["id"], _steps(version["steps"]))
+    return [steps[number] for number in sorted(steps)]
+
+
+def _steps(steps: list[dict[str, Any]]) -> str:
+    texts = []
+    for step in steps[:-1]:  # the last one emits the head
+        if "atom" not in step or step["operator"] == "intersect":
+            texts.append(step["text"])
+        elif not step["relation"].startswith("demand "):
+            texts.append(f"{step['operator']} {step['atom']}")
+    return ", then ".join(texts)
+
+
+@contextmanager
+def _loaded(texts: Mapping[str, str]) -> Iterator[KnowledgeBase | None]:
+    """Yield a knowledge base with the files; None if they have errors or are too large."""
     if sum(map(len, texts.values())) > MAX_BYTES:
-        return [""] * len(goals)
+        yield None
+        return
     with open_kb() as kb:
         try:
             for text in texts.values():
@@ -30,8 +74,9 @@ def answer_counts(texts: Mapping[str, str], goals: list[str]) -> list[str]:
                 if program.strip():
                     kb.load(program + "\n")
         except KBError:  # the diagnostics say what is wrong
-            return [""] * len(goals)
-        return [_count(kb, goal) for goal in goals]
+            yield None
+        else:
+            yield kb
 
 
 def _count(kb: KnowledgeBase, goal: str) -> str:

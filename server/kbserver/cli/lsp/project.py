@@ -189,6 +189,11 @@ class Project:
             parts.append(self._rules(rules))
         return "\n\n".join(parts)
 
+    def predicate_at(self, file: str, offset: int) -> tuple[str, int] | None:
+        """Return the name and the number of arguments of the predicate at an offset."""
+        name = self._at(file, offset)
+        return (name.name, name.arity) if name is not None and _is_predicate(name) else None
+
     def _comment(self, stretches: list[Stretch]) -> str:
         comments = (
             outline(self.texts[stretch.file]).comment_above(self._statement(stretch).start)

@@ -22,7 +22,7 @@ from kbplanner.authoring.outline import OutlinedStatement
 from kbplanner.check.findings import Finding
 from kbplanner.check.fixes import Fix, fixes_of
 from kbserver.cli.knowledge.rule_tests import TestResult
-from kbserver.cli.lsp.evaluation import answer_counts, run_test
+from kbserver.cli.lsp.evaluation import answer_counts, join_orders, run_test
 from kbserver.cli.lsp.positions import Lines
 from kbserver.cli.lsp.project import Project, Stretch, outline
 from kbserver.cli.lsp.workspace import project_of
@@ -230,11 +230,19 @@ def make_server() -> RuleServer:  # noqa: C901  one function for each request of
         return lsp.WorkspaceEdit(changes=dict(edits))
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def hover(ls: RuleServer, params: lsp.HoverParams) -> lsp.Hover | None:
+    async def hover(ls: RuleServer, params: lsp.HoverParams) -> lsp.Hover | None:
         project, offset = _at(ls, params)
         text = project.description(params.text_document.uri, offset)
         if text is None:
             return None
+        predicate = project.predicate_at(params.text_document.uri, offset)
+        if predicate is not None:
+            orders = await asyncio.get_running_loop().run_in_executor(
+                ls.evaluations, partial(join_orders, project.texts, *predicate)
+            )
+            if orders:
+                text += "\n\nPlan, with all arguments free:\n\n"
+                text += "\n".join(f"{n}. `{order}`" for n, order in enumerate(orders, 1))
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text))
 
     @server.feature(
