@@ -473,9 +473,9 @@ def command_line() -> str:
         *("", "## Errors and warnings", ""),
         *paragraph(
             "Results go to standard output, everything else to standard error. A syntax error is "
-            "`file:line:col: error[code]: message`, followed by the line, a mark below the place and a "
+            "`file:line:col: error[K001]: message`, followed by the line, a mark below the place and a "
             "hint, and after the last one by their number. The "
-            "[codes](rule-language.md) are those of the rule language. Instead of a file it names "
+            "[codes](diagnostics.md) are those of `kbcore check`, which also explains them. Instead of a file it names "
             "the argument: `goal`, `pattern`, `fact`, `statements` or `rules`. A warning is "
             "`file:line:col: warning: message`. Messages are in colour on a terminal, unless "
             "`--no-color` comes before the command or `NO_COLOR` is set."

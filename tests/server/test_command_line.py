@@ -207,9 +207,9 @@ def test_a_terminal_gets_a_table_and_colour(url):
     assert lines[4] == "\x1b[2m2 rows\x1b[0m"
     output, status = on_a_terminal("ask", "lives(?who")
     assert status == 1
-    assert "\x1b[31m\x1b[1merror[unclosed-bracket]:\x1b[0m" in output
+    assert "\x1b[31m\x1b[1merror[K008]:\x1b[0m" in output
     output, _ = on_a_terminal("ask", "lives(?who", environ={"NO_COLOR": "1"})
-    assert output.startswith("goal:1:6: error[unclosed-bracket]: ")
+    assert output.startswith("goal:1:6: error[K008]: ")
     output, _ = on_a_terminal("ask", "--json", "lives(ann, ?town)")
     assert json.loads(output)[0]["bindings"] == {"?town": "oslo"}
 

@@ -55,7 +55,7 @@ def test_goals_of_several_literals(where):
     assert kbcore("ask", "parent(ann, bob), age(bob, ?_)", *where).stdout == "yes\n"
     assert kbcore("ask", "parent(ann, ?x), age(?x, 1)", *where, expect=1).stdout == ""
     wrong = kbcore("ask", "?-  parent(?x, ?y), age(?y", *where, expect=1).stderr
-    assert wrong.startswith("goal:1:24: error[unclosed-bracket]: ")
+    assert wrong.startswith("goal:1:24: error[K008]: ")
     assert "    1 | ?-  parent(?x, ?y), age(?y" in wrong
     assert "one literal" in kbcore("ask", "p(?x), q(?x)", "--scope", "*", *where, expect=1).stderr
 
@@ -115,7 +115,7 @@ def test_context_prints_the_text_of_a_prompt(where):
     assert window["formattedText"].rstrip("\n") == text.rstrip("\n")
     assert "ann likes tea" in kbcore("context", "--format", "natural", *where).stdout
     wrong = kbcore("context", "--goal", "p(", *where, expect=1).stderr
-    assert wrong.startswith("goal:1:2: error[unclosed-bracket]: ")
+    assert wrong.startswith("goal:1:2: error[K008]: ")
     empty = kbcore("context", "--goal", "likes(zoe, ?x)", *where)
     assert (empty.stdout, empty.stderr.splitlines()[-1]) == ("", "kbcore: no fact was selected")
     assert "entries" in window

@@ -108,7 +108,7 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
     wrong = tmp_path / "wrong.kb"
     wrong.write_text("p(a).\np(b) p(c).\n", encoding="utf-8")
     said = kbcore("load", *where, str(wrong), expect=1).stderr
-    assert said.startswith(f"{wrong}:2:6: error[syntax]: ")
+    assert said.startswith(f"{wrong}:2:6: error[K001]: ")
     assert "    2 | p(b) p(c).\n      |      ^\n" in said
     assert said.endswith("kbcore: 1 error (0 facts and 0 rules were stored before)\n")
     assert (
@@ -118,7 +118,7 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
     assert kbcore("ask", *where, "?- p(a, ", expect=1).stderr.splitlines()[1] == "    1 | ?- p(a,"
     assert "use `kbcore ask`" in kbcore("tell", *where, "p(a)", "?- p(a)", expect=1).stderr
     two = kbcore("tell", *where, "p(a)", "q(b", "r(c", expect=1).stderr
-    assert two.startswith("statements:2:2: error[unclosed-bracket]: ")
+    assert two.startswith("statements:2:2: error[K008]: ")
     assert two.endswith("kbcore: 2 errors; nothing was stored\n")
     assert kbcore("query", *where, "p(a)", expect=1).stdout == ""
     odd = tmp_path / "facts.txt"
@@ -282,7 +282,7 @@ def test_load_reports_if_the_first_csv_row_is_a_header(where, tmp_path):
     assert ("1 facts, 0 rules, 1 facts already known" in loaded.stdout, loaded.stderr) == (True, "")
     file.write_text("ann,bob\nann,bob,cid\n", encoding="utf-8")
     failed = kbcore("load", *where, "--predicate", "age", str(file), expect=1)
-    assert f"{file}:2: error[invalid]: 3 arguments, but line 1 has 2\n" in failed.stderr
+    assert f"{file}:2: error[K048]: 3 arguments, but line 1 has 2\n" in failed.stderr
     file.write_text("ann,bob\n", encoding="utf-8")
     noted = kbcore("load", *where, "--predicate", "knows", str(file)).stderr
     assert (

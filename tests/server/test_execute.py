@@ -163,7 +163,7 @@ def test_from_the_command_line(tmp_path):
     assert again.output == "?- parent(ann, bob).\n   parent(ann, bob)\n"
     wrong = CliRunner().invoke(cli, ["run", "-", *folder], input="p(a). q(")
     assert wrong.exit_code == 1
-    assert wrong.output.startswith("<stdin>:1:8: error[unclosed-bracket]: ")
+    assert wrong.output.startswith("<stdin>:1:8: error[K008]: ")
 
 
 COMMANDS = """ASSERT parent(ann, bob);

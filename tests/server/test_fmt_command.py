@@ -79,7 +79,7 @@ def test_a_file_that_does_not_parse_stays_as_it_is(ugly, tmp_path):
     binary.write_bytes(b"p(\xff).")
     result = run(str(broken), str(tmp_path / "none.kb"), str(binary), str(ugly))
     assert result.exit_code == 2
-    assert f'{broken}:2:5: error[syntax]: expected "," or ")"' in result.stderr
+    assert f'{broken}:2:5: error[K001]: expected "," or ")"' in result.stderr
     assert "none.kb: no such file" in result.stderr
     assert "binary.kb: not UTF-8" in result.stderr
     assert broken.read_text(encoding="utf-8") == "p( a ).\nq(a b).\n"

@@ -112,7 +112,7 @@ def test_statements_and_goals_run_in_order():
 def test_a_mistake_names_its_line_and_the_rest_still_runs():
     done = shell("p(a).\n\nq(?x :- p(?x).\n?- p(?x).\n")
     assert done.exit_code == 1
-    assert "input:3:2: error[unclosed-bracket]" in done.stderr
+    assert "input:3:2: error[K008]" in done.stderr
     assert done.stdout.splitlines() == ["stored 1 fact", "p(a)"]
 
 

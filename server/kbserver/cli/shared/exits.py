@@ -26,6 +26,7 @@ from kbcore.errors import (
     StorageFailed,
     Unauthorized,
 )
+from kbplanner.check.codes import code_of
 from kbplanner.syntax.diagnostics import padding, printable, width
 
 EXIT_CODES: dict[type[KBError], int] = {
@@ -197,7 +198,10 @@ def problem_text(problem: Problem, source: str) -> str:
     location = f"{source}:{problem['line']}:" + (f"{column}:" if column else "")
     severity = problem.get("severity", "error")
     color = "yellow" if severity == "warning" else "red"
-    kind = click.style(f"{severity}[{problem['code']}]:", fg=color, bold=True)
+    code = code_of(problem["code"])
+    kind = click.style(
+        f"{severity}[{code.code if code else problem['code']}]:", fg=color, bold=True
+    )
     lines = [f"{click.style(location, bold=True)} {kind} {problem['message']}"]
     if column and (text := problem.get("source")):
         gutter = f"{problem['line']:>5} | "
