@@ -38,7 +38,15 @@ def log_in(page: Page, key: str) -> None:
     expect(page.get_by_role("heading", name="Operations")).to_be_visible()
 
 
-def test_health_and_metrics(console: Console):
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    """A server that no other test uses."""
+    with Server(tmp_path) as server:
+        yield server
+
+
+def test_health_and_metrics(own_server: Server, new_console: Callable[..., Console]):
+    console = new_console(on=own_server)  # the metric counts the facts of all tenants
     page = open_operations(console)
     expect(page.get_by_role("row", name="Storage pass")).to_be_visible()
     expect(page.get_by_text("This server works alone")).to_be_visible()
