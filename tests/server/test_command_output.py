@@ -95,7 +95,7 @@ def test_predicates_and_rules(where):
 
 def test_forget(where):
     kbcore("tell", *where, "p(a)", "p(b)", "p(c)", "~p(d)", "@r: q(?x) :- p(?x)")
-    assert kbcore("forget", "p(a)", *where).stdout == "1 retracted, 1 conclusions no longer hold\n"
+    assert kbcore("forget", "p(a)", *where).stdout == "1 retracted, 1 conclusion no longer holds\n"
     assert kbcore("forget", "p(zoe)", "nothing(?x)", *where).stdout == "0 retracted\n"
     assert "Rule Retracted" in kbcore("forget", "--rule", "r", *where).stdout
     assert kbcore("forget", "p(?x)", *where).stdout == "3 retracted\n"

@@ -15,7 +15,7 @@ from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.output import Listing, Output, output_options
+from kbserver.cli.shared.output import Listing, Output, output_options, retraction_text
 from kbserver.cli.shared.target import (
     QueryOptions,
     Target,
@@ -194,8 +194,7 @@ def forget(
         retracted += answer["retracted"]
         cascaded += answer["cascaded"]
     if facts:
-        suffix = f", {cascaded} conclusions no longer hold" if cascaded else ""
-        click.echo(f"{retracted} retracted{suffix}")
+        click.echo(f"{retracted} retracted{retraction_text(cascaded)}")
     for id in rule_ids:
         body = {"id": id, "scope": scope}
         click.echo(target.send("POST", "/retract/rule", body).text)

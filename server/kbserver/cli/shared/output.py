@@ -196,6 +196,12 @@ def output_options(function: Command) -> Command:
     return command
 
 
+def retraction_text(cascaded: int) -> str:
+    """Return how many conclusions no longer hold, to follow a count of facts; empty for none."""
+    verb = "holds" if cascaded == 1 else "hold"
+    return f", {counted(cascaded, 'conclusion')} no longer {verb}" if cascaded else ""
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

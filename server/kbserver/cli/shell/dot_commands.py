@@ -22,7 +22,7 @@ from kbserver.cli.knowledge.facts import (
 from kbserver.cli.knowledge.load import load_file
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import EVERY_SCOPE, read_goal
-from kbserver.cli.shared.output import counted
+from kbserver.cli.shared.output import counted, retraction_text
 from kbserver.cli.shared.rule_files import read_text
 from kbserver.cli.shared.target import ask_target, note
 from kbserver.cli.shell.interrupts import interrupts
@@ -269,10 +269,8 @@ def _forget(session: Session, argument: str) -> None:
                 "use `kbcore forget`"
             ) from None
         answer = ask_target(session.target, "/retract/pattern", body).json()
-    ended = f", {counted(answer['cascaded'], 'conclusion')} no longer hold"
-    click.echo(
-        f"retracted {counted(answer['retracted'], 'fact')}{ended * bool(answer['cascaded'])}"
-    )
+    ended = retraction_text(answer["cascaded"])
+    click.echo(f"retracted {counted(answer['retracted'], 'fact')}{ended}")
     session.changed(change)
 
 
