@@ -10,6 +10,7 @@ from kbcore_client import (
     BudgetExceeded,
     Conflict,
     InvalidInput,
+    ModelNotConfigured,
     NotFound,
     NotUnique,
     RuleSyntaxError,
@@ -343,3 +344,37 @@ def test_quoted_constants_that_look_like_variables_are_constants(kb):
     assert kb.retract('p("_", ?n)').retracted == 1
     assert kb.retract('p("?x", 1)').retracted == 1
     assert list(kb.query("p(?x, ?n)")) == [("a", "3")]
+
+
+def test_neighbours_are_counted_and_paged(family):
+    family.tell("likes(bob, tea)")
+    found = family.neighbours("bob")
+    assert found.total == 3
+    assert {(each.predicate, each.facts) for each in found.predicates} == {
+        ("parent", 2),
+        ("likes", 1),
+    }
+    out = family.neighbours("bob", direction="out", predicates=["parent"])
+    assert [row["args"] for row in out.facts] == [["bob", "cy"]]
+    assert len(family.neighbours("bob", limit=1, offset=2).facts) == 1
+    with pytest.raises(InvalidInput, match="direction"):
+        family.neighbours("bob", direction="up")
+
+
+def test_slow_goals_have_their_time(kb):
+    assert kb.slow_goals() == []
+    kb.teach("big(?x, ?y, ?z) :- n(?x), n(?y), n(?z).")
+    kb.tell_many("n", [[number] for number in range(70)])
+    assert kb.ask("big(?x, ?y, ?z)").count() == 70**3
+    (slow,) = kb.slow_goals()
+    assert slow.goal == "big(?x, ?y, ?z)"
+    assert (slow.outcome, slow.count) == ("answered", 1)
+    assert slow.ms >= 10
+
+
+def test_without_a_model_texts_are_refused(kb):
+    with pytest.raises(ModelNotConfigured):
+        kb.extract("Ann likes tea.")
+    kb.tell("likes(ann, tea)")
+    with pytest.raises(ModelNotConfigured):
+        kb.synthesize("What does Ann like?")

@@ -418,3 +418,62 @@ class Event:
             answer.get("scope"),
             answer,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourCount:
+    """A predicate and the number of its facts that contain a constant."""
+
+    predicate: str
+    arity: int
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Stored facts that contain a constant: a page of them, and the numbers by predicate.
+
+    `total` counts all of them; `facts` is the page.
+    """
+
+    constant: str
+    facts: list[Row]
+    predicates: tuple[NeighbourCount, ...]
+    total: int
+
+    @classmethod
+    def of(cls, answer: Json) -> Neighbours:
+        """Return the neighbours that an answer describes."""
+        counts = (
+            NeighbourCount(each["predicate"], each["arity"], each["factCount"])
+            for each in answer["predicates"]
+        )
+        return cls(answer["constant"], answer["facts"], tuple(counts), answer["totalFacts"])
+
+
+@dataclass(frozen=True, slots=True)
+class SlowGoal:
+    """A goal that took 10 ms or more in the last hour.
+
+    `ms` is its slowest run, in milliseconds, which ended at `at` (epoch milliseconds) with
+    `outcome`: `answered`, or the name of an error. `count` is the number of its slow runs.
+    """
+
+    goal: str
+    ms: float
+    rows_made: int
+    outcome: str
+    at: int
+    count: int
+
+    @classmethod
+    def of(cls, answer: Json) -> SlowGoal:
+        """Return the goal that an answer describes."""
+        return cls(
+            answer["goal"],
+            answer["ms"],
+            answer["rowsMade"],
+            answer["outcome"],
+            answer["at"],
+            answer["count"],
+        )

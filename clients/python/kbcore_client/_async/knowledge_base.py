@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore_client import http
+from kbcore_client._async.administration import AsyncAdministration
 from kbcore_client._async.connection import AsyncConnection, Destination
+from kbcore_client._async.language import AsyncLanguage
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
 from kbcore_client._async.reads import AsyncReads
 from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
@@ -33,7 +35,9 @@ DEFAULT = "default"
 _Client = TypeVar("_Client")
 
 
-class AsyncKnowledgeBase(AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes):
+class AsyncKnowledgeBase(
+    AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes, AsyncLanguage
+):
     """Facts, rules and answers of one tenant, of a server or in this process.
 
     Facts, patterns and goals are texts in the rule language, or a predicate with arguments.
@@ -61,6 +65,11 @@ class AsyncKnowledgeBase(AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, Asy
         """Return a knowledge base on another tenant of the same connection."""
         destination = Destination(database or self._destination.database, tenant)
         return AsyncKnowledgeBase(self._connection, destination)
+
+    @property
+    def admin(self) -> AsyncAdministration:
+        """Databases, tenants and API keys of the server."""
+        return AsyncAdministration(self._connection, self._destination)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncKnowledgeBase]:

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore_client import http
+from kbcore_client._sync.administration import Administration
 from kbcore_client._sync.connection import Connection, Destination
+from kbcore_client._sync.language import Language
 from kbcore_client._sync.memory import Context, Memory, Scopes
 from kbcore_client._sync.reads import Reads
 from kbcore_client._sync.wrapping import ModelMemory, WrappedClient
@@ -33,7 +35,9 @@ DEFAULT = "default"
 _Client = TypeVar("_Client")
 
 
-class KnowledgeBase(Writes, Reads, Memory, Context, Scopes):
+class KnowledgeBase(
+    Writes, Reads, Memory, Context, Scopes, Language
+):
     """Facts, rules and answers of one tenant, of a server or in this process.
 
     Facts, patterns and goals are texts in the rule language, or a predicate with arguments.
@@ -61,6 +65,11 @@ class KnowledgeBase(Writes, Reads, Memory, Context, Scopes):
         """Return a knowledge base on another tenant of the same connection."""
         destination = Destination(database or self._destination.database, tenant)
         return KnowledgeBase(self._connection, destination)
+
+    @property
+    def admin(self) -> Administration:
+        """Databases, tenants and API keys of the server."""
+        return Administration(self._connection, self._destination)
 
     @contextmanager
     def transaction(self) -> Iterator[KnowledgeBase]:

@@ -11,7 +11,14 @@ from kbcore_client.answers import AnswerSet
 from kbcore_client.errors import InvalidInput
 from kbcore_client.proofs import TREE, Proof, WhyNot
 from kbcore_client.requests import Reply, Request
-from kbcore_client.results import Finding, PredicateInfo, StoredPhrase, StoredRule
+from kbcore_client.results import (
+    Finding,
+    Neighbours,
+    PredicateInfo,
+    SlowGoal,
+    StoredPhrase,
+    StoredRule,
+)
 from kbcore_client.values import (
     Arg,
     Atom,
@@ -281,6 +288,42 @@ class Reads(Handle):
         }
         reply = self._send(Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms))
         return WhyNot.of(reply.json())
+
+    def neighbours(  # noqa: PLR0913  one parameter for each option of a query
+        self,
+        constant: Arg,
+        *,
+        predicates: Sequence[str] | None = None,
+        direction: str = "both",
+        scope: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> Neighbours:
+        """Return stored facts that have a constant in any argument, and their number by predicate.
+
+        `direction` is "out" for facts whose first argument is the constant, "in" for those with it
+        in a later one, "both" for all. The page has at most `limit` facts, at most 1,000, in which
+        the predicates take turns; further ones follow at higher offsets. Raises InvalidInput,
+        BudgetExceeded.
+        """
+        body = {
+            "constant": constant,
+            "predicates": None if predicates is None else list(predicates),
+            "direction": direction,
+            "scope": scope,
+            "limit": limit,
+            "offset": offset,
+            "asOf": instant(as_of),
+        }
+        reply = self._send(Request("/neighbours", body, timeout_ms=timeout_ms))
+        return Neighbours.of(reply.json())
+
+    def slow_goals(self) -> list[SlowGoal]:
+        """Return the slowest goals of the last hour, slowest first: at most 20, from 10 ms on."""
+        reply = self._send(Request("/goals/slow", method="GET"))
+        return [SlowGoal.of(each) for each in reply.json()["goals"]]
 
     def plan(
         self,

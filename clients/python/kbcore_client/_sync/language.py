@@ -1,0 +1,43 @@
+"""Natural language of a knowledge base: facts from texts, and answers in words."""
+
+from __future__ import annotations
+
+from kbcore_client._sync.handle import Handle
+from kbcore_client.language import Extracted, Synthesis
+from kbcore_client.requests import Request
+
+_NAMES = {"assert": "store"}
+
+
+class Language(Handle):
+    """Natural language of a knowledge base; needs a language model."""
+
+    def extract(
+        self,
+        text: str,
+        *,
+        store: bool = False,
+        rules: bool = False,
+        scope: str | None = None,
+        context: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> Extracted:
+        """Extract facts from a text with the language model, and rules if `rules` is true.
+
+        With `store` the facts and rules are stored in `scope`. `context` is a hint for the model.
+        Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        """
+        body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
+        request = Request("/extract", body, writes=store, names=_NAMES, timeout_ms=timeout_ms)
+        return Extracted.of((self._send(request)).json())
+
+    def synthesize(
+        self, question: str, *, scope: str | None = None, timeout_ms: int | None = None
+    ) -> Synthesis:
+        """Answer a question in words; the language model plans the queries and words the answer.
+
+        Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        """
+        body = {"question": question, "scope": scope}
+        request = Request("/synthesize", body, timeout_ms=timeout_ms)
+        return Synthesis.of((self._send(request)).json())
