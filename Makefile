@@ -6,9 +6,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
 # The longest first: two run at a time.
-ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,py312,py313,imports,typing,bandit,lint
+ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,site,py312,py313,imports,typing,bandit,lint
 
-.PHONY: serve test test-all console lint clean
+.PHONY: serve test test-all console docs lint clean
 
 serve: $(VENV)/.installed
 	@echo "Starting the server; press Ctrl+C to stop it."
@@ -29,6 +29,12 @@ console: $(VENV)/.installed
 	@cd server/console && npm ci --silent
 	@$(BIN)/python docs/generate.py --openapi > server/console/openapi.json
 	@cd server/console && npm run --silent types -- openapi.json && npm run --silent build
+
+# Build the documentation site, and serve it with its pages built again as they change.
+docs: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "zensical>=0.0.70" --editable ".[cli]"
+	@$(BIN)/zensical build --strict
+	@$(BIN)/zensical serve $(ARGS)
 
 lint: $(VENV)/.tox
 	$(BIN)/tox run -e lint,typing,imports

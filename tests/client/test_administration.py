@@ -34,7 +34,7 @@ def test_databases_and_tenants(kb):
     with pytest.raises(NotFound):
         admin.tenants(name)
     with pytest.raises(NotFound):
-        admin.delete_tenant("nobody")
+        admin.delete_tenant("unknown")
 
 
 def test_a_server_that_does_not_manage_keys_says_so(kb):

@@ -1,0 +1,107 @@
+"""The documentation site: it builds without warnings, has every page, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+
+
+def pages(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        for target in entry.values():
+            if isinstance(target, str):
+                yield target
+            else:
+                yield from pages(target)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site, from a copy of the pages, so that nothing of an earlier build is left."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / SETTINGS["site_dir"]
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = list(pages(SETTINGS["nav"]))
+    stored = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(stored)
+
+
+def test_titles_in_the_navigation_are_those_of_the_pages():
+    def titles(entries: list[Any]) -> Iterator[tuple[str, str]]:
+        for entry in entries:
+            for title, target in entry.items():
+                if isinstance(target, str):
+                    yield title, target
+                else:
+                    yield from titles(target)
+
+    for title, page in titles(SETTINGS["nav"]):
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        assert title == "Start" or f"# {title}\n" in text, page
+
+
+class Resources(HTMLParser):
+    """Collects the addresses that a browser loads by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if "src" in values:
+            self.addresses.append(values["src"])
+        if tag == "link" and values.get("rel") not in ("next", "prev", "canonical"):
+            self.addresses.append(values.get("href", ""))
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path):
+    checked = 0
+    for path in site.rglob("*.html"):
+        parser = Resources()
+        parser.feed(path.read_text("utf-8"))
+        away = [each for each in parser.addresses if re.match(r"(https?:)?//", each)]
+        assert away == [], path
+        checked += len(parser.addresses)
+    assert checked > 3 * len(list(pages(SETTINGS["nav"])))
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(https?:)?//", path.read_text("utf-8")), path
+        assert "@import" not in path.read_text("utf-8"), path
+
+
+def test_the_search_index_has_the_pages(site: Path):
+    items = json.loads((site / "search.json").read_text("utf-8"))["items"]
+    places = {item["location"].partition("#")[0] for item in items}
+    assert {"reference/rule-language/", "how-to/use-the-shell/", ""} <= places
+
+
+def test_rules_are_highlighted(site: Path):
+    page = (site / "reference" / "rule-language" / "index.html").read_text("utf-8")
+    assert re.search(
+        r'class="language-kb highlight".*?<span class="[a-z]+">ancestor</span>', page, re.S
+    )
