@@ -1,4 +1,4 @@
-"""Adapters for LangChain, the OpenAI Agents SDK and Pydantic AI, with the frameworks and their fake models."""
+"""Adapters for LangChain, LlamaIndex, the OpenAI Agents SDK and Pydantic AI, with the frameworks and their fake models."""
 
 import asyncio
 import os
@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from kbcore import Config
 from kbcore_client import InvalidInput, connect
 
-if not all(map(find_spec, ("agents", "langchain_core", "pydantic_ai"))):
+if not all(map(find_spec, ("agents", "langchain_core", "llama_index", "pydantic_ai"))):
     if os.environ.get("KB_TEST_EXTRAS") == "required":
-        raise ModuleNotFoundError("these tests need agents, langchain_core and pydantic_ai")
+        raise ModuleNotFoundError("these tests need the frameworks of the adapters")
     pytest.skip("a framework is not installed", allow_module_level=True)
 
 from agents import Agent, ModelResponse, RunConfig, Runner, Usage
 from agents.models.interface import Model
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.memory import Memory
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -24,8 +29,9 @@ from openai.types.responses import (
 )
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from kbcore_client.adapters import langchain, openai_agents, pydantic_ai
+from kbcore_client.adapters import langchain, llama_index, openai_agents, pydantic_ai
 from kbcore_client.adapters.agent_tools import tool_functions
 
 NAMES = ["ask", "explain", "list_predicates", "recall", "remember", "forget"]
@@ -33,7 +39,7 @@ NAMES = ["ask", "explain", "list_predicates", "recall", "remember", "forget"]
 
 @pytest.fixture
 def family():
-    with connect("memory:") as kb:
+    with connect("memory:", config=Config(extraction_fallback="episode")) as kb:
         kb.tell("parent(ann, bob). parent(bob, cid).")
         kb.teach("grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z).")
         yield kb
@@ -95,6 +101,85 @@ def test_langchain_tools_and_retriever(family):
     assert document.page_content in ("parent(ann, bob)", "parent(bob, cid)")
     assert document.metadata["predicate"] == "parent"
     assert asyncio.run(retriever.ainvoke("bob"))
+
+
+# ---- LlamaIndex ----
+
+
+def test_llama_index_tools_and_retriever(family):
+    tools = llama_index.tools(family)
+    assert [tool.metadata.name for tool in tools] == NAMES
+    assert "Answer a goal from stored facts and rules." in tools[0].metadata.description
+    assert tools[0].call(goal="grandparent(ann, ?who)").content == "grandparent(ann, cid)"
+    retriever = llama_index.KBRetriever(family, max_facts=1)
+    (found,) = retriever.retrieve("bob's child cid")
+    assert found.node.text in ("parent(ann, bob)", "parent(bob, cid)")
+    assert found.node.metadata["predicate"] == "parent"
+    assert 0 <= found.score <= 1
+    assert asyncio.run(retriever.aretrieve("bob"))
+
+
+# LlamaIndex looks at every attribute of a pydantic model, and so at deprecated ones.
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+def test_a_llama_index_agent_reads_what_is_known_and_stores_what_is_said(family):
+    """The prompt has the window for the question; what leaves the short-term memory is read again."""
+    prompts = []
+
+    def model(messages, **_):
+        prompts.append(messages)
+        if len(prompts) == 1:
+            arguments = {"goal": "grandparent(ann, ?who)"}
+            call = ToolCallBlock(tool_call_id="c1", tool_name="ask", tool_kwargs=arguments)
+            return ChatMessage(role="assistant", blocks=[call])
+        return ChatMessage(role="assistant", content="It is Cid.")
+
+    async def run():
+        engine = create_async_engine("sqlite+aiosqlite:///:memory:")
+        memory = Memory.from_defaults(
+            token_limit=60,
+            token_flush_size=10,
+            chat_history_token_ratio=0.3,
+            memory_blocks=[llama_index.KBMemoryBlock(kb=family, options={"max_facts": 5})],
+            async_engine=engine,
+        )
+        agent = FunctionAgent(
+            tools=llama_index.tools(family, writes=False),
+            llm=MockFunctionCallingLLM(response_generator=model),
+        )
+        answer = await agent.run("Whose parent is bob?", memory=memory)
+        await memory.aput(ChatMessage(role="user", content="I like tea."))
+        for role in ("assistant", "user", "assistant", "user"):
+            await memory.aput(ChatMessage(role=role, content="and so on " * 20))
+        await engine.dispose()
+        return str(answer)
+
+    assert asyncio.run(run()) == "It is Cid."
+    system = prompts[0][0]
+    assert system.role == "system"
+    assert "parent(bob, cid)" in system.content
+    assert "grandparent(ann, cid)" in str(prompts[1][-1].content)
+    assert ("user", "I like tea.") in {row[:2] for row in family.query("said(?who, ?what, ?when)")}
+
+
+def test_a_memory_block(family, caplog):
+    block = llama_index.KBMemoryBlock(kb=family)
+    asked = [ChatMessage(role="user", content="Who is the child of bob?")]
+    text = asyncio.run(block.aget(asked))
+    assert "parent(bob, cid)" in text
+    shorter = asyncio.run(block.atruncate(text, 1))
+    assert text.startswith(shorter)
+    assert len(shorter.splitlines()) == len(text.splitlines()) - 1
+    assert asyncio.run(block.atruncate(text, 10_000)) is None
+    asyncio.run(block.aput([ChatMessage(role="user", content="I like tea.\n\nAnd Cid.")]))
+    asyncio.run(block.aput([ChatMessage(role="tool", content="ignored(it)")]))
+    assert not caplog.messages
+    said = {row[:2] for row in family.query("said(?who, ?what, ?when)")}
+    assert said == {("user", "I like tea."), ("user", "And Cid.")}
+    asyncio.run(block.aput([ChatMessage(role="user", content="word " * 1_000_000)]))
+    assert "was not stored" in caplog.text
+    silent = llama_index.KBMemoryBlock(kb=family, store=False)
+    asyncio.run(silent.aput([ChatMessage(role="user", content="I like milk.")]))
+    assert {row[:2] for row in family.query("said(?who, ?what, ?when)")} == said
 
 
 # ---- OpenAI Agents ----
@@ -204,5 +289,5 @@ def test_a_pydantic_agent_calls_every_tool(family):
 def test_the_programs_of_the_page_run():
     page = Path(__file__).parents[2] / "docs/how-to/use-agent-frameworks.md"
     programs = re.findall(r"```agents\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 5
     exec("\n".join(programs), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 from marshmallow import Schema, ValidationError, fields
@@ -12,13 +12,20 @@ from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
 
+if TYPE_CHECKING:
+    BaseField = fields.Field[Any]
+    BaseList = fields.List[Any]
+else:
+    # Of marshmallow 3, which packages beside the server may need, neither takes a type argument.
+    BaseField, BaseList = fields.Field, fields.List
+
 Json = dict[str, Any]
-Shape = type[Schema] | Callable[[], Schema] | fields.Field[Any]
+Shape = type[Schema] | Callable[[], Schema] | BaseField
 
 EVERY_SCOPE = "*"
 
 
-class Described(fields.Field[Any]):
+class Described(BaseField):
     """A field with a JSON Schema, which apispec takes from marshmallow's `metadata`.
 
     `of` is the attribute of the outcome that has the value in an answer, or a function that computes
@@ -73,7 +80,7 @@ class One(Described, fields.Nested):
     """An answer inside an answer."""
 
 
-class Many(Described, fields.List[Any]):
+class Many(Described, BaseList):
     """A list of answers of one class, or of the values of one field."""
 
     def __init__(self, shape: Shape, description: str | None = None, **more: Any) -> None:
