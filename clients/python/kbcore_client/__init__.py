@@ -116,6 +116,11 @@ __all__ = [
 ]
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics `%kb` and `%%kb` to a notebook: `%load_ext kbcore_client`."""
+    import_module("kbcore_client.notebook").register(shell)
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: the HTTP library is not loaded before."""
     home = _HOMES.get(name)

@@ -127,8 +127,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         """Return the answers as a table for notebooks."""
         indexes = self.columns
         rows = [[answer[index] for index in indexes.values()] for answer in self._all()]
-        number = f"{len(self)} answer{'' if len(self) == 1 else 's'}"
-        return markup.table(list(indexes), rows if indexes else [], f"{self.goal}: {number}")
+        return markup.answers(self.goal, list(indexes), rows, len(self))
 
     def __len__(self) -> int:
         return len(self._rows)

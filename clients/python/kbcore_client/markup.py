@@ -1,4 +1,4 @@
-"""Static HTML of answers and proofs for notebooks; every text is escaped."""
+"""Static HTML of results for notebooks; every text is escaped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ MAX_ROWS = 100
 
 MAX_LINES = 500
 """Lines that a proof lists."""
+
+
+class Report(str):
+    """A text of several lines, which a notebook shows as it is."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return lines(self.splitlines())
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
@@ -28,8 +37,27 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) 
     )
 
 
+def answers(goal: str, names: Sequence[str], rows: Sequence[Sequence[Any]], number: int) -> str:
+    """Return the answers of a goal as a table; of a goal without variables whether it holds."""
+    if names:
+        return table(names, rows, f"{goal}: {counted(number, 'answer')}")
+    outcome = "yes" if number else "no"
+    return f"<p>{escape(goal)}: {outcome}</p>"
+
+
 def lines(texts: Iterable[str]) -> str:
     """Return lines of text with their indentation."""
     listed = list(texts)
     more = f"\n({len(listed) - MAX_LINES} more lines)" if len(listed) > MAX_LINES else ""
     return f"<pre>{escape(chr(10).join(listed[:MAX_LINES]))}{more}</pre>"
+
+
+def changes(added: Sequence[str], removed: Sequence[str], caption: str) -> str:
+    """Return a list of what is new, marked with +, and of what is gone, marked with −."""
+    marked = [f"+ {text}" for text in added] + [f"− {text}" for text in removed]
+    return f"<p>{escape(caption)}</p>{lines(marked) if marked else ''}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, such as `2 answers`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore_client.values import Row
+from kbcore_client import markup
+from kbcore_client.values import Row, row_text, variables_of
 
 Json = Mapping[str, Any]
 """An object of JSON."""
@@ -231,6 +232,16 @@ class Preview:
             answer["truncated"],
         )
 
+    def _repr_html_(self) -> str:
+        """Return the differences for notebooks."""
+        counts = self.counts
+        return markup.changes(
+            [each.text for each in self.becomes_true],
+            [each.text for each in self.becomes_false],
+            f"{counts.becomes_true} would become true, {counts.becomes_false} false,"
+            f" {counts.becomes_undefined} undefined",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -270,6 +281,34 @@ class Executed:
             answer["warnings"],
             answer["timestamp"],
         )
+
+    def _repr_html_(self) -> str:
+        """Return what was stored, and a table for each query, for notebooks."""
+        numbers = [
+            markup.counted(number, noun)
+            for number, noun in ((self.asserted, "fact"), (len(self.rules), "rule"))
+            if number
+        ]
+        stored = [f"<p>{' and '.join(numbers)} stored</p>"] if numbers else []
+        if self.retracted:
+            stored.append(f"<p>{markup.counted(self.retracted, 'fact')} retracted</p>")
+        if self.warnings:
+            stored.append(markup.lines(f"warning: {warning}" for warning in self.warnings))
+        return "".join(stored + [self._table(index) for index in range(len(self.questions))])
+
+    def _table(self, index: int) -> str:
+        question = self.questions[index]
+        bindings = [each["bindings"] for each in self.answers if each["question"] == index]
+        names = (
+            list(bindings[0]) if bindings else [f"?{name}" for name in variables_of(question.goal)]
+        )
+        rows = [[values[name] for name in names] for values in bindings]
+        headings = [name.removeprefix("?") for name in names]
+        return markup.answers(question.goal, headings, rows, question.answers)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Write the report of the script, for IPython in a terminal."""
+        printer.text(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +359,20 @@ class ScopeDiff:
         """Return the differences that an answer describes."""
         pairs = [Modified(each["before"], each["after"]) for each in answer["modified"]]
         return cls(answer["added"], answer["removed"], pairs, answer["unchanged"])
+
+    def _repr_html_(self) -> str:
+        """Return the differences for notebooks; a modified fact is both gone and new."""
+        added = [row_text(row) for row in self.added]
+        removed = [row_text(row) for row in self.removed]
+        caption = (
+            f"{len(added)} added, {len(removed)} removed,"
+            f" {len(self.modified)} modified, {self.unchanged} unchanged"
+        )
+        return markup.changes(
+            added + [row_text(each.after) for each in self.modified],
+            removed + [row_text(each.before) for each in self.modified],
+            caption,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ _TERM = re.compile(
     re.DOTALL,
 )
 _TAIL = re.compile(rf"{_SPACE}\.?{_SPACE}", re.DOTALL)
+_VARIABLE_OR_STRING = re.compile(rf"\?(?P<name>[A-Za-z]\w*)|{_STRING}")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
@@ -113,6 +114,12 @@ def check_constants(field: str, atom: Atom) -> None:
             raise InvalidInput.at(field, f"cannot match {arg!r}: a constant that begins with ?")
 
 
+def variables_of(text: str) -> list[str]:
+    """Return the named variables of a text in the rule language, without `?`, each once, in order."""
+    names = (match["name"] for match in _VARIABLE_OR_STRING.finditer(text))
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
 def columns(variables: Iterable[str | None]) -> dict[str, int]:
     """Return the index of the first position of each named variable."""
     indexes: dict[str, int] = {}
@@ -126,6 +133,11 @@ def written_atom(predicate: str, args: Sequence[Arg]) -> str:
     """Return a predicate with arguments in the rule language."""
     name = predicate if _PLAIN.fullmatch(predicate) else _quoted(predicate, "'")
     return f"{name}({', '.join(map(_written, args))})" if args else name
+
+
+def row_text(row: Row) -> str:
+    """Return a row as a literal in the rule language."""
+    return "~" * bool(row["negated"]) + written_atom(row["predicate"], row["args"])
 
 
 def arguments(args: Sequence[Arg]) -> list[Arg]:

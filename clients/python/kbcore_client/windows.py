@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from kbcore_client import markup
 from kbcore_client.errors import InvalidInput
 from kbcore_client.results import Json
-from kbcore_client.values import Arg, arguments
+from kbcore_client.values import Arg, arguments, written_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401  for type checkers that read this module
@@ -155,6 +156,11 @@ class Entry:
     why: dict[str, Any] | None = None
     key: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The fact in the rule language."""
+        return "~" * self.negated + written_atom(self.predicate, self.args)
+
     @classmethod
     def of(cls, answer: Json) -> Entry:
         """Return the entry that an answer describes."""
@@ -262,6 +268,16 @@ class Window:
             answer["totalCharCount"],
         )
 
+    def _repr_html_(self) -> str:
+        """Return the entries as a table for notebooks, and the text that a model reads."""
+        rows = [
+            (each.text, f"{each.salience:.2f}", each.category, "contradicted" * each.contradicted)
+            for each in self.entries
+        ]
+        caption = f"{len(rows)} of {markup.counted(self.available, 'fact')}, {self.tokens} tokens"
+        text = markup.lines(self.text.splitlines()) if self.text else ""
+        return markup.table(("fact", "salience", "category", ""), rows, caption) + text
+
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -285,6 +301,11 @@ class Removed:
             answer.get("scope"),
             answer["reason"],
         )
+
+    @property
+    def text(self) -> str:
+        """The fact in the rule language, and why it is no longer in the window."""
+        return "~" * self.negated + written_atom(self.predicate, self.args) + f"  ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +337,15 @@ class ContextDiff:
             answer["fullRefreshRecommended"],
             answer.get("reason"),
             answer.get("formattedText", ""),
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the changes for notebooks."""
+        advice = f"; a whole window is better: {self.reason}" if self.refresh else ""
+        return markup.changes(
+            [each.text for each in self.added],
+            [each.text for each in self.removed],
+            f"{len(self.added)} added, {len(self.removed)} removed, {self.unchanged} unchanged{advice}",
         )
 
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from kbcore_client._sync.handle import Handle
 from kbcore_client.answers import AnswerSet
 from kbcore_client.errors import InvalidInput
+from kbcore_client.markup import Report
 from kbcore_client.proofs import TREE, Proof, WhyNot
 from kbcore_client.requests import Reply, Request
 from kbcore_client.results import (
@@ -228,7 +229,7 @@ class Reads(Handle):
         """
         body = _goal(goal, args) | {"scope": scope, "limit": limit}
         request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
-        return (self._send(request)).text.removesuffix("\n")
+        return Report((self._send(request)).text.removesuffix("\n"))
 
     def prove(  # noqa: PLR0913  one parameter for each option of a query
         self,
@@ -337,7 +338,7 @@ class Reads(Handle):
         """Return the evaluation plan of a goal as text; with `analyze` the goal is run."""
         body = _goal(goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
         request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
-        return (self._send(request)).text.removesuffix("\n")
+        return Report((self._send(request)).text.removesuffix("\n"))
 
     def plans(
         self,

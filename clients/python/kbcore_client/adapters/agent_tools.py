@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from kbcore_client import KBError, KnowledgeBase
-from kbcore_client.values import written_atom
-from kbcore_client.windows import Entry
+from kbcore_client.values import row_text
 
 Tool = Callable[[str], str]
 
@@ -92,11 +92,6 @@ def tool_functions(
     return [_reporting(tool) for tool in (*reads, *([remember, forget] if writes else []))]
 
 
-def entry_text(entry: Entry) -> str:
-    """Return an entry of a window as a fact in the rule language."""
-    return "~" * entry.negated + written_atom(entry.predicate, entry.args)
-
-
 def _reporting(tool: Tool) -> Tool:
     @wraps(tool)
     def call(*args: str, **named: str) -> str:
@@ -108,9 +103,7 @@ def _reporting(tool: Tool) -> Tool:
     return call
 
 
-def _answer(row: dict[str, object]) -> str:
+def _answer(row: dict[str, Any]) -> str:
     if "predicate" in row:
-        args = row["args"]
-        atom = written_atom(str(row["predicate"]), args if isinstance(args, list) else [])
-        return "~" * bool(row["negated"]) + atom
+        return row_text(row)
     return ", ".join(f"?{name} = {value}" for name, value in row.items()) or "yes"

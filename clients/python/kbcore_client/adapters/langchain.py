@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import Field
 
 from kbcore_client import KnowledgeBase
-from kbcore_client.adapters.agent_tools import MAX_ANSWERS, entry_text, tool_functions
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
 
 
 class KBRetriever(BaseRetriever):
@@ -31,7 +31,7 @@ class KBRetriever(BaseRetriever):
         window = self.kb.context(**{"query": query, **self.options})
         return [
             Document(
-                page_content=entry_text(entry),
+                page_content=entry.text,
                 id=entry.key,
                 metadata={
                     "predicate": entry.predicate,

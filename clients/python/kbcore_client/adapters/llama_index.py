@@ -15,7 +15,7 @@ from llama_index.core.utils import get_tokenizer
 from pydantic import Field
 
 from kbcore_client import KBError, KnowledgeBase
-from kbcore_client.adapters.agent_tools import MAX_ANSWERS, entry_text, tool_functions
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
 
 _log = logging.getLogger("kbcore_client")
 
@@ -95,7 +95,7 @@ class KBRetriever(BaseRetriever):
         return [
             NodeWithScore(
                 node=TextNode(
-                    text=entry_text(entry),
+                    text=entry.text,
                     metadata={
                         "predicate": entry.predicate,
                         "args": list(entry.args),
