@@ -22,7 +22,8 @@ class Request:
 
     `body` is None for a GET or DELETE. `writes` requests go to the leader and have an idempotency
     key. `names` are the arguments of Python for fields of the body that have other names than in
-    snake case. `timeout_ms` is the limit of the work itself.
+    snake case. `timeout_ms` is the limit of the work itself. A route that takes no idempotency key
+    is not `keyed`.
     """
 
     path: str
@@ -33,6 +34,7 @@ class Request:
     prefer: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int | None = None
+    keyed: bool = True
 
     @property
     def is_repeatable(self) -> bool:
@@ -42,7 +44,7 @@ class Request:
     @property
     def takes_key(self) -> bool:
         """True if the server accepts an idempotency key for this request."""
-        return self.writes and self.method == "POST"
+        return self.writes and self.keyed and self.method == "POST"
 
     def content(self) -> bytes | None:
         """Return the body as JSON, without members that are None; raise InvalidInput."""

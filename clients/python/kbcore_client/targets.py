@@ -68,7 +68,10 @@ def _embedded(text: str, chosen: Config | None) -> Target:
             "pip install 'kbcore-client[embedded]'"
         ) from None
     config = replace(
-        chosen or settings.Config(), max_body_bytes=MAX_BODY_BYTES, max_bodies_bytes=MAX_BODY_BYTES
+        chosen or settings.Config(),
+        max_body_bytes=MAX_BODY_BYTES,
+        max_bodies_bytes=MAX_BODY_BYTES,
+        public_url=EMBEDDED_URL,
     )
     is_url = "://" in text or text.startswith("sqlite:")
     if text != MEMORY:

@@ -57,6 +57,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "keys": Entry("server.keys:keys", "Create, list, revoke and rotate API keys"),
         "events": Entry("server.events:events", "Print committed changes as lines of JSON"),
         "mcp": Entry("agents.mcp:mcp", "Serve MCP on standard input and output"),
+        "tools": Entry("agents.tools:tools", "Print the definitions of the tools for model APIs"),
         "cluster": Entry(
             "server.cluster:cluster", "Create a cluster, see its nodes, and move shards"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -117,6 +117,27 @@ def tools_of(profile: str, model: bool = False) -> dict[str, Tool]:
         name: tool
         for name, tool in all_tools().items()
         if (tool.declared.usual or profile == "all") and (model or not tool.declared.model)
+    }
+
+
+FORMATS: Mapping[str, Callable[[Json], Json]] = {
+    "openai": lambda tool: {"type": "function", "function": _function(tool)},
+    "openai-responses": lambda tool: {"type": "function", **_function(tool)},
+    "anthropic": lambda tool: {
+        "name": tool["name"],
+        "description": tool["description"],
+        "input_schema": tool["inputSchema"],
+    },
+    "mcp": dict,
+}
+"""Conversions of a tool as `tools/list` shows it to the form that a model API takes."""
+
+
+def _function(tool: Json) -> Json:
+    return {
+        "name": tool["name"],
+        "description": tool["description"],
+        "parameters": tool["inputSchema"],
     }
 
 

@@ -15,6 +15,7 @@ from kbcore_client._async.connection import AsyncConnection, Destination
 from kbcore_client._async.language import AsyncLanguage
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
 from kbcore_client._async.reads import AsyncReads
+from kbcore_client._async.tools import AsyncTools
 from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
 from kbcore_client._async.writes import AsyncWrites
 from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
@@ -36,7 +37,7 @@ _Client = TypeVar("_Client")
 
 
 class AsyncKnowledgeBase(
-    AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes, AsyncLanguage
+    AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes, AsyncLanguage, AsyncTools
 ):
     """Facts, rules and answers of one tenant, of a server or in this process.
 

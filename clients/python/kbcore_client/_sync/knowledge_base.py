@@ -15,6 +15,7 @@ from kbcore_client._sync.connection import Connection, Destination
 from kbcore_client._sync.language import Language
 from kbcore_client._sync.memory import Context, Memory, Scopes
 from kbcore_client._sync.reads import Reads
+from kbcore_client._sync.tools import Tools
 from kbcore_client._sync.wrapping import ModelMemory, WrappedClient
 from kbcore_client._sync.writes import Writes
 from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
@@ -36,7 +37,7 @@ _Client = TypeVar("_Client")
 
 
 class KnowledgeBase(
-    Writes, Reads, Memory, Context, Scopes, Language
+    Writes, Reads, Memory, Context, Scopes, Language, Tools
 ):
     """Facts, rules and answers of one tenant, of a server or in this process.
 

@@ -1,0 +1,32 @@
+"""Tools for language models: the same ones that the server offers by MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kbcore_client import tool_calls
+from kbcore_client._async.handle import AsyncHandle
+from kbcore_client.tool_calls import ToolFormat, ToolResult
+
+
+class AsyncTools(AsyncHandle):
+    """Tools of a knowledge base in the forms that model APIs take."""
+
+    async def tools(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:
+        """Return the definitions of the tools for the argument `tools` of a model API.
+
+        `format` is `openai` for chat completions, `openai-responses`, `anthropic`, or `mcp`. Raises
+        InvalidInput.
+        """
+        reply = await self._send(tool_calls.message("tools/list", {}))
+        return tool_calls.converted(reply.json()["result"]["tools"], format)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
+        """Carry out a call that a model asked for, with its arguments as an object or as JSON text.
+
+        A call that fails returns a result with `is_error`, whose text tells the model why. Raises
+        InvalidInput for an unknown tool, and for arguments that are no JSON object.
+        """
+        params = {"name": name, "arguments": tool_calls.arguments_of(arguments)}
+        return ToolResult.of((await self._send(tool_calls.message("tools/call", params))).json())
