@@ -640,6 +640,56 @@ def grammar() -> bool:
     return True
 
 
+LLMS = ROOT / "llms.txt"
+
+
+def llms() -> bool:
+    """Return True if the list of pages for language models is out of date; write it unless --check.
+
+    Its form is that of llmstxt.org: the pages of the navigation with their first sentence.
+    """
+    import tomllib  # not at the top: Python 3.10, where this module is imported too, does not have it
+
+    project = tomllib.loads((ROOT.parent / "zensical.toml").read_text("utf-8"))["project"]
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}", ""]
+    lines += paragraph(
+        "A server and library that stores facts and rules, answers goals by backward chaining with "
+        "proofs, drops what no longer holds, and selects the facts for a model's prompt. Agents use "
+        "it by MCP at /mcp, by HTTP (the description is at /openapi.json), or by a client."
+    )
+    for entry in project["nav"]:
+        for title, target in entry.items():
+            if not isinstance(target, str):
+                lines += ["", f"## {title}", "", *page_lines(target)]
+    text = "\n".join(lines) + "\n"
+    if LLMS.exists() and LLMS.read_text("utf-8") == text:
+        return False
+    if "--check" not in sys.argv:
+        LLMS.write_text(text, "utf-8")
+    return True
+
+
+def page_lines(entries: list[dict[str, object]]) -> Iterator[str]:
+    """Yield a line for each page of a part of the navigation."""
+    for entry in entries:
+        for title, target in entry.items():
+            if isinstance(target, list):
+                yield from page_lines(target)
+            else:
+                page = str(target)
+                address = page.removesuffix(".md").removesuffix("/index")
+                yield f"- [{title}]({address}/): {first_sentence(page)}"
+
+
+def first_sentence(page: str) -> str:
+    """Return the first sentence of a page, without links."""
+    text = (ROOT / page).read_text("utf-8").replace(NOTE, "")
+    paragraphs = re.split(r"\n\s*\n", text.split("\n# ", 1)[-1] if "\n# " in text else text)
+    prose = next(part for part in paragraphs if re.match(r"(?!```)[A-Z`\[]", part.strip()))
+    flat = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(prose.split()))
+    return re.split(r"(?<=[.:])\s", flat)[0].rstrip(":")
+
+
 def openapi() -> str:
     """Return the OpenAPI document as JSON text."""
     with kbcore.open_runtime(kbcore.Config(storage_backend="memory")) as runtime:
@@ -652,6 +702,7 @@ def main() -> int:
         return 0
     stale = ["examples.json"] if examples() else []
     stale += [GRAMMAR.name] if grammar() else []
+    stale += [LLMS.name] if llms() else []
     for name, make in GENERATED.items():
         path = PAGES / name
         text = f"{NOTE}\n\n{make()}\n"

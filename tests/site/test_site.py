@@ -105,3 +105,11 @@ def test_rules_are_highlighted(site: Path):
     assert re.search(
         r'class="language-kb highlight".*?<span class="[a-z]+">ancestor</span>', page, re.S
     )
+
+
+def test_the_list_for_language_models_has_the_pages(site: Path):
+    text = (site / "llms.txt").read_text("utf-8")
+    links = re.findall(r"^- \[.+\]\((.+)/\): .+$", text, re.M)
+    addresses = {page.removesuffix(".md").removesuffix("/index") for page in pages(SETTINGS["nav"])}
+    assert set(links) == addresses - {"index"}
+    assert all((site / link / "index.html").is_file() for link in links)
