@@ -1,4 +1,4 @@
-"""Overhead of the Python client: the time of a request through it and through plain httpx.
+"""Overhead of the Python client: the time of a request through it and through plain httpx, and of its import.
 
     python tests/bench/client.py [REQUESTS]
 
@@ -9,6 +9,7 @@ figures contain neither a server nor a network. The order alternates, and the me
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from statistics import median
@@ -49,8 +50,21 @@ def compare(name: str, plain: Callable[[], object], client: Callable[[], object]
     print(f"{name}: httpx {first:.0f} us, client {second:.0f} us, overhead {second - first:.0f} us")
 
 
+def import_seconds(statement: str, repeat: int = 7) -> float:
+    """Return the median time in which a new interpreter executes a statement."""
+    times = []
+    for _ in range(repeat):
+        start = perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        times.append(perf_counter() - start)
+    return median(times)
+
+
 def main() -> None:
-    """Print the overhead of a read and of a write."""
+    """Print the overhead of a read and of a write, and the time to import the client and its library."""
+    empty = import_seconds("pass")
+    for statement in ("import kbcore_client", "import httpx", "from kbcore_client import connect"):
+        print(f"{statement}: {(import_seconds(statement) - empty) * 1000:.0f} ms")
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     plain = httpx.Client(base_url="http://bench", transport=httpx.MockTransport(answer))
     kb = connect("http://bench", settings=Settings())

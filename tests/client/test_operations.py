@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from urllib.parse import urlsplit
 
 import pytest
+from support.proxies import Proxy
 
 from kbcore_client import (
     BudgetExceeded,
@@ -13,7 +15,10 @@ from kbcore_client import (
     ModelNotConfigured,
     NotFound,
     NotUnique,
+    Retries,
     RuleSyntaxError,
+    Settings,
+    connect,
 )
 from kbcore_client.windows import Bucket
 
@@ -332,6 +337,29 @@ def test_events_are_yielded_as_they_are_committed(kb):
     assert lost.type in ("events_lost", "fact_asserted")
     assert event.atom["predicate"] == "p"
     assert event.id
+
+
+def test_events_go_on_after_a_lost_connection(http_url):
+    """Every fact is reported once and in order, although the connection is cut after each."""
+    url = urlsplit(http_url)
+    proxy = Proxy((url.hostname, url.port))
+    retries = Retries(attempts=10, first_delay=0.01, max_delay=0.05)
+    with (
+        connect(http_url, tenant="cut") as writer,
+        connect(proxy.url, tenant="cut", settings=Settings(retries=retries)) as kb,
+    ):
+        start = next(writer.events(since=writer.tell("start(1)").timestamp - 1)).id
+        writer.tell("n(0)")
+        seen = []
+        for event in kb.events(since=start, predicate="n"):
+            seen.append(event.atom["args"][0])
+            if len(seen) == 20:
+                break
+            proxy.cut()
+            writer.tell("n", [len(seen)])
+            proxy.heal()
+        assert seen == [str(number) for number in range(20)]
+    proxy.close()
 
 
 def test_quoted_constants_that_look_like_variables_are_constants(kb):
