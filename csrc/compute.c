@@ -7,17 +7,6 @@
 
 #define MAX_PLACES 15                 /* decimal places of ROUND, at most */
 
-/* By number of the function: minimum and maximum of arguments. */
-static const struct { uint8_t least, most; } arities[KB_FUNCTIONS] = {
-    { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 1, KB_MAX_ARITY }, { 1, KB_MAX_ARITY }, { 1, 2 },
-    { 1, KB_MAX_ARITY }, { 1, 1 }, { 1, 1 }, { 1, 1 },
-};
-
-int kb_function_takes(uint32_t function, uint32_t count)
-{
-    return count >= arities[function].least && count <= arities[function].most;
-}
-
 static int add(int64_t a, int64_t b, int64_t *out)
 {
     if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
@@ -159,6 +148,75 @@ static int arithmetic(uint32_t function, const kb_number *values, uint32_t count
     }
 }
 
+/* By number of the function: minimum and maximum of arguments, and the body of a function of texts. */
+static const struct { uint8_t least, most; kb_text_function *body; } functions[KB_FUNCTIONS] = {
+    [KB_FUNCTION_ADD] = { 2, 2, NULL },
+    [KB_FUNCTION_SUBTRACT] = { 2, 2, NULL },
+    [KB_FUNCTION_MULTIPLY] = { 2, 2, NULL },
+    [KB_FUNCTION_DIVIDE] = { 2, 2, NULL },
+    [KB_FUNCTION_DIV] = { 2, 2, NULL },
+    [KB_FUNCTION_MOD] = { 2, 2, NULL },
+    [KB_FUNCTION_ABS] = { 1, 1, NULL },
+    [KB_FUNCTION_MIN] = { 1, KB_MAX_ARITY, NULL },
+    [KB_FUNCTION_MAX] = { 1, KB_MAX_ARITY, NULL },
+    [KB_FUNCTION_ROUND] = { 1, 2, NULL },
+    [KB_FUNCTION_CONCAT] = { 1, KB_MAX_ARITY, kb_text_concat },
+    [KB_FUNCTION_LOWER] = { 1, 1, kb_text_lower },
+    [KB_FUNCTION_UPPER] = { 1, 1, kb_text_upper },
+    [KB_FUNCTION_LENGTH] = { 1, 1, kb_text_length },
+    [KB_FUNCTION_TRIM] = { 1, 1, kb_text_trim },
+    [KB_FUNCTION_SUBSTRING] = { 2, 3, kb_text_substring },
+    [KB_FUNCTION_REPLACE] = { 3, 3, kb_text_replace },
+    [KB_FUNCTION_JOIN] = { 2, KB_MAX_ARITY, kb_text_join },
+    [KB_FUNCTION_CAPTURE] = { 1, 0, NULL },
+};
+
+int kb_function_takes(uint32_t function, uint32_t count)
+{
+    return count >= functions[function].least && count <= functions[function].most;
+}
+
+/* Set the register to a value. Interning may move the texts of the symbols, so a part of one is copied
+ * before. */
+static kb_status make(kb_run *run, uint32_t reg, const kb_text *value)
+{
+    const char *bytes = value->bytes;
+
+    if (value->len != 0 && bytes != run->scratch) {
+        char *copy = kb_scratch(run, value->len, 1);
+
+        if (copy == NULL)
+            return KB_NOMEM;
+        memcpy(copy, bytes, value->len);
+        bytes = copy;
+    }
+    return kb_symbol_make(run->engine, run, &run->heap, bytes, value->len, run->registers + reg);
+}
+
+kb_status kb_make_text(kb_run *run, uint32_t reg, const kb_text *value, int *has_value)
+{
+    run->left -= (int64_t)(value->len / KB_BYTES_PER_STEP);
+    *has_value = value->len <= KB_MAX_TEXT_BYTES;
+    return *has_value ? make(run, reg, value) : KB_OK;
+}
+
+static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *syms, int *has_value)
+{
+    kb_arg args[KB_MAX_ARITY];
+    kb_text value = { NULL, 0 };
+    kb_status status;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < step->keys; i++) {
+        kb_symbol_get(&run->engine->symbols, syms[i], &args[i].text.bytes, &args[i].text.len, &args[i].number);
+        len += args[i].text.len;
+    }
+    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
+    status = functions[step->compare].body(run, args, step->keys, &value);
+    *has_value = 0;
+    return status == KB_OK ? kb_make_text(run, step->a, &value, has_value) : status == KB_DONE ? KB_OK : status;
+}
+
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
 {
     kb_number values[KB_MAX_ARITY], value;
@@ -170,10 +228,10 @@ kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
     kb_gather(run, step, args);
     run->left--;
     run->stats.probes++;
-    if (step->compare >= KB_FUNCTION_CONCAT) {
-        kb_status status = kb_compute_text(run, step, args, has_value);
+    if (functions[step->compare].body != NULL) {
+        kb_status status = compute_text(run, step, args, has_value);
 
-        run->stats.warnings += !*has_value;
+        run->stats.warnings += status == KB_OK && !*has_value;
         return status;
     }
     for (uint32_t i = 0; i < step->keys && are_numbers; i++) {

@@ -9,16 +9,20 @@
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
     KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
-    KB_OP_EQUAL, KB_OP_INTERSECT, KB_OPCODES
+    KB_OP_EQUAL, KB_OP_INTERSECT, KB_OP_CAPTURE, KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
     KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND,
-    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTIONS
+    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTION_TRIM,
+    KB_FUNCTION_SUBSTRING, KB_FUNCTION_REPLACE, KB_FUNCTION_JOIN,
+    KB_FUNCTION_CAPTURE,              /* never called: it is the opcode CAPTURE */
+    KB_FUNCTIONS
 };
 enum { KB_TEST_STARTS, KB_TEST_ENDS, KB_TEST_CONTAINS, KB_TESTS };
 enum {
-    KB_PATTERN_ACCEPT, KB_PATTERN_RANGES, KB_PATTERN_SPLIT, KB_PATTERN_JUMP, KB_PATTERN_BEGIN, KB_PATTERN_END
+    KB_PATTERN_ACCEPT, KB_PATTERN_RANGES, KB_PATTERN_SPLIT, KB_PATTERN_JUMP, KB_PATTERN_BEGIN, KB_PATTERN_END,
+    KB_PATTERN_OPEN, KB_PATTERN_CLOSE
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
@@ -47,7 +51,8 @@ typedef struct kb_step {
                                        * this one, or KB_NONE */
     uint32_t pairs;
     uint32_t a, b;                    /* registers of COMPARE, COPY and TEST; MATCHES: register,
-                                       * program of `mark` words; CALL: a receives the value;
+                                       * program of `mark` words; CAPTURE: the same, and its first
+                                       * pair has the register of its value; CALL: a receives the value;
                                        * AGGREGATE: a folds whose pairs start at b, two each:
                                        * (function, column), (0, register) */
     uint32_t word;                    /* start of its operands in the bytecode */
@@ -89,7 +94,7 @@ struct kb_plan {
     kb_step *steps;
     kb_pair *pairs;
     uint32_t *marks;                  /* the slot of each mark */
-    kb_word *patterns;                /* programs of MATCHES */
+    kb_word *patterns;                /* programs of MATCHES and CAPTURE */
     uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
     uint32_t rule_count, step_count, pair_count, mark_count, base_count;
     uint32_t pattern_words;
@@ -266,9 +271,20 @@ static inline int kb_has_checks(const kb_step *step)
 /* 1 if the function takes this number of arguments */
 int kb_function_takes(uint32_t function, uint32_t count);
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
+struct kb_text;
+/* sets a register to a text that was computed, unless it is too long */
+kb_status kb_make_text(kb_run *run, uint32_t reg, const struct kb_text *value, int *has_value);
 
-/* strings.c */
-kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value);
+/* strings.c: functions of texts. They return OK with a value in `out`, DONE without one. The value
+ * may be in the scratch memory of the run, or a part of an argument. */
+typedef struct kb_text { const char *bytes; size_t len; } kb_text;
+typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;
+typedef kb_status kb_text_function(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out);
+
+kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_trim, kb_text_substring,
+    kb_text_replace, kb_text_join;
+kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);
+const char *kb_find_part(const char *at, const char *end, const kb_text *part);
 
 /* strings.c and pattern.c */
 #define KB_MAX_TEXT_BYTES 65536u      /* a longer text has no value */
@@ -281,6 +297,7 @@ void *kb_scratch(kb_run *run, size_t count, size_t size);
 int kb_text_test(kb_run *run, const kb_step *step);
 uint32_t kb_pattern_check(const kb_word *program, uint32_t count);
 kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on);
+kb_status kb_capture(kb_run *run, const kb_step *step, int *has_value);
 
 /* aggregate.c: OK: the next group is in the registers; DONE: no group is left; PAUSED: `left` is
  * used up */

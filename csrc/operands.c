@@ -227,17 +227,16 @@ static int read_folds(kb_reader *reader, kb_step *step)
     return 1;
 }
 
-/* Read the program of MATCHES, which is stored whole. */
+/* Read the text and the program of MATCHES or CAPTURE; the program is stored whole. */
 static int read_pattern(kb_reader *reader, kb_step *step)
 {
     kb_plan *plan = reader->plan;
-    uint32_t negated, count, bad;
+    uint32_t count, bad;
 
-    if (!kb_read_below(reader, 2, &negated) || !readable(reader, &step->a) || !kb_read_next(reader, &count))
+    if (!readable(reader, &step->a) || !kb_read_next(reader, &count))
         return 0;
     if (count == 0 || count > KB_MAX_PATTERN_WORDS || count > reader->words - reader->at)
         return kb_read_refuse(reader, reader->at - 1);
-    step->compare = (uint8_t)negated;
     step->b = plan->pattern_words;
     step->mark = count;
     bad = kb_pattern_check(reader->code + reader->at, count);
@@ -251,6 +250,25 @@ static int read_pattern(kb_reader *reader, kb_step *step)
         *word = reader->code[reader->at++];
     }
     return 1;
+}
+
+static int read_matches(kb_reader *reader, kb_step *step)
+{
+    uint32_t negated;
+
+    if (!kb_read_below(reader, 2, &negated))
+        return 0;
+    step->compare = (uint8_t)negated;
+    return read_pattern(reader, step);
+}
+
+static int read_capture(kb_reader *reader, kb_step *step)
+{
+    uint32_t to;
+
+    step->pairs = reader->plan->pair_count;
+    return kb_read_below(reader, reader->plan->register_count, &to) && write_register(reader, to, 0)
+           && add_pair(reader, 0, to) && read_pattern(reader, step);
 }
 
 /* Read INTERSECT as two steps: a PROBE that loads one value, and a MEMBER for the row with this
@@ -329,7 +347,9 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
                                                       : kb_read_refuse(reader, reader->at - 1);
     }
     if (op == KB_OP_MATCHES)
-        return read_pattern(reader, step);
+        return read_matches(reader, step);
+    if (op == KB_OP_CAPTURE)
+        return read_capture(reader, step);
     if (op == KB_OP_EQUAL)
         *back = plan->step_count - 1 - rule->first;
     if (op == KB_OP_COPY || op == KB_OP_EQUAL)

@@ -260,6 +260,13 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             if ((status = kb_match_pattern(run, step, &passes)) < 0)
                 return status;
             break;
+        case KB_OP_CAPTURE:
+            /* Opcode: CAPTURE to register count program
+             * Set register `to` to the part of the text in the register that the group of the
+             * program marks in its first match; continue if there is one. */
+            if ((status = kb_capture(run, step, &passes)) < 0)
+                return status;
+            break;
         case KB_OP_EQUAL:
             /* Opcode: EQUAL to from
              * For each text that is the same number as register `from`, or for that text alone if

@@ -59,77 +59,175 @@ void *kb_scratch(kb_run *run, size_t count, size_t size)
     return run->scratch;
 }
 
-static kb_status make(kb_run *run, const kb_step *step, const char *text, size_t len)
+/* Write texts to scratch memory, one after the other, with `between` between two of them. */
+static kb_status write_all(kb_run *run, const kb_arg *args, uint32_t count, kb_text between, kb_text *out)
 {
-    return kb_symbol_make(run->engine, run, &run->heap, text, len, run->registers + step->a);
-}
-
-static kb_status concat(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value)
-{
-    const kb_symbols *symbols = &run->engine->symbols;
-    size_t len = 0, used = 0, part;
-    const char *bytes;
+    size_t len = 0, used = 0;
     char *text;
 
-    for (uint32_t i = 0; i < step->keys && len <= KB_MAX_TEXT_BYTES; i++) {
-        kb_symbol_get(symbols, args[i], &bytes, &part, NULL);
-        len += part;
-    }
-    *has_value = len <= KB_MAX_TEXT_BYTES;
-    if (!*has_value)
-        return KB_OK;
+    for (uint32_t i = 0; i < count && len <= KB_MAX_TEXT_BYTES; i++)
+        len += args[i].text.len + (i != 0 ? between.len : 0);
+    if (len > KB_MAX_TEXT_BYTES)
+        return KB_DONE;
     if ((text = kb_scratch(run, len + 1, 1)) == NULL)
         return KB_NOMEM;
-    for (uint32_t i = 0; i < step->keys; i++) {
-        kb_symbol_get(symbols, args[i], &bytes, &part, NULL);
-        memcpy(text + used, bytes, part);
-        used += part;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i != 0 && between.len != 0) {
+            memcpy(text + used, between.bytes, between.len);
+            used += between.len;
+        }
+        memcpy(text + used, args[i].text.bytes, args[i].text.len);
+        used += args[i].text.len;
     }
-    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
-    return make(run, step, text, len);
+    out->bytes = text;
+    out->len = len;
+    return KB_OK;
 }
 
-static kb_status change_case(kb_run *run, const kb_step *step, kb_sym arg, int *has_value)
+kb_status kb_text_concat(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
 {
-    const char *at, *end;
-    size_t len, used = 0;
+    kb_text nothing = { "", 0 };
+
+    return write_all(run, args, count, nothing, out);
+}
+
+kb_status kb_text_join(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    return write_all(run, args + 1, count - 1, args[0].text, out);
+}
+
+static kb_status change_case(kb_run *run, const kb_text *arg, uint32_t (*change)(uint32_t), kb_text *out)
+{
+    const char *at = arg->bytes, *end = at + arg->len;
     char *text;
 
-    kb_symbol_get(&run->engine->symbols, arg, &at, &len, NULL);
-    *has_value = len <= KB_MAX_TEXT_BYTES;
-    if (!*has_value)
-        return KB_OK;
-    if ((text = kb_scratch(run, 2 * len + 4, 1)) == NULL)   /* two bytes become at most three */
+    if (arg->len > KB_MAX_TEXT_BYTES)
+        return KB_DONE;
+    if ((text = kb_scratch(run, 2 * arg->len + 4, 1)) == NULL)   /* two bytes become at most three */
         return KB_NOMEM;
-    for (end = at + len; at < end;) {
-        uint32_t point = kb_read_point(&at, end);
-
-        used += write_point(step->compare == KB_FUNCTION_LOWER ? kb_lower(point) : kb_upper(point), text + used);
-    }
-    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
-    *has_value = used <= KB_MAX_TEXT_BYTES;
-    return *has_value ? make(run, step, text, used) : KB_OK;
+    while (at < end)
+        out->len += write_point(change(kb_read_point(&at, end)), text + out->len);
+    out->bytes = text;
+    return KB_OK;
 }
 
-kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value)
+kb_status kb_text_lower(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
 {
-    char text[KB_NUMBER_TEXT];
-    kb_number number;
-    const char *at, *end;
-    size_t len;
+    (void)count;
+    return change_case(run, &args[0].text, kb_lower, out);
+}
 
-    if (step->compare == KB_FUNCTION_CONCAT)
-        return concat(run, step, args, has_value);
-    if (step->compare != KB_FUNCTION_LENGTH)
-        return change_case(run, step, args[0], has_value);
-    kb_symbol_get(&run->engine->symbols, args[0], &at, &len, NULL);
-    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
-    number.kind = 1;
-    number.integer = 0;
-    for (end = at + len; at < end; number.integer++)
+kb_status kb_text_upper(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    (void)count;
+    return change_case(run, &args[0].text, kb_upper, out);
+}
+
+kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out)
+{
+    char *text = kb_scratch(run, KB_NUMBER_TEXT, 1);
+
+    if (text == NULL)
+        return KB_NOMEM;
+    out->bytes = text;
+    out->len = kb_number_text(number, text);
+    return KB_OK;
+}
+
+kb_status kb_text_length(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    const char *at = args[0].text.bytes, *end = at + args[0].text.len;
+    kb_number number = { 1, 0, 0.0 };
+
+    (void)count;
+    for (; at < end; number.integer++)
         kb_read_point(&at, end);
-    *has_value = 1;
-    return make(run, step, text, kb_number_text(&number, text));
+    return kb_number_value(run, &number, out);
+}
+
+/* Unicode's property White_Space. */
+static int is_space(uint32_t point)
+{
+    return (point >= 9 && point <= 13) || point == 0x20 || point == 0x85 || point == 0xA0 || point == 0x1680
+           || (point >= 0x2000 && point <= 0x200A) || point == 0x2028 || point == 0x2029 || point == 0x202F
+           || point == 0x205F || point == 0x3000;
+}
+
+kb_status kb_text_trim(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    const char *start = args[0].text.bytes, *end = start + args[0].text.len, *at, *kept;
+
+    (void)run;
+    (void)count;
+    for (at = start; at < end && is_space(kb_read_point(&at, end));)
+        start = at;
+    for (at = kept = start; at < end;)
+        if (!is_space(kb_read_point(&at, end)))
+            kept = at;
+    out->bytes = start;
+    out->len = (size_t)(kept - start);
+    return KB_OK;
+}
+
+/* Return the place behind `count` characters, or the end. */
+static const char *after_points(const char *at, const char *end, int64_t count)
+{
+    while (count-- > 0 && at < end)
+        kb_read_point(&at, end);
+    return at;
+}
+
+kb_status kb_text_substring(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    const char *end = args[0].text.bytes + args[0].text.len;
+
+    (void)run;
+    for (uint32_t i = 1; i < count; i++)
+        if (args[i].number.kind != 1 || args[i].number.integer < 0)
+            return KB_DONE;
+    out->bytes = after_points(args[0].text.bytes, end, args[1].number.integer);
+    out->len = (size_t)((count == 2 ? end : after_points(out->bytes, end, args[2].number.integer)) - out->bytes);
+    return KB_OK;
+}
+
+/* Return where `part`, which is not empty, starts in the text from `at` on, or NULL. */
+const char *kb_find_part(const char *at, const char *end, const kb_text *part)
+{
+    while ((size_t)(end - at) >= part->len && (at = memchr(at, part->bytes[0], (size_t)(end - at) - part->len + 1)) != NULL) {
+        if (memcmp(at, part->bytes, part->len) == 0)
+            return at;
+        at++;
+    }
+    return NULL;
+}
+
+kb_status kb_text_replace(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    const kb_text *text = &args[0].text, *part = &args[1].text, *by = &args[2].text;
+    const char *at = text->bytes, *end = at + text->len, *next;
+    size_t parts = 0;
+    char *to;
+
+    (void)count;
+    if (part->len == 0)
+        return KB_DONE;
+    for (; (next = kb_find_part(at, end, part)) != NULL; at = next + part->len)
+        parts++;
+    out->len = text->len - parts * part->len;
+    if (out->len > KB_MAX_TEXT_BYTES || (by->len != 0 && parts > (KB_MAX_TEXT_BYTES - out->len) / by->len))
+        return KB_DONE;
+    out->len += parts * by->len;
+    if ((to = kb_scratch(run, out->len + 1, 1)) == NULL)
+        return KB_NOMEM;
+    out->bytes = to;
+    for (at = text->bytes; (next = kb_find_part(at, end, part)) != NULL; at = next + part->len) {
+        memcpy(to, at, (size_t)(next - at));
+        to += next - at;
+        memcpy(to, by->bytes, by->len);
+        to += by->len;
+    }
+    memcpy(to, at, (size_t)(end - at));
+    return KB_OK;
 }
 
 /* Return 1 if `part` starts in `text` at a position from `from` to `until`. */

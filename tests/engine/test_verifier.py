@@ -62,9 +62,9 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
-        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT",
+        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT", "CAPTURE",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(16))
+    assert [number for number, _ in table.values()] == list(range(17))
     assert [operands for _, operands in table.values()] == [
         0,
         2,
@@ -81,6 +81,7 @@ def test_the_table_of_opcodes():
         3,
         -1,
         2,
+        -1,
         -1,
     ]
 
@@ -149,8 +150,8 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([16], emit(3)), HEAD),
-    "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
+    "an unknown opcode": (one([len(asm.OP)], emit(3)), HEAD),
+    "an unknown function": (one([asm.OP["CALL"], 99, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
     "a function of too many values": (
         one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)),
@@ -185,7 +186,11 @@ FAULTS = {
     "a pattern past the end": (one([asm.OP["MATCHES"], 0, 0, 500, 0], emit(3)), HEAD + 3),
     "a pattern too long": (one(pattern(0, *[0] * 5000), emit(3)), HEAD + 3),
     "a pattern that does not end": (one(pattern(0, 4), emit(3)), HEAD + 4),
-    "a pattern of unknown words": (one(pattern(0, 6, 0), emit(3)), HEAD + 4),
+    "a pattern of unknown words": (one(pattern(0, 8, 0), emit(3)), HEAD + 4),
+    "a group into a parameter": (one([asm.OP["CAPTURE"], 0, 0, 1, 0], emit(3)), HEAD + 1),
+    "a group of nothing": (one([asm.OP["CAPTURE"], 1, 2, 1, 0], emit(3)), HEAD + 2),
+    "a group of an empty pattern": (one([asm.OP["CAPTURE"], 1, 0, 0], emit(3)), HEAD + 3),
+    "a group of unknown words": (one([asm.OP["CAPTURE"], 1, 0, 2, 8, 0], emit(3)), HEAD + 4),
     "a pattern of too many ranges": (one(pattern(0, 1, 2, 97, 98, 0), emit(3)), HEAD + 4),
     "a pattern with a jump out of it": (one(pattern(0, 3, 3, 0), emit(3)), HEAD + 5),
     "a pattern with a jump into a word": (one(pattern(0, 2, 1, 3, 0), emit(3)), HEAD + 5),

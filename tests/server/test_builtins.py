@@ -199,6 +199,16 @@ NAMES = 'name(a, "Ann", "Lee"). name(b, "ÅSA", "Öberg"). name(c, "straße", "�
         ("?z = length(concat(?f, ?l)) * 2", [["a", "12"], ["b", "16"], ["c", "16"]]),
         ("length(?f, 3), ?z = ok", [["a", "ok"], ["b", "ok"]]),
         ("not length(?f, 3), ?z = ok", [["c", "ok"]]),
+        ('?z = trim(concat(" ", ?f, "\\t"))', [["a", "Ann"], ["b", "ÅSA"], ["c", "straße"]]),
+        ("?z = substring(?f, 1, 2)", [["a", "nn"], ["b", "SA"], ["c", "tr"]]),
+        ("?z = substring(?f, length(?f) - 1)", [["a", "n"], ["b", "A"], ["c", "e"]]),
+        ('?z = replace(?l, "e", "")', [["a", "L"], ["b", "Öbrg"], ["c", "İx"]]),
+        (
+            '?z = join("|", ?x, ?f, ?l)',
+            [["a", "a|Ann|Lee"], ["b", "b|ÅSA|Öberg"], ["c", "c|straße|İx"]],
+        ),
+        ('?z = capture(?l, "(.)e+", 1)', [["a", "L"], ["b", "b"]]),
+        ('"n" = capture(?f, "A(n)", 1), ?z = ok', [["a", "ok"]]),
         ("starts_with(?f, A), ?z = ok", [["a", "ok"]]),
         ("ends_with(lower(?l), rg), ?z = ok", [["b", "ok"]]),
         ("contains(?f, ?part), part(?part), ?z = ok", [["a", "ok"], ["c", "ok"]]),
@@ -229,6 +239,50 @@ def test_strings_in_json(client: Client) -> None:
     assert response.text == f"Rule Asserted: z(?z) :- {', '.join(items)}."
     client.post("/teach", {"text": NAMES})
     assert client.ask("z", "?z") == [["Ann-Lee"]]
+
+
+def test_functions_of_texts_in_json(client: Client) -> None:
+    body = [
+        {"predicate": "name", "args": ["?x", "?f", "?l"]},
+        {"builtin": "capture", "args": ["?l", "(e?)rg$", 1, "?c"]},
+        {"builtin": "join", "args": ["-", "?f", "?c", "?j"]},
+        {"builtin": "substring", "args": ["upper(?j)", 0, 5, "?z"]},
+        {"builtin": "trim", "args": ["?z", "x"], "negated": True},
+    ]
+    response = client.post("/teach", {"head": {"predicate": "z", "args": ["?z"]}, "body": body})
+    items = [
+        "name(?x, ?f, ?l)",
+        '?c = capture(?l, "(e?)rg$", 1)',
+        '?j = join("-", ?f, ?c)',
+        "?z = substring(upper(?j), 0, 5)",
+        "x != trim(?z)",
+    ]
+    assert response.text == f"Rule Asserted: z(?z) :- {', '.join(items)}."
+    client.post("/teach", {"text": NAMES})
+    assert client.ask("z", "?z") == [["ÅSA-E"]]
+    error = client.post(
+        "/teach",
+        {
+            "head": {"predicate": "y", "args": ["?z"]},
+            "body": [body[0], {"builtin": "join", "args": ["?l", "?z"]}],
+        },
+    )
+    assert "takes its value last" in error_of(error, 400, "VALIDATION_ERROR")["message"]
+
+
+def test_functions_of_texts_in_proofs_and_plans(client: Client) -> None:
+    rules = 'z(?x, ?z) :- name(?x, ?f, ?l), ?z = capture(trim(?l), "^(.)e+", 1).'
+    assert ask(client, NAMES + rules, "z", "?x", "?z") == [["a", "L"]]
+    goal = {"predicate": "z", "args": ["a", "L"]}
+    proof = client.post("/ask", {**goal, "withProof": True}).get_json()[0]["proof"]
+    texts = [node["step"].get("text") for node in proof["step"]["bodyProofs"]]
+    assert 'L = capture(trim(Lee), "^(.)e+", 1)' in texts
+    plan = client.post("/explain", goal).get_data(as_text=True)
+    assert "capture" in plan
+    assert "trim" in plan
+    goal = {"predicate": "z", "args": ["b", "?z"], "whyNot": True}
+    why = client.post("/explain", goal).get_data(as_text=True)
+    assert "capture" in why
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbplanner.check.code import Code
+from kbplanner.ir.operators import FUNCTIONS
 
 ERROR_CODES: tuple[Code, ...] = (
     Code(
@@ -317,7 +318,7 @@ ERROR_CODES: tuple[Code, ...] = (
         "K037",
         "unknown-function",
         "unknown function",
-        "The functions of expressions are abs, min, max, round, concat, lower, upper and length.",
+        f"The functions of expressions are {', '.join(FUNCTIONS[:-1])} and {FUNCTIONS[-1]}.",
         bad="area(?x, ?a) :- side(?x, ?s), ?a = square(?s).",
         good="area(?x, ?a) :- side(?x, ?s), ?a = ?s * ?s.",
     ),

@@ -9,10 +9,12 @@ round of a recursion, and the continuation after new facts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from kbplanner.compile.plan import (
     AntiJoin,
     Call,
+    Capture,
     Column,
     ColumnKind,
     Copy,
@@ -95,6 +97,8 @@ class _Builder:
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
                 if isinstance(item, (ClauseAtom, Computation)):
+                    if isinstance(item, Computation) and item.function == "capture":
+                        item = replace(item, args=item.args[:1])  # the rest is in the step
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
                 elif isinstance(item, Comparison):
                     constants.update(
@@ -232,7 +236,9 @@ class _Builder:
 
     def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
         """Return the step that computes, or an equality step if the target is already bound."""
-        args = tuple(self._register(arg, registers) for arg in item.args)
+        captures = item.function == "capture"
+        own = item.args[:1] if captures else item.args
+        args = tuple(self._register(arg, registers) for arg in own)
         known = item.target in registers
         if known and item.function == "=":
             return [Filter(_IDENTICAL, registers[item.target], args[0])]
@@ -240,7 +246,9 @@ class _Builder:
         to = registers[target] = len(self.constants) + len(registers)
         if item.function == "=":
             return [Copy(to, args[0])]
-        call = Call(OPERATIONS.index(item.function), to, args)
+        call: Step = Call(OPERATIONS.index(item.function), to, args)
+        if captures:
+            call = Capture(to, args[0], str(item.args[1]), int(str(item.args[2])))
         return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from kbplanner.compile.plan import (
     AntiJoin,
     Call,
+    Capture,
     Column,
     Copy,
     Equal,
@@ -50,6 +51,7 @@ class Opcode(IntEnum):
     MATCHES = 13
     EQUAL = 14
     INTERSECT = 15
+    CAPTURE = 16
 
 
 def encode(plan: Plan) -> array[int]:
@@ -106,6 +108,9 @@ def _step(step: Step) -> list[int]:
         return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
     if isinstance(step, Call):
         return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Capture):
+        program = compile_pattern(step.pattern, step.group)
+        return [Opcode.CAPTURE, step.to, step.text, len(program), *program]
     if isinstance(step, Equal):
         return [Opcode.EQUAL, step.to, step.source]
     if isinstance(step, Copy):

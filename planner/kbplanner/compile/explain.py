@@ -8,6 +8,7 @@ from dataclasses import replace
 from kbplanner.compile.plan import (
     AntiJoin,
     Call,
+    Capture,
     Column,
     ColumnKind,
     Copy,
@@ -122,6 +123,9 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Call):
         args = ", ".join(join.names[register] for register in step.args)
         return f"call {join.names[step.to]} = {OPERATIONS[step.function]} ({args})"
+    if isinstance(step, Capture):
+        text, pattern = join.names[step.text], print_term(step.pattern)
+        return f"capture {join.names[step.to]} = {text} {pattern} group {step.group}"
     if isinstance(step, Equal):
         return f"equal {join.names[step.to]} = {join.names[step.source]}"
     if isinstance(step, Copy):

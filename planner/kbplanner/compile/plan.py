@@ -130,6 +130,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """`capture ?z = ?x "(a+)b" group 1`: continue with the text of a group of the first match of a
+    pattern, if it has one.
+    """
+
+    to: int
+    text: int
+    pattern: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
 class TextTest:
     """`test ?x starts_with ?y`: continue if the test holds; `op` counts along operators.SUBSTRING_TESTS, +8
     negates it.
@@ -189,6 +201,7 @@ Step = (
     | TextTest
     | Match
     | Call
+    | Capture
     | Copy
     | Equal
     | Project

@@ -1,7 +1,7 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
 csrc/compute.c computes the same values in the engine. This module serves the reference engine and
-proofs.
+proofs. The bodies of functions of texts are in `texts.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import Apply, Expr, Variable
+from kbplanner.ir.texts import TEXT_FUNCTIONS
 
 MAX_TEXT_BYTES = 64 * 1024
 """Maximum bytes of a computed text; a longer text is no value."""
@@ -29,15 +30,14 @@ def compute(function: str, args: Sequence[str]) -> str | None:
 
     Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have
     none beyond their range. Text that is not a number has no value in arithmetic, nor has a
-    division by zero, nor a text beyond MAX_TEXT_BYTES.
+    division by zero, nor a text beyond MAX_TEXT_BYTES. `capture` needs a valid pattern and group;
+    `check_rule` refuses others.
     """
-    if function in _STRINGS:
-        text = _STRINGS[function](args)
-        return (
-            text
-            if len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
-            else None
-        )
+    if function in TEXT_FUNCTIONS:
+        text = TEXT_FUNCTIONS[function](args)
+        if text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES:
+            return text
+        return None
     values = [number(arg) for arg in args]
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
@@ -133,27 +133,6 @@ def _round(args: Sequence[Number]) -> Number | None:
         Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ROUNDING)
     )
 
-
-def simple_lower(char: str) -> str:
-    """Return the lower-case letter of Unicode's simple mapping; without one, the character itself."""
-    lowered = char.lower()
-    return lowered if len(lowered) == 1 else "i" if char == "\u0130" else char
-
-
-def simple_upper(char: str) -> str:
-    """Return the upper-case letter of Unicode's simple mapping; without one, the character itself."""
-    for mapped in (char.upper(), char.title()):
-        if len(mapped) == 1:
-            return mapped
-    return char
-
-
-_STRINGS: dict[str, Callable[[Sequence[str]], str]] = {
-    "concat": "".join,
-    "lower": lambda args: "".join(map(simple_lower, args[0])),
-    "upper": lambda args: "".join(map(simple_upper, args[0])),
-    "length": lambda args: str(len(args[0])),
-}
 
 _ARITHMETIC: dict[str, Callable[[Sequence[Number]], Number | None]] = {
     "+": _add,

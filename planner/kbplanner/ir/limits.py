@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbplanner.ir.operators import Function
+
 MAX_DEPTH = 64
 """Maximum nesting depth of brackets and operators in one expression."""
 
@@ -87,6 +89,14 @@ class Limits:
             if count > self.args
             else None
         )
+
+    def call_problem(self, function: Function, count: int) -> str | None:
+        """Return an error message if a function does not take this number of arguments, else None."""
+        if function.takes(count) and count <= self.args:
+            return None
+        most = self.args if function.most is None else function.most
+        expected = str(most) if function.least == most else f"{function.least} to {most}"
+        return f"{function.name} takes {expected} argument{'s' * (expected != '1')}, found {count}"
 
     def body_problem(self, count: int) -> str | None:
         """Return an error message if a body is too long, else None."""

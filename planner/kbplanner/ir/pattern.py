@@ -2,10 +2,12 @@ r"""Regular expressions in linear time: compilation to engine programs, and matc
 
 The syntax is the common one without features that need backtracking: characters, `.` (anything but
 a line feed), `[a-z]`, `[^a-z]`, `\d \w \s` (ASCII) and their capitals, `^` and `$` (of the whole
-text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text.
-csrc/pattern.c runs the programs in the engine, `matches` in Python. No library is used, so that a
-rule matches the same everywhere and a run can be stopped. Thompson, "Regular expression search
-algorithm" (1968).
+text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`, and `?` after a repetition that prefers the
+shortest. A pattern matches anywhere in the text. csrc/pattern.c runs the programs in the engine,
+`matches` and `captured` in Python. No library is used, so that a rule matches the same everywhere
+and a run can be stopped. Thompson, "Regular expression search algorithm" (1968); for the text of a
+group, Pike's machine, whose threads have an order of preference: Cox, "Regular expression matching:
+the virtual machine approach" (2009).
 """
 
 from __future__ import annotations
@@ -39,23 +41,89 @@ class Instruction(IntEnum):
     RANGES = 1
     """A count, then this many ranges: continue behind a character in one of them."""
     SPLIT = 2
-    """Two targets to continue at."""
+    """Two targets to continue at; the first is preferred."""
     JUMP = 3
     """A target to continue at."""
     BEGIN = 4
     """Continue if at the start of the text."""
     END = 5
     """Continue if at the end of the text."""
+    OPEN = 6
+    """Continue; the group begins here."""
+    CLOSE = 7
+    """Continue; the group ends here."""
 
 
 @lru_cache(maxsize=256)
-def compile_pattern(pattern: str) -> tuple[int, ...]:
-    """Return the program of a pattern; raises InvalidInput if it is invalid or too large."""
-    compiler = _Compiler(pattern)
+def compile_pattern(pattern: str, group: int | None = None) -> tuple[int, ...]:
+    """Return the program of a pattern; raises InvalidInput if it is invalid or too large.
+
+    With `group` the program marks where this group begins and ends: groups count from 1 by their
+    opening brackets, 0 is the whole match. A group that the pattern does not have is InvalidInput.
+    """
+    compiler = _Compiler(pattern, group)
     words = compiler.alternatives(0)
     if compiler.at < len(pattern):
         raise compiler.error('")" without "("')
+    if group == 0:
+        words = compiler.marked(words)
+    elif group is not None and group > compiler.groups:
+        raise InvalidInput(
+            f'the pattern "{shortened(pattern)}" has no group {group}: it has {compiler.groups}'
+        )
     return (*_moved(words, 0), Instruction.ACCEPT)
+
+
+def captured(program: Sequence[int], text: str) -> str | None:
+    """Return the text of the marked group in the first match of a program; None if it has none.
+
+    Of the matches that begin first, the one is taken that the order of SPLIT prefers.
+    """
+    marks: tuple[int, int] | None = None
+    threads = _threads(program, [(0, -1, -1)], 0, len(text))
+    for index in range(len(text) + 1):
+        following: list[tuple[int, int, int]] = []
+        for at, start, end in threads:
+            if program[at] == Instruction.ACCEPT:
+                marks = start, end
+                break
+            if index < len(text) and _reads(program, at, ord(text[index])):
+                following.append((at + 2 + 2 * program[at + 1], start, end))
+        else:
+            if marks is None:
+                following.append((0, -1, -1))
+        threads = _threads(program, following, index + 1, len(text))
+    return None if marks is None or marks[1] < 0 else text[marks[0] : marks[1]]
+
+
+def _threads(
+    program: Sequence[int], starts: Sequence[tuple[int, int, int]], index: int, length: int
+) -> list[tuple[int, int, int]]:
+    """Return what waits for a character or accepts, by preference: a place, and the marks of the
+    group.
+    """
+    reached: set[int] = set()
+    waiting = []
+    todo = list(reversed(starts))
+    while todo:
+        at, start, end = todo.pop()
+        if at in reached:
+            continue
+        reached.add(at)
+        code = program[at]
+        if code in (Instruction.ACCEPT, Instruction.RANGES):
+            waiting.append((at, start, end))
+        elif code == Instruction.SPLIT:
+            todo += [(program[at + 2], start, end), (program[at + 1], start, end)]
+        elif code == Instruction.JUMP:
+            todo.append((program[at + 1], start, end))
+        elif code == Instruction.OPEN:
+            todo.append((at + 1, index, end))
+        elif code == Instruction.CLOSE:
+            todo.append((at + 1, start, index))
+        elif index == (0 if code == Instruction.BEGIN else length):
+            todo.append((at + 1, start, end))
+    return waiting
 
 
 def matches(program: Sequence[int], text: str) -> bool:
@@ -92,7 +160,11 @@ def _follow(
             return [], True
         if code in (Instruction.SPLIT, Instruction.JUMP):
             targets = program[at + 1 : at + (3 if code == Instruction.SPLIT else 2)]
-        elif (code == Instruction.BEGIN and start) or (code == Instruction.END and end):
+        elif (
+            code in (Instruction.OPEN, Instruction.CLOSE)
+            or (code == Instruction.BEGIN and start)
+            or (code == Instruction.END and end)
+        ):
             targets = (at + 1,)
         new = [target for target in targets if target not in reached]
         reached.update(dict.fromkeys(new))
@@ -121,9 +193,15 @@ def _moved(words: _Words, start: int) -> _Words:
 
 
 class _Compiler:
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, group: int | None = None) -> None:
         self.pattern = pattern
         self.at = 0
+        self.groups = 0
+        self._group = group
+
+    def marked(self, words: _Words) -> _Words:
+        """Return the words of the group that is asked for, with marks at its ends."""
+        return self._joined(self._joined([Instruction.OPEN], words), [Instruction.CLOSE])
 
     def error(self, problem: str) -> InvalidInput:
         """Return the error: the problem and its position."""
@@ -153,25 +231,18 @@ class _Compiler:
         words = self._single(depth)
         while (bounds := self._bounds()) is not None:
             least, most = bounds
+            lazy = self._accept("?")
             repeated: _Words = []
             for _ in range(least):
                 repeated = self._joined(repeated, words)
             if most is None:
-                loop = [
-                    Instruction.SPLIT,
-                    3,
-                    5 + len(words),
-                    *_moved(words, 3),
-                    Instruction.JUMP,
-                    0,
-                ]
+                split = _split(5 + len(words), lazy)
+                loop = [*split, *_moved(words, 3), Instruction.JUMP, 0]
                 repeated = self._joined(repeated, loop)
+            split = _split(3 + len(words), lazy)
             for _ in range((most or least) - least):
-                repeated = self._joined(
-                    repeated, [Instruction.SPLIT, 3, 3 + len(words), *_moved(words, 3)]
-                )
+                repeated = self._joined(repeated, [*split, *_moved(words, 3)])
             words = repeated
-            self._accept("?")  # lazy or greedy makes no difference to whether it matches
         return words
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -203,12 +274,15 @@ class _Compiler:
             raise self.error(f'nothing to repeat before "{char}"')
         self.at += 1
         if char == "(":
-            if self._accept("?") and not self._accept(":"):
+            is_group = not self._accept("?")
+            if not is_group and not self._accept(":"):
                 raise self.error('"(?" begins a construct that is not supported')
+            self.groups += is_group
+            is_marked = is_group and self.groups == self._group
             words = self.alternatives(depth + 1)
             if not self._accept(")"):
                 raise self.error('"(" without ")"')
-            return words
+            return self.marked(words) if is_marked else words
         if char in "^$":
             return [Instruction.BEGIN if char == "^" else Instruction.END]
         if char == ".":
@@ -270,6 +344,11 @@ class _Compiler:
         if len(left) + len(right) >= MAX_PROGRAM_WORDS:
             raise self.error("it is too large")
         return left + _moved(right, len(left))
+
+
+def _split(end: int, lazy: bool) -> _Words:
+    """Return the SPLIT between the words after it and `end`; `lazy` prefers `end`."""
+    return [Instruction.SPLIT, end, 3] if lazy else [Instruction.SPLIT, 3, end]
 
 
 def _ranges(ranges: Ranges) -> _Words:

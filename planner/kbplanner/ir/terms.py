@@ -145,3 +145,11 @@ def expression_variables(expr: Expr) -> Iterator[Variable]:
     elif isinstance(expr, Apply):
         for arg in expr.args:
             yield from expression_variables(arg)
+
+
+def applications(expr: Expr) -> Iterator[Apply]:
+    """Yield every operator and function of an expression with its arguments, outer ones first."""
+    if isinstance(expr, Apply):
+        yield expr
+        for arg in expr.args:
+            yield from applications(arg)

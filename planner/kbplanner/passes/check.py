@@ -17,14 +17,17 @@ from kbplanner.ir.operators import STRING_TESTS
 from kbplanner.ir.pattern import compile_pattern
 from kbplanner.ir.terms import (
     Aggregate,
+    Apply,
     Atom,
     Comparison,
     Expr,
     Literal,
     Rule,
     Variable,
+    applications,
     expression_variables,
 )
+from kbplanner.ir.texts import natural
 from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
 from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
 
@@ -236,15 +239,32 @@ def _unsafe_in_comparison(
 
 
 def _check_builtins(rule: Rule) -> None:
-    """Refuse an invalid pattern, and `*` in an aggregate other than `count`."""
+    """Refuse an invalid pattern or group, and `*` in an aggregate other than `count`."""
     for item in rule.body:
-        if isinstance(item, Comparison) and item.op == "matches":
+        if not isinstance(item, Comparison):
+            continue
+        if item.op == "matches":
             if not isinstance(item.right, str):
                 raise InvalidInput("the pattern of matches(...) has to be a constant")
             compile_pattern(item.right)
+        for side in (item.left, item.right):
+            for call in applications(side):
+                if call.function == "capture":
+                    _check_capture(call)
     for arg in rule.head.args:
         if isinstance(arg, Aggregate) and arg.variable is None and arg.function != "count":
             raise InvalidInput(f"{arg.function}(*) is not offered: name the variable")
+
+
+def _check_capture(call: Apply) -> None:
+    """Refuse a pattern or a group of `capture` that is not a constant, or not valid."""
+    _, pattern, group = call.args
+    if not isinstance(pattern, str):
+        raise InvalidInput("the pattern of capture(...) has to be a constant")
+    number = natural(group) if isinstance(group, str) else None
+    if number is None:
+        raise InvalidInput("the group of capture(...) has to be a number: 0, 1, 2, ...")
+    compile_pattern(pattern, number)
 
 
 def _names(variables: Iterator[Variable]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.compute import compute, text_test
 from kbplanner.ir.numbers import answer_key, test
 from kbplanner.ir.operators import AGGREGATES, OPERATIONS
-from kbplanner.ir.pattern import matches
+from kbplanner.ir.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
 from kbplanner.reference.relation import ReferenceRelation
@@ -237,34 +237,20 @@ class ReferenceRun:
             self._passed[self._place][index - 1] += 1
         if opcode == Opcode.EMIT:
             self._emit(step, registers)
-        elif opcode == Opcode.COMPARE:
-            texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
-            if test(step[1], *texts):
+        elif opcode in (Opcode.COMPARE, Opcode.TEST, Opcode.MATCHES):
+            if self._holds(step, registers):
                 yield from self._steps_from(rule, index + 1, registers, bounds)
-        elif opcode == Opcode.TEST:
-            if text_test(step[1], *(self._engine.text(registers[side]) for side in step[2:])):
-                yield from self._steps_from(rule, index + 1, registers, bounds)
-        elif opcode == Opcode.MATCHES:
-            if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
-                yield from self._steps_from(rule, index + 1, registers, bounds)
-        elif opcode == Opcode.EQUAL:
-            for symbol in self._engine.same_number(registers[step[2]]):
+        elif opcode in (Opcode.COPY, Opcode.EQUAL):
+            for symbol in self._equals(step, registers):
                 yield from self._steps_from(rule, index + 1, {**registers, step[1]: symbol}, bounds)
-        elif opcode == Opcode.COPY:
-            yield from self._steps_from(
-                rule, index + 1, {**registers, step[1]: registers[step[2]]}, bounds
-            )
-        elif opcode == Opcode.CALL:
-            value = compute(
-                OPERATIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]]
-            )
+        elif opcode in (Opcode.CALL, Opcode.CAPTURE):
+            value = self._computed(step, registers)
             self._tick()
             yield
-            if value is None:
-                self._warnings += 1
-            else:
-                registers = {**registers, step[2]: self._engine.intern(value)}
-                yield from self._steps_from(rule, index + 1, registers, bounds)
+            if value is not None:
+                to = step[1 if opcode == Opcode.CAPTURE else 2]
+                bound = {**registers, to: self._engine.intern(value)}
+                yield from self._steps_from(rule, index + 1, bound, bounds)
         elif opcode == Opcode.AGGREGATE:
             for bound in self._groups(step, registers, bounds):
                 self._tick()
@@ -284,6 +270,28 @@ class ReferenceRun:
                 self._tick()
                 yield
                 yield from self._steps_from(rule, index + 1, bound, bounds)
+
+    def _holds(self, step: tuple[int, ...], registers: Mapping[int, int]) -> bool:
+        """Return True if a test of registers holds."""
+        text = self._engine.text
+        if step[0] == Opcode.MATCHES:
+            return matches(step[4:], text(registers[step[2]])) != bool(step[1])
+        left, right = text(registers[step[2]]), text(registers[step[3]])
+        return (test if step[0] == Opcode.COMPARE else text_test)(step[1], left, right)
+
+    def _equals(self, step: tuple[int, ...], registers: Mapping[int, int]) -> list[int]:
+        """Return the symbols that COPY or EQUAL gives to its register."""
+        source = registers[step[2]]
+        return [source] if step[0] == Opcode.COPY else self._engine.same_number(source)
+
+    def _computed(self, step: tuple[int, ...], registers: Mapping[int, int]) -> str | None:
+        """Return the value of CALL or CAPTURE, None without one; count a warning for a call."""
+        text = self._engine.text
+        if step[0] == Opcode.CAPTURE:
+            return captured(step[4:], text(registers[step[2]]))
+        value = compute(OPERATIONS[step[1]], [text(registers[arg]) for arg in step[4:]])
+        self._warnings += value is None
+        return value
 
     def _groups(
         self,

@@ -18,8 +18,8 @@ from kbplanner.ir.operators import (
     AGGREGATES,
     BUILTINS,
     COMPARISONS,
+    FUNCTION,
     OPPOSITE,
-    STRING_FUNCTIONS,
     fits_as_atom,
 )
 from kbplanner.ir.terms import (
@@ -109,13 +109,16 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         )
     at = _under(path, "args")
     values = _array(_field(fields, "args", path), at)
-    if predicate in STRING_FUNCTIONS:
+    if predicate in FUNCTION:
         if not fits_as_atom(predicate, len(values)):
             raise InvalidInput.at(
                 at, f'"{predicate}" takes its value last, found {len(values)} arguments'
             )
         *inputs, result = (
-            _expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values)
+            constant_from_json(value, f"{at}[{index}]")
+            if (predicate, index) == ("capture", 1)  # a pattern may be full of question marks
+            else _expression(value, f"{at}[{index}]", limits)
+            for index, value in enumerate(values)
         )
         return Comparison("!=" if negated else "=", result, Apply(predicate, tuple(inputs)))
     if len(values) != 2:

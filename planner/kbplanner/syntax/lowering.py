@@ -14,7 +14,7 @@ from typing import Any, cast
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
-    FUNCTION_ARITY,
+    FUNCTION,
     FUNCTIONS,
     OPPOSITE,
     RESERVED,
@@ -37,6 +37,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
+from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import Token
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
@@ -379,18 +380,18 @@ class Lowering:
     def _function(self, node: Node) -> Expr:
         name = self.text(node.token)
         if node.token.type == "IDENT" and name in FUNCTIONS:
-            fewest, most = FUNCTION_ARITY.get(name, (1, self.limits.args))
             if _is_aggregate(node) and node.args[0].kind != "NUMBER":
                 self._aggregate_in_body(node)
-            elif not fewest <= len(node.args) <= most:
-                expected = str(fewest) if fewest == most else f"{fewest} to {most}"
-                problem = f"{name} takes {expected} argument{'s' * (expected != '1')}, found {len(node.args)}"
-                self._at("wrong-arity", problem, None, node.token)
+            elif problem := self.limits.call_problem(FUNCTION[name], len(node.args)):
+                self._at("wrong-arity", problem, f"write {FUNCTION[name].usage}", node.token)
             return Apply(name, tuple(self.expression(arg) for arg in node.args))
         if name in AGGREGATES:
             self._aggregate_in_body(node)
         else:
+            nearest = nearest_name(name, FUNCTIONS)
             hint = "the functions are " + ", ".join(FUNCTIONS)
+            if nearest is not None:
+                hint = f"did you mean {FUNCTION[nearest].usage}?"
             self._at("unknown-function", f'no function "{excerpt(name)}"', hint, node.token)
         return ""
 

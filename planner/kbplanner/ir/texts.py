@@ -1,0 +1,69 @@
+"""Functions of texts: their bodies in Python, which agree with csrc/strings.c in the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kbplanner.ir.numbers import number
+from kbplanner.ir.pattern import captured, compile_pattern
+
+SPACES = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""The characters with Unicode's property White_Space, which `trim` removes."""
+
+TextFunction = Callable[[Sequence[str]], str | None]
+"""The body of a function: constants in, its value out, or None where it has none."""
+
+
+def simple_lower(char: str) -> str:
+    """Return the lower-case letter of Unicode's simple mapping; without one, the character itself."""
+    lowered = char.lower()
+    return lowered if len(lowered) == 1 else "i" if char == "\u0130" else char
+
+
+def simple_upper(char: str) -> str:
+    """Return the upper-case letter of Unicode's simple mapping; without one, the character itself."""
+    for mapped in (char.upper(), char.title()):
+        if len(mapped) == 1:
+            return mapped
+    return char
+
+
+def natural(text: str) -> int | None:
+    """Return the value of a text that is an integer of at least 0; None for any other text."""
+    value = number(text)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _substring(args: Sequence[str]) -> str | None:
+    """Return the characters from a position on, counted from 0: all, or at most a number of them."""
+    start = natural(args[1])
+    count = natural(args[2]) if len(args) > 2 else len(args[0])
+    return None if start is None or count is None else args[0][start : start + count]
+
+
+def _replace(args: Sequence[str]) -> str | None:
+    """Replace every occurrence of a part, from left to right; the empty text is no part."""
+    text, part, new = args
+    return text.replace(part, new) if part else None
+
+
+def _capture(args: Sequence[str]) -> str | None:
+    text, pattern, group = args
+    return captured(compile_pattern(pattern, int(group)), text)
+
+
+TEXT_FUNCTIONS: Mapping[str, TextFunction] = {
+    "concat": "".join,
+    "lower": lambda args: "".join(map(simple_lower, args[0])),
+    "upper": lambda args: "".join(map(simple_upper, args[0])),
+    "length": lambda args: str(len(args[0])),
+    "trim": lambda args: args[0].strip(SPACES),
+    "substring": _substring,
+    "replace": _replace,
+    "join": lambda args: args[0].join(args[1:]),
+    "capture": _capture,
+}
+"""The body of each function of texts."""
