@@ -195,7 +195,7 @@ kb_status kb_ground_pick(const kb_ground *g, kb_search *search, uint32_t first, 
         return KB_MISUSE;
     start = search->start;
     fresh = search->end;
-    while (*count < limit) {
+    while (limit != 0) {
         if (search->seen[next] != KB_PICKED) {
             search->seen[next] = KB_PICKED;
             picked[(*count)++] = next;
@@ -203,6 +203,8 @@ kb_status kb_ground_pick(const kb_ground *g, kb_search *search, uint32_t first, 
             if (search->end == KB_NO_NODE)
                 return KB_MISUSE;
         }
+        if (*count == limit)          /* before an instance is taken off the queue, which would be lost */
+            break;
         if (fresh < search->end)
             next = search->queue[fresh++];
         else if (start < fresh)

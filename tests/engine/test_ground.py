@@ -182,6 +182,12 @@ def picked_by_model(ground: Ground, heights: array, chosen: array, firsts: list[
     return picked
 
 
+def test_a_search_loses_nothing_at_its_limit():
+    ground = made([], [(1, []), (0, [1, 2]), (2, [])])
+    search = ground_solver.Search(ground, ground_solver.shortest(Engine(), ground), 0)
+    assert [list(search.pick(1, 1)) for _ in range(4)] == [[1], [0], [2], []]
+
+
 @examples(300)
 @given(instances, instances, st.integers(1, 4), st.data())
 def test_a_search_picks_each_instance_of_a_proof_once(free, steps, limit, data):
