@@ -173,6 +173,9 @@ static kb_status work_pass(kb_run *run)
                 return status;
             for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
                 run->low[mark] = run->high[mark];
+            for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
+                if (run->slots[run->plan->marks[mark]]->best)
+                    kb_best_end_round(run->slots[run->plan->marks[mark]]);
             run->in_round = 0;
             run->fresh = 0;
         } while (component->recursive);

@@ -80,7 +80,8 @@ typedef struct kb_component {
 } kb_component;
 /* component: the one that emits to it, from 1 */
 /* bits: a relation of pairs that dense.c keeps as rows of bits */
-typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits; } kb_slot;
+/* best: KB_BEST_* */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best; } kb_slot;
 
 struct kb_plan {
     kb_slot *slots;
@@ -297,6 +298,12 @@ void kb_heads_sorted(kb_run *run);    /* from now on the heads come sorted by th
                                        * an empty relation */
 void kb_heads_end(kb_run *run);
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
+
+/* best.c */
+/* add rows of a relation with one live row for each group: a better row replaces that of its group */
+kb_status kb_best_add(kb_run *run, const kb_sym *rows, uint32_t count);
+/* between two rounds: drop the indexes of a relation that list too many replaced rows */
+void kb_best_end_round(kb_relation *relation);
 
 /* run.c */
 /* a test, or a SCAN without columns */

@@ -45,7 +45,8 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
     for (uint32_t r = component->first_rule + component->rules; r-- > component->first_rule;) {
         const kb_rule *rule = plan->rules + r;
         const kb_step *steps = plan->steps + rule->first;
-        int is_sensitive = everything || plan->slots[steps[rule->count - 1].slot].sensitive;
+        const kb_slot *head = plan->slots + steps[rule->count - 1].slot;
+        int is_sensitive = everything || head->sensitive || head->best;
 
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
@@ -59,7 +60,8 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
     return marked;
 }
 
-/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot is derived. Slots are
+/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot, or a slot with the
+ * best rows of groups, is derived. Slots are
  * read only in the component that emits to them and later, so one pass from the last component to
  * the first is enough. A recursive component is repeated until nothing changes or, after 32 passes,
  * marked as a whole. */
@@ -80,6 +82,8 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
 
+    if (plan->slots[emit->slot].best)
+        return;
     rule->distinct = 1;
     for (uint32_t s = 0; s + 1 < rule->count; s++) {
         const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
@@ -108,7 +112,7 @@ static void mark_outer(const kb_plan *plan, kb_rule *rule)
 
     while (scan->op == KB_OP_SCAN && scan->arity == 0)
         scan++;
-    if (scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
+    if (plan->slots[emit->slot].best || scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
         return;
     loads = plan->pairs + scan->pairs + scan->keys;
     for (uint32_t i = 0; i < scan->loads; i++)

@@ -54,6 +54,9 @@ FUNCTION_ARITY = {
 AGGREGATES = ("count", "sum", "min", "max", "avg")
 """Aggregates, as head terms."""
 
+EXTREMA = ("min", "max")
+"""Words before the last variable of a rule head that keep the least or greatest value of a group."""
+
 BUILTINS = (*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS)
 """Names of the builtins that can be body items."""
 
