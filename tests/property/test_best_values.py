@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.proofs import Checker
+from support.runtimes import runtime as open_runtime
 
+from kbcore.kb.tenant_kb import TenantKB
+from kbcore.node.runtime import Runtime
+from kbcore.proofs.shapes import ProofOptions
+from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
-from kbplanner.ir.terms import Atom, Variable
+from kbplanner.evaluate.evaluate import GoalRun
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Literal, Rule, Variable
 from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
+from .test_why_not import ALL
+from .test_why_not import World as Truths
+from .test_why_not import check as check_why_not
+
+NUMBER = count()
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 SHORTEST = (
@@ -209,14 +223,10 @@ def test_negative_weights_end_without_a_negative_cycle(name, graph):
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("limits", [Limits(rows=5000), Limits(steps=20_000)], ids=["rows", "steps"])
 def test_a_negative_cycle_meets_the_budget(name, limits):
-    from kbplanner.evaluate.evaluate import GoalRun
-
     world = programs.World(ENGINES[name](), RuleSet(map(parse_rule, SHORTEST)))
     edges = [("a", "b", 1), ("b", "c", -3), ("c", "a", 1)]
     world.tell([atom("start", "a"), *(atom("edge", *edge) for edge in edges)])
     goal = Atom("dist", (Variable("x"), Variable("d")))
-    from kbplanner.ir.schema import RelationSchema
-
     plan = world.cache.get(world.rules, RelationSchema("dist", 2), "ff", frozenset(), world)
     run = GoalRun(world.engine, plan, world.bind, limits)
     with pytest.raises(BudgetExceeded) as caught:
@@ -224,3 +234,78 @@ def test_a_negative_cycle_meets_the_budget(name, limits):
     assert caught.value.details["limit"] == ("derivedRows" if limits.rows else "steps")
     assert caught.value.details["rule"] == SHORTEST[1]
     run.close()
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    with open_runtime(engine=request.param) as runtime:
+        yield runtime
+
+
+def stored(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> TenantKB:
+    kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")
+    kb.assert_rules(rules)
+    kb.assert_facts([Fact(fact.predicate, fact.args, fact.positive) for fact in facts])
+    return kb
+
+
+@st.composite
+def worlds(draw):
+    texts, name, arity = draw(st.sampled_from(sorted(PROGRAMS.values())))
+    begin = draw(st.lists(facts, min_size=4, max_size=16, unique=True))
+    asked = draw(st.lists(goals(name, arity), min_size=1, max_size=3))
+    return [parse_rule(text) for text in texts], begin, asked
+
+
+@examples(150)
+@given(worlds())
+def test_every_best_value_has_a_proof_that_holds(runtime, world):
+    rules, begin, asked = world
+    kb = stored(runtime, rules, begin)
+    checker = Checker(rules, begin)
+    for goal in (*asked, Atom(asked[0].predicate, (Variable("_"),) * asked[0].arity)):
+        rows = kb.infer(Literal(goal))
+        proofs = kb.prove(Literal(goal), proof=ProofOptions(form="dag", nodes=10_000))
+        assert [proof["result"] for proof in proofs] == rows
+        for proof in proofs:
+            assert not proof["proof"]["truncated"]
+            checker.dag(proof, 10_000)
+        for proof in kb.prove(Literal(goal), proof=ProofOptions(nodes=200)):
+            checker.tree(proof, 200, 100)
+
+
+@examples(150)
+@given(worlds())
+def test_what_is_missing_for_a_best_value(runtime, world):
+    rules, begin, asked = world
+    kb = stored(runtime, rules, begin)
+    model = naive.model(rules, begin)
+    for goal in asked:
+        if naive.answers(model, goal):
+            continue
+        result = kb.why_not((Literal(goal),), ALL)
+        assert result.truth == "false"
+        check_why_not(Truths(model, model), rules, Literal(goal), result)
+
+
+@examples(150)
+@given(worlds())
+def test_a_retraction_counts_replaced_values(runtime, world):
+    rules, begin, _ = world
+    kb = stored(runtime, rules, begin)
+    gone, rest = begin[0], begin[1:]
+    outcome = kb.retract_fact(gone.predicate, gone.args)
+    before, after = (
+        {(name, row) for name, rows in naive.model(rules, known).items() for row in rows}
+        for known in (begin, rest)
+    )
+    conclusions = {naive.key(rule.head) for rule in rules}
+    fallen = {each for each in before - after if each[0] in conclusions}
+    shown = {
+        ((row["predicate"], len(row["args"]), True), tuple(row["args"]))
+        for row in outcome.cascaded_atoms
+    }
+    assert shown == fallen - {(naive.key(gone), gone.args)}
+    assert outcome.cascaded == len(shown)
+    assert outcome.newly_derivable == len({e for e in after - before if e[0] in conclusions})
+    assert not outcome.truncated
