@@ -159,6 +159,15 @@ static int arithmetic(uint32_t function, const kb_number *values, uint32_t count
     }
 }
 
+int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out)
+{
+    if (values[0].kind == 0 || values[1].kind == 0 || !arithmetic(function, values, 2, out))
+        return 0;
+    if (out->kind == 1)
+        out->real = (double)out->integer;
+    return out->kind == 1 || isfinite(out->real);
+}
+
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
 {
     kb_number values[KB_MAX_ARITY], value;

@@ -166,8 +166,10 @@ static kb_status work_pass(kb_run *run)
                 kb_dense_begin(run, component);
                 if (run->dense == NULL)
                     kb_group_begin(run, component);
+                if (kb_queue_begin(run, component) < 0)
+                    return KB_NOMEM;
             }
-            status = run->dense != NULL ? kb_dense_run(run, component)
+            status = run->queue.active ? kb_queue_run(run, component) : run->dense != NULL ? kb_dense_run(run, component)
                      : run->group.seen != NULL ? kb_group_run(run, component) : work_round(run, component);
             if (status != KB_DONE)
                 return status;

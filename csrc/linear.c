@@ -72,7 +72,7 @@ void kb_mark_linear(kb_plan *plan, kb_component *component)
     for (uint32_t r = component->first_rule; r < end; r++) {
         kb_rule *rule = plan->rules + r;
 
-        if (plan->steps[rule->first + rule->count - 1].slot != component->target || plan->slots[component->target].best)
+        if (plan->steps[rule->first + rule->count - 1].slot != component->target)
             return;
         if (is_linear(plan, rule)) {
             uint32_t rule_column = carried_column(plan, rule);
@@ -83,6 +83,10 @@ void kb_mark_linear(kb_plan *plan, kb_component *component)
         } else if (!runs_once(plan, rule, component->target)) {
             return;
         }
+    }
+    if (plan->slots[component->target].best) {
+        component->best_first = linear != 0;
+        return;
     }
     component->live = linear == 1;
     component->linear = grouped == linear && linear <= KB_QUEUES ? linear : 0;

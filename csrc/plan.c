@@ -103,6 +103,21 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
     }
 }
 
+/* Mark the loop of a rule that ends with PROBE or SCAN, CALL and EMIT of the value to best rows. */
+static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
+{
+    kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *call = emit - 1, *loop = emit - 2;
+    const kb_pair *heads = plan->pairs + emit->pairs;
+
+    if (rule->count < 3 || !plan->slots[emit->slot].best || call->op != KB_OP_CALL || call->keys != 2
+        || call->compare >= KB_FUNCTION_CONCAT || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
+        return;
+    for (uint32_t i = 0; i < emit->arity; i++)
+        if ((heads[i].with == call->a) != (i + 1u == emit->arity))
+            return;
+    loop->relaxes = 1;
+}
+
 /* Mark a rule whose head has two columns, one of them loaded by a SCAN that is the outermost of
  * several loops: with its rows sorted by that column, the heads come in groups. */
 static void mark_outer(const kb_plan *plan, kb_rule *rule)
@@ -158,6 +173,7 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
     for (uint32_t i = 0; i < plan->rule_count; i++) {
         mark_distinct(plan, plan->rules + i);
         mark_outer(plan, plan->rules + i);
+        mark_relaxes(plan, plan->rules + i);
     }
     for (uint32_t i = 0; i < plan->component_count; i++) {
         kb_mark_linear(plan, plan->components + i);

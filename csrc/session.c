@@ -162,6 +162,7 @@ void kb_run_close(kb_run *run)
     engine = run->engine;
     kb_run_unpin(run);
     kb_group_end(run);
+    kb_queue_end(run);
     kb_dense_end(run);
     kb_intersect_free(run);
     kb_profile_end(run);
