@@ -12,17 +12,11 @@
 #include "machine.h"
 #include <math.h>
 
-/* Return 1 if item `a` leaves the queue before item `b`. */
-static inline int is_before(const kb_queued *a, const kb_queued *b)
-{
-    return a->value < b->value || (a->value == b->value && a->id < b->id);
-}
-
 static void sift_up(kb_queued *items, uint32_t at)
 {
     kb_queued item = items[at];
 
-    while (at != 0 && is_before(&item, items + (at - 1) / 4)) {
+    while (at != 0 && item.value < items[(at - 1) / 4].value) {
         items[at] = items[(at - 1) / 4];
         at = (at - 1) / 4;
     }
@@ -40,9 +34,8 @@ static void sift_down(kb_queued *items, uint32_t count)
         if (first >= count)
             break;
         for (uint32_t i = first + 1; i < end; i++)
-            if (is_before(items + i, items + least))
-                least = i;
-        if (!is_before(items + least, &item))
+            least = items[i].value < items[least].value ? i : least;
+        if (items[least].value >= item.value)
             break;
         items[at] = items[least];
         at = least;
