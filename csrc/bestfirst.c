@@ -8,7 +8,7 @@
  * that is better than one before it shows that values improve on the way. From then on rows leave
  * the queue in the order in which they came, since best-first order could then read a group
  * exponentially often; this order reads each row at most once for each round that would have read it
- * (Bellman, "On a routing problem", 1958). Rows that were replaced meanwhile are skipped. */
+ * (Bellman, "On a routing problem", 1958). Rows that have been replaced since are skipped. */
 #include "machine.h"
 #include <math.h>
 
@@ -63,7 +63,7 @@ kb_status kb_queue_add(kb_run *run, uint32_t id, double value)
     return KB_OK;
 }
 
-/* Take the next row. Return 0 if there is none. */
+/* Take the next row. Return 0 if the queue is empty. */
 static int take(kb_run *run, uint32_t *id)
 {
     kb_queue *queue = &run->queue;

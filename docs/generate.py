@@ -345,7 +345,7 @@ def planner_passes() -> str:
         "",
         *paragraph(
             "What happens to rules between their text and the engine, in this order. The first "
-            "six run when rules are written, so that a refused rule changes nothing; the others "
+            "five run when rules are written, so that a refused rule changes nothing; the others "
             "when a goal is first asked with a new binding pattern. Examples show rules with a "
             "goal, and the clauses after the pass. `b` marks a bound argument, `f` a"
         ),
@@ -367,7 +367,6 @@ PASS_ORDER = (
     "check",
     "lower",
     "aggregate",
-    "extrema",
     "linearise",
     "wellfounded",
     "restrict",

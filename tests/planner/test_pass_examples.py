@@ -110,7 +110,6 @@ def ordered_strata(source: Source) -> str:
 RUN: dict[str, Callable[[Source], str]] = {
     "lower": lowered,
     "aggregate": lowered,
-    "extrema": lowered,
     "linearise": linear,
     "wellfounded": without_recursion_through_negation,
     "order": ordered,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Rule, extremum_of
-from kbplanner.passes.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 

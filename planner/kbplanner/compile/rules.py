@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
+from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation, dependencies
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule
-from kbplanner.passes.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively

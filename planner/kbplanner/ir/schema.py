@@ -25,11 +25,11 @@ class Role(str, Enum):
     """The distinct bindings of the body of a rule with aggregates, those of its group first."""
     GROUPS = "groups"
     """The groups of a rule with aggregates, each with the values of its aggregates."""
-    LEAST = "least"
+    LEAST_VALUE = "least"
     """Conclusions of a best-value predicate: of each group of rows that differ only in their last
     column, the one with the least value there. It takes the place of DERIVED."""
-    GREATEST = "greatest"
-    """As LEAST, with the greatest value."""
+    GREATEST_VALUE = "greatest"
+    """As LEAST_VALUE, with the greatest value."""
     UNDENIED = "undenied"
     """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
@@ -44,10 +44,10 @@ class Role(str, Enum):
     """The values for which a part of a clause's body is useful."""
 
 
-BEST = (Role.LEAST, Role.GREATEST)
+BEST = (Role.LEAST_VALUE, Role.GREATEST_VALUE)
 """Roles of relations with one row for each group."""
 
-ROLE_OF_EXTREMUM = {"min": Role.LEAST, "max": Role.GREATEST}
+ROLE_OF_EXTREMUM = {"min": Role.LEAST_VALUE, "max": Role.GREATEST_VALUE}
 """The role of the conclusions of rules with this extremum in their heads."""
 
 

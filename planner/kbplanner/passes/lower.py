@@ -8,8 +8,8 @@
   that is not denied (an UNDENIED relation).
 - `not ~p(t)` holds if `~p(t)` is not derivable. It is always plain absence: whether `p(t)` is
   derivable plays no part.
-- A predicate whose rules keep the best value of each group, as `dist(?x, min ?d)`, becomes a LEAST
-  or a GREATEST relation in place of a DERIVED one.
+- A predicate whose rules keep the best value of each group, as `dist(?x, min ?d)`, becomes a
+  relation with one row for each group, `least dist/2`, in place of a DERIVED one (`ir/extrema.py`).
 - Aggregates become clauses that count and sum (`aggregate.py`).
 - Expressions become computations (`ir/expressions.py`).
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbplanner.errors import RecursiveAggregate
+from kbplanner.ir.extrema import first_problem
 from kbplanner.ir.program import (
     Clause,
     ClauseAtom,
@@ -31,7 +32,6 @@ from kbplanner.ir.program import (
     dependencies,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.passes.extrema import first_problem
 
 
 def check_stratified(clauses: Sequence[Clause]) -> None:

@@ -215,13 +215,13 @@ class ReferenceRun:
             slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot]))
             for slot in component.reads
         }
-        for place, rule in enumerate(component.rules, index):
+        for rule_index, rule in enumerate(component.rules, index):
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
             if all(low < top for low, top in views):
                 self._charge()
-                self._rule, self._place = rule.number, place
+                self._rule, self._place = rule.number, rule_index
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(

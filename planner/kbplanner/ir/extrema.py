@@ -1,19 +1,10 @@
 """Checks of best-value predicates, whose rules keep one row for each group: the one with the least
 or the greatest last argument.
 
-Before:
+    least dist/2(?x, ?d) :- start/1(?x), ?d := 0.
+    least dist/2(?y, ?d) :- least dist/2(?x, ?e), edge/3(?x, ?y, ?w), ?d := ?e + ?w.
 
-    dist(?x, min ?d) :- start(?x), ?d = 0.
-    dist(?y, min ?d) :- dist(?x, ?e), edge(?x, ?y, ?w), ?d = ?e + ?w.
-    ?- dist(?x, ?d).
-
-After:
-
-    least dist/2(?x, ?d) :- ?d := 0, start/1(?x).  % rule 1
-    least dist/2(?y, ?d) :- ?d := ?e + ?w, least dist/2(?x, ?e), edge/3(?x, ?y, ?w).  % rule 2
-    least dist/2(?a0, ?a1) :- dist/2(?a0, ?a1).
-
-The `lower` pass makes the LEAST and GREATEST relations, and the engine keeps the best row of each
+The `lower` pass makes such relations, and the engine keeps the best row of each
 group. A recursion through such a relation is evaluated by replacing the row of a group whenever a rule
 concludes a better one. That has one result, whatever the order of the steps, if a better value
 never takes a conclusion away and never makes another value worse: the rules are *monotone* (Ross,
@@ -121,7 +112,7 @@ def check_extrema(findings: Iterable[ExtremumFinding]) -> None:
 
 
 def first_problem(clause: Clause, moving: Collection[RelationSchema]) -> str | None:
-    """Return why a better value of a relation of `moving` could take back a conclusion of a clause,
+    """Return why a better value of a relation of `moving` could remove a conclusion of a clause,
     or make it worse; None if it cannot.
     """
     improving = improving_values(clause, moving)
@@ -161,7 +152,7 @@ def improving_values(clause: Clause, moving: Collection[RelationSchema]) -> Mapp
         value = atom.args[-1] if atom.args else None
         is_improving = atom.schema in moving and atom.schema.role in BEST
         if is_improving and isinstance(value, Variable) and not value.anonymous:
-            improving[value] = _DOWN if atom.schema.role is Role.LEAST else _UP
+            improving[value] = _DOWN if atom.schema.role is Role.LEAST_VALUE else _UP
     computed = [item for item in clause.body if isinstance(item, Computation)]
     while True:
         grown = {
@@ -223,8 +214,8 @@ def _head_problem(clause: Clause, improving: Mapping[Variable, int]) -> str | No
     if not is_best:
         return None
     value = head.args[-1]
-    wanted = _DOWN if head.schema.role is Role.LEAST else _UP
-    if isinstance(value, Variable) and improving.get(value, wanted) != wanted:
+    direction = _DOWN if head.schema.role is Role.LEAST_VALUE else _UP
+    if isinstance(value, Variable) and improving.get(value, direction) != direction:
         return f"{value} can get worse when a value that it is computed from improves"
     return None
 
@@ -252,7 +243,7 @@ def _recursion_findings(part: Component, own: Sequence[Clause]) -> Iterator[Extr
                 "not-monotone", _rules_of([clause]), f"recursion through {names}: {problem}", _HINT
             )
             continue
-        kinds = [_kind(clause, atom) for atom in calls]
+        kinds = [_kind(clause, atom) for atom in calls if atom.schema.role in BEST]
         is_strict = all(kind.is_strict for kind in kinds)
         is_bounded = all(kind.is_bounded for kind in kinds)
         if not (is_strict or is_bounded):
@@ -273,7 +264,7 @@ _HINT = (
 
 
 def _unbounded(clause: Clause, names: str) -> ExtremumFinding:
-    least = clause.head.schema.role is Role.LEAST
+    least = clause.head.schema.role is Role.LEAST_VALUE
     calls = [
         atom.args[-1] for atom in clause.atoms() if atom.schema.role is clause.head.schema.role
     ]
@@ -292,8 +283,8 @@ def _unbounded(clause: Clause, names: str) -> ExtremumFinding:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How the value of a head depends on the value of an atom: it changes with every change, and it
-    is never better.
+    """The dependence of a head's value on the value of an atom: whether it changes with every change,
+    and whether it is never better.
     """
 
     is_strict: bool
@@ -304,7 +295,7 @@ def _kind(clause: Clause, atom: ClauseAtom) -> _Kind:
     value, target = atom.args[-1], clause.head.args[-1]
     if not isinstance(value, Variable) or value.anonymous:
         return _Kind(False, False)
-    least = clause.head.schema.role is Role.LEAST
+    least = clause.head.schema.role is Role.LEAST_VALUE
     return _Kind(
         _is_strict(target, value, clause), _is_bounded(target, value, clause, least, set())
     )
