@@ -217,6 +217,15 @@ static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *sy
     return status == KB_OK ? kb_make_text(run, step->a, &value, has_value) : status == KB_DONE ? KB_OK : status;
 }
 
+int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out)
+{
+    if (values[0].kind == 0 || values[1].kind == 0 || !arithmetic(function, values, 2, out))
+        return 0;
+    if (out->kind == 1)
+        out->real = (double)out->integer;
+    return out->kind == 1 || isfinite(out->real);
+}
+
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
 {
     kb_number values[KB_MAX_ARITY], value;

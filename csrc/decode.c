@@ -7,6 +7,7 @@
 #define MAGIC 0x4B425031u
 #define VERSION 1u
 #define MAX_REGISTERS 0x10000u        /* so that a register number fits a kb_pair */
+#define KB_SLOT_KINDS 5u
 #define MAX_WORDS 0x10000000u
 
 static int read_rule(kb_reader *reader)
@@ -89,13 +90,18 @@ static int read_all(kb_reader *reader)
         return kb_read_out_of_memory(reader);
     memset(reader->mark_of, 0xFF, plan->slot_count * sizeof *reader->mark_of);
     for (uint32_t i = 0; i < plan->slot_count; i++) {
-        if (!kb_read_below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !kb_read_below(reader, 3, &plan->slots[i].derived))
+        if (!kb_read_below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !kb_read_below(reader, KB_SLOT_KINDS, &plan->slots[i].derived))
             return 0;
         plan->slots[i].demand = plan->slots[i].derived == 2;
+        if (plan->slots[i].derived > 2) {
+            plan->slots[i].best = plan->slots[i].derived == 3 ? KB_BEST_LEAST : KB_BEST_GREATEST;
+            if (plan->slots[i].arity == 0)
+                return kb_read_refuse(reader, reader->at - 2);
+        }
         plan->slots[i].derived = plan->slots[i].derived != 0;
         plan->base_count += !plan->slots[i].derived;
     }
-    if (plan->seed_slot != KB_NONE && !plan->slots[plan->seed_slot].derived)
+    if (plan->seed_slot != KB_NONE && (!plan->slots[plan->seed_slot].derived || plan->slots[plan->seed_slot].best))
         return kb_read_refuse(reader, 6);
     if (!plan->slots[plan->answer_slot].derived)
         return kb_read_refuse(reader, 7);

@@ -117,6 +117,8 @@ kb_status kb_heads_flush(kb_run *run)
     arity = target->arity;
     before = target->rows;
     run->head_count = 0;
+    if (target->best)
+        return kb_best_add(run, run->heads, count);
     if (run->distinct)
         return append_all(run, count, rows_left);
     if (run->outer)

@@ -166,13 +166,18 @@ static kb_status work_pass(kb_run *run)
                 kb_dense_begin(run, component);
                 if (run->dense == NULL)
                     kb_group_begin(run, component);
+                if (kb_queue_begin(run, component) < 0)
+                    return KB_NOMEM;
             }
-            status = run->dense != NULL ? kb_dense_run(run, component)
+            status = run->queue.active ? kb_queue_run(run, component) : run->dense != NULL ? kb_dense_run(run, component)
                      : run->group.seen != NULL ? kb_group_run(run, component) : work_round(run, component);
             if (status != KB_DONE)
                 return status;
             for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
                 run->low[mark] = run->high[mark];
+            for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
+                if (run->slots[run->plan->marks[mark]]->best)
+                    kb_best_end_round(run->slots[run->plan->marks[mark]]);
             run->in_round = 0;
             run->fresh = 0;
         } while (component->recursive);

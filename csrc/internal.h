@@ -141,6 +141,9 @@ typedef struct kb_lookup {
     uint8_t columns[KB_MAX_ARITY];
 } kb_lookup;
 
+/* best.c: what is kept of the rows that agree in all columns but the last */
+enum { KB_BEST_NONE, KB_BEST_LEAST, KB_BEST_GREATEST };
+
 /* rows.c and relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
 
@@ -165,6 +168,11 @@ typedef struct kb_estimate {          /* estimate.c: the last estimate for some 
     uint32_t rows;
 } kb_estimate;
 
+typedef struct kb_group_slot {        /* best.c: the live row of a group, and its last value */
+    uint32_t row, tag;                /* row: id + 1, 0: free; tag: differs between most groups */
+    double value;                     /* the nearest double */
+} kb_group_slot;
+
 typedef struct kb_relation {
     kb_heap *heap;
     kb_sym *cells;
@@ -187,6 +195,9 @@ typedef struct kb_relation {
                                        * yet */
     uint32_t by_id;                   /* queried by id while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
+    uint32_t best;                    /* best.c: KB_BEST_*; of each group of rows only one is live */
+    struct kb_group_slot *groups;     /* best.c: the groups; load at most 1/2 */
+    uint32_t group_mask, group_count, unindexed;   /* unindexed: dead rows that the indexes have not */
     struct kb_relation *snapshots;    /* the first snapshot that still copies from this relation */
     struct kb_snapshot *snapshot;     /* of a snapshot, which is never changed */
     kb_rel handle;

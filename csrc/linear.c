@@ -84,6 +84,10 @@ void kb_mark_linear(kb_plan *plan, kb_component *component)
             return;
         }
     }
+    if (plan->slots[component->target].best) {
+        component->best_first = linear != 0;
+        return;
+    }
     component->live = linear == 1;
     component->linear = grouped == linear && linear <= KB_QUEUES ? linear : 0;
     component->carried = (uint8_t)column;

@@ -41,6 +41,7 @@ typedef struct kb_step {
     uint8_t keys, loads, sames;       /* number of pairs of each kind, in this order from `pairs`
                                        * on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
+    uint8_t relaxes;                  /* an iterating step before CALL and EMIT to a slot of best rows */
     uint8_t sort_column;              /* SCAN: 1 + the column to sort its rows by; 0: none */
     uint8_t intersects;               /* INTERSECT: its first step, a PROBE; the next step, a
                                        * MEMBER, is its second */
@@ -82,10 +83,12 @@ typedef struct kb_component {
     uint8_t mixed;                    /* 1: some of its recursive rules are not evaluated by bits */
     uint8_t live;                     /* 1: one linear rule, of any form, which may continue over
                                        * the rows it makes itself */
+    uint8_t best_first;               /* 1: linear rules that emit to a slot of best rows */
 } kb_component;
 /* component: the one that emits to it, from 1 */
 /* bits: a relation of pairs that dense.c keeps as rows of bits */
-typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits; } kb_slot;
+/* best: KB_BEST_* */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best; } kb_slot;
 
 struct kb_plan {
     kb_slot *slots;
@@ -148,6 +151,19 @@ typedef struct kb_group {             /* group.c */
 
 typedef struct kb_dense kb_dense;     /* dense.c */
 
+typedef struct kb_queued {            /* a row that has not been read; value: the least comes first */
+    double value;
+    uint32_t id;
+} kb_queued;
+
+typedef struct kb_queue {             /* bestfirst.c */
+    kb_queued *items;                 /* a heap, or from `next` on in the order in which they came */
+    uint32_t count, capacity, next;
+    uint32_t mark, id, rule;          /* the row that was taken, and the rule that reads it */
+    double last;                      /* value of that row */
+    uint8_t active, is_fifo, is_least, is_open, is_inside;
+} kb_queue;
+
 typedef struct kb_profile {           /* profile.c */
     kb_rule_counts *rules;            /* by rule of the plan; NULL: not profiled */
     uint64_t *steps;                  /* by step of the plan: rows that passed it */
@@ -177,6 +193,7 @@ struct kb_run {
     kb_relation *target;
     uint32_t head_count, derived_count, source_count, cursor_count;
     kb_group group;
+    kb_queue queue;
     kb_dense *dense;                  /* NULL: not active */
     uint64_t dense_retry;             /* number of new rows at which to try again */
     int64_t left;                     /* steps until the next check of fuel, budgets and the cancel
@@ -270,6 +287,8 @@ static inline int kb_has_checks(const kb_step *step)
 /* compute.c */
 /* 1 if the function takes this number of arguments */
 int kb_function_takes(uint32_t function, uint32_t count);
+/* a function of two numbers; 0 if it has no value, also where one of them is a text */
+int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out);
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
 struct kb_text;
 /* sets a register to a text that was computed, unless it is too long */
@@ -314,6 +333,23 @@ void kb_heads_sorted(kb_run *run);    /* from now on the heads come sorted by th
                                        * an empty relation */
 void kb_heads_end(kb_run *run);
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
+
+/* best.c */
+/* add rows of a relation with one live row for each group: a better row replaces that of its group */
+kb_status kb_best_add(kb_run *run, kb_sym *rows, uint32_t count);
+/* all rows of a loop before CALL and EMIT to such a relation, or until `left` is used up */
+kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);
+double kb_best_value(const kb_run *run, const kb_relation *relation, uint32_t id);
+/* between two rounds: drop the indexes of a relation that list too many replaced rows */
+void kb_best_end_round(kb_relation *relation);
+
+/* bestfirst.c */
+/* takes over the round if the component allows it */
+kb_status kb_queue_begin(kb_run *run, const kb_component *component);
+kb_status kb_queue_run(kb_run *run, const kb_component *component);
+kb_status kb_queue_add(kb_run *run, uint32_t id, double value);
+int kb_queue_has_views(const kb_run *run, const kb_rule *rule);
+void kb_queue_end(kb_run *run);
 
 /* run.c */
 /* a test, or a SCAN without columns */

@@ -290,6 +290,8 @@ static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
     other->word = (uint32_t)reader->at;
     if (!kb_read_below(reader, plan->slot_count, &other->slot))
         return 0;
+    if (plan->slots[other->slot].best)
+        return kb_read_refuse(reader, reader->at - 1);
     other->arity = (uint8_t)plan->slots[other->slot].arity;
     other->row_first = KB_FIXED;
     if (!read_view(reader, other, rule))
@@ -366,6 +368,8 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     }
     if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
         return 0;
+    if ((op == KB_OP_AGGREGATE || op == KB_OP_INTERSECT) && plan->slots[step->slot].best)
+        return kb_read_refuse(reader, step->word);
     if (op == KB_OP_AGGREGATE && (step->view != KB_VIEW_DELTA || plan->step_count - rule->first != 1
                                   || !plan->slots[step->slot].derived))
         return kb_read_refuse(reader, step->word);

@@ -161,7 +161,7 @@ void kb_mark_dense(kb_plan *plan, kb_component *component)
 
         if (!kb_reads_new_rows(plan, component, rule))
             continue;
-        if (!loads_only(plan, rule))
+        if (!loads_only(plan, rule) || plan->slots[plan->steps[rule->first + rule->count - 1].slot].best)
             return;
         rule->by_bits = kb_pair_rule_read(plan, rule, &form) && has_fixed_guards(plan, component, rule, &form);
         joins += rule->by_bits && form.with != KB_NONE;

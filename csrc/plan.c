@@ -46,7 +46,8 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
     for (uint32_t r = component->first_rule + component->rules; r-- > component->first_rule;) {
         const kb_rule *rule = plan->rules + r;
         const kb_step *steps = plan->steps + rule->first;
-        int is_sensitive = everything || plan->slots[steps[rule->count - 1].slot].sensitive;
+        const kb_slot *head = plan->slots + steps[rule->count - 1].slot;
+        int is_sensitive = everything || head->sensitive || head->best;
 
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
@@ -60,7 +61,8 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
     return marked;
 }
 
-/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot is derived. Slots are
+/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot, or a slot with the
+ * best rows of groups, is derived. Slots are
  * read only in the component that emits to them and later, so one pass from the last component to
  * the first is enough. A recursive component is repeated until nothing changes or, after 32 passes,
  * marked as a whole. */
@@ -81,6 +83,8 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
 
+    if (plan->slots[emit->slot].best)
+        return;
     rule->distinct = 1;
     for (uint32_t s = 0; s + 1 < rule->count; s++) {
         const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
@@ -100,6 +104,21 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
     }
 }
 
+/* Mark the loop of a rule that ends with PROBE or SCAN, CALL and EMIT of the value to best rows. */
+static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
+{
+    kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *call = emit - 1, *loop = emit - 2;
+    const kb_pair *heads = plan->pairs + emit->pairs;
+
+    if (rule->count < 3 || !plan->slots[emit->slot].best || call->op != KB_OP_CALL || call->keys != 2
+        || call->compare >= KB_FUNCTION_CONCAT || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
+        return;
+    for (uint32_t i = 0; i < emit->arity; i++)
+        if ((heads[i].with == call->a) != (i + 1u == emit->arity))
+            return;
+    loop->relaxes = 1;
+}
+
 /* Mark a rule whose head has two columns, one of them loaded by a SCAN that is the outermost of
  * several loops: with its rows sorted by that column, the heads come in groups. */
 static void mark_outer(const kb_plan *plan, kb_rule *rule)
@@ -109,7 +128,7 @@ static void mark_outer(const kb_plan *plan, kb_rule *rule)
 
     while (scan->op == KB_OP_SCAN && scan->arity == 0)
         scan++;
-    if (scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
+    if (plan->slots[emit->slot].best || scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
         return;
     loads = plan->pairs + scan->pairs + scan->keys;
     for (uint32_t i = 0; i < scan->loads; i++)
@@ -155,6 +174,7 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
     for (uint32_t i = 0; i < plan->rule_count; i++) {
         mark_distinct(plan, plan->rules + i);
         mark_outer(plan, plan->rules + i);
+        mark_relaxes(plan, plan->rules + i);
     }
     for (uint32_t i = 0; i < plan->component_count; i++) {
         kb_mark_linear(plan, plan->components + i);

@@ -22,6 +22,7 @@ void kb_relation_clear(kb_relation *relation)
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
     kb_release(relation->heap, relation->changes);
+    kb_release(relation->heap, relation->groups);
     kb_bits_free(relation);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         kb_release(relation->heap, relation->columns[i]);
@@ -30,6 +31,8 @@ void kb_relation_clear(kb_relation *relation)
     relation->state = NULL;
     relation->slots = NULL;
     relation->changes = NULL;
+    relation->groups = NULL;
+    relation->group_mask = relation->group_count = relation->unindexed = 0;
     memset(relation->columns, 0, sizeof relation->columns);
     relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
     relation->unwritten = 0;
@@ -65,7 +68,7 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
     }
 }
 
-/* Remove row `id` from the hash table. Later entries of the cluster move back into the gap, so that
+/* Remove row `id`, which is placed, from the hash table. Later entries of the cluster move back into the gap, so that
  * no probe sequence ends too soon. */
 void kb_relation_unplace(kb_relation *relation, uint32_t id)
 {
@@ -185,8 +188,9 @@ kb_status kb_relation_place(kb_relation *relation)
         return KB_OK;
     if (relation->slots == NULL || rows > (relation->slot_mask + UINT64_C(1)) / 2)
         return grow_slots(relation, rows);
-    while (relation->placed < relation->rows)
-        place(relation, relation->slots, relation->slot_mask, relation->placed++);
+    for (; relation->placed < relation->rows; relation->placed++)
+        if (relation->state == NULL || relation->state[relation->placed] != KB_DEAD)
+            place(relation, relation->slots, relation->slot_mask, relation->placed);
     return KB_OK;
 }
 

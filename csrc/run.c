@@ -306,6 +306,10 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
                 if ((status = kb_emit_rows(run, step, cursor)) < 0)
                     return status;
                 passes = 0;
+            } else if (step->relaxes) {
+                if ((status = kb_best_rows(run, step, cursor)) < 0)
+                    return status;
+                passes = 0;
             } else if (kb_filter_applies(run, step)) {
                 if ((status = kb_filter_rows(run, step, cursor)) < 0)
                     return status;

@@ -61,6 +61,8 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
             run->slots[i] = run->derived + derived++;
             kb_relation_init(run->slots[i], &run->heap, plan->slots[i].arity);
             run->slots[i]->owned = 1;
+            run->slots[i]->best = plan->slots[i].best;
+            run->slots[i]->by_id = plan->slots[i].best != KB_BEST_NONE;
         } else {
             run->slots[i] = kb_engine_relation(engine, base[source]);
             run->sources[source].rel = base[source];
@@ -160,6 +162,7 @@ void kb_run_close(kb_run *run)
     engine = run->engine;
     kb_run_unpin(run);
     kb_group_end(run);
+    kb_queue_end(run);
     kb_dense_end(run);
     kb_intersect_free(run);
     kb_profile_end(run);

@@ -11,6 +11,7 @@ from kbplanner.errors import (
     InvalidInput,
     KBError,
     RecursiveAggregate,
+    RefusedExtremum,
     RuleSyntaxError,
     UnsafeRule,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "RateLimited",
     "ReadOnlyFollower",
     "RecursiveAggregate",
+    "RefusedExtremum",
     "RuleSyntaxError",
     "SnapshotFailed",
     "StorageBusy",

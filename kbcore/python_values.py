@@ -10,7 +10,7 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.timestamps import instant as parsed
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
-from kbplanner.ir.terms import Aggregate, Atom, Term
+from kbplanner.ir.terms import Atom, Term, Variable
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
@@ -64,7 +64,7 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
         read = atom_from_text(predicate, "predicate")
         return (
             read.predicate,
-            [arg for arg in read.args if not isinstance(arg, Aggregate)],
+            [arg for arg in read.args if isinstance(arg, (str, Variable))],
             None if read.positive else False,
         )
     refuse_atom("predicate", predicate)

@@ -21,7 +21,7 @@ from kbplanner.evaluate.grounding import Block, GroundRun, Instance
 from kbplanner.evaluate.witness import CompleteInstances, valued_variables
 from kbplanner.ir.compute import value_of
 from kbplanner.ir.program import ClauseAtom
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import (
     Aggregate,
     BodyItem,
@@ -263,12 +263,12 @@ def stands_for(
 def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
     """Return whether a clause atom reads the stored or derived rows of a relation."""
     return (
-        atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED)
+        atom.schema.role in (Role.STORED, Role.DERIVED, *BEST, Role.UNDENIED)
         and atom.schema.stored == schema
     )
 
 
 def with_values(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:
     """Return terms with variables replaced by their values; anonymous variables stay."""
-    terms = (arg for arg in args if not isinstance(arg, Aggregate))
+    terms = (arg for arg in args if isinstance(arg, (str, Variable)))
     return tuple(values.get(term, term) if isinstance(term, Variable) else term for term in terms)

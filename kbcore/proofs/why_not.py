@@ -38,10 +38,12 @@ from kbplanner.ir.terms import (
     Atom,
     BodyItem,
     Comparison,
+    Extremum,
     Literal,
     Rule,
     Term,
     Variable,
+    extremum_of,
 )
 from kbplanner.ir.unify import Substitution, substituted, unify
 from kbplanner.passes.check import bound_variables, counterpart
@@ -400,13 +402,40 @@ class Search:
         """Yield the candidates of the instances that get farthest."""
         premises, length = reached.premises, reached.length
         if length == len(premises.items):
+            rule = premises.rule
             try:
-                yield from self._aggregated(reached, limit)
+                if rule is not None and extremum_of(rule.head) is not None:
+                    yield from self._better(reached)
+                else:
+                    yield from self._aggregated(reached, limit)
             except BudgetExceeded:
                 self.truncated = True
             return
         for values in reached.values:
             yield _candidate(reached, values, substituted(premises.items[length], values))
+
+    def _better(self, reached: _Reached) -> Iterator[WhyNotCandidate]:
+        """Yield the instances of a rule that keeps the best value, with the better value of their
+        groups.
+        """
+        rule, goal = reached.premises.rule, reached.premises.goal
+        extremum = None if rule is None else extremum_of(rule.head)
+        if rule is None or goal is None or extremum is None:
+            raise EngineFault("a goal without such a rule keeps no best value")
+        head = [arg.variable if isinstance(arg, Extremum) else arg for arg in rule.head.args]
+        terms = [arg for arg in head if isinstance(arg, (str, Variable))]
+        for values in reached.values:
+            *group, value = (
+                _resolved(_resolved(term, reached.premises.values), values) for term in terms
+            )
+            atom = Atom(goal.predicate, (*group, Variable("value")), goal.positive)
+            rows, count = self._solve(reached.partition, atom)
+            if count:
+                best = self._reasoner.tenant.engine.texts(rows[: atom.arity])[-1]
+                yield _candidate(reached, values, Comparison("=", best, value))
+            else:  # the value is not a number
+                computed = Apply(extremum.function, (value,))
+                yield _candidate(reached, values, Comparison("=", computed, terms_of(goal)[-1]))
 
     def _aggregated(self, reached: _Reached, limit: int) -> Iterator[WhyNotCandidate]:
         """Yield the groups of a rule with aggregates whose values are not those of the goal."""
@@ -418,6 +447,7 @@ class Search:
             if isinstance(arg, Aggregate)
             else _resolved(arg, reached.premises.values)
             for index, arg in enumerate(rule.head.args)
+            if not isinstance(arg, Extremum)
         ]
         head = Atom(f"{GOAL}0.0", rule.head.args)
         rules = self._reasoner.with_rules(partition, [Rule(head, rule.body)])

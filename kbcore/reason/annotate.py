@@ -175,7 +175,9 @@ class Annotations:
         if slice_.absence:
             nonempty = frozenset(r.schema for r in relations if r.relation.counts().live)
             absence = (
-                Absence.PARTIAL if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
+                Absence.PARTIAL
+                if self._can_be_firm(slice_, rules.conclusions(schema), nonempty)
+                else Absence.ALL
             )
         return Marks(
             version, annotated if annotated or slice_.confident else None, absence, opposite
@@ -184,13 +186,13 @@ class Annotations:
     def _can_be_firm(
         self, slice_: Slice, goal: RelationSchema, nonempty: frozenset[RelationSchema]
     ) -> bool:
-        """Return whether a goal can have a proof without an absence, given the relations with
-        facts.
+        """Return whether the conclusions of a relation can have a proof without an absence, given
+        the relations with facts.
         """
         key = (slice_, nonempty)
         can_be_firm = self._firm.get(key)
         if can_be_firm is None:
-            can_be_firm = goal.derived in _firm(slice_.clauses, nonempty)
+            can_be_firm = goal in _firm(slice_.clauses, nonempty)
             self._firm.put(key, can_be_firm)
         return can_be_firm
 
@@ -239,7 +241,8 @@ def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchem
         heads.setdefault(clause.head.schema, []).append(index)
     used: list[Clause] = []
     stored: set[RelationSchema] = set()
-    reached, todo = {goal.derived}, [goal.derived]
+    start = rules.conclusions(goal)
+    reached, todo = {start}, [start]
     absence = confident = False
     while todo:
         for index in heads.get(todo.pop(), ()):

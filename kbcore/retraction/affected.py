@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, by_head, components
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS
 from kbplanner.ir.terms import numbered_variables as variables
 
@@ -40,15 +40,15 @@ _BEFORE = "\0before\0"
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
 """The goal of a program of candidates: it depends on every relation of candidates."""
 
-_COUNTED = (Role.BINDINGS, Role.GROUPS)
+_COUNTED = (Role.BINDINGS, Role.GROUPS, *BEST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulesComponent:
     """A component of the dependency graph, its clauses, and the relations that they read.
 
-    `aggregates` is True if a changed row below it can change a group in ways that instances of
-    clauses do not show.
+    `aggregates` is True if a changed row below it can change a group, or its best value, in ways
+    that instances of clauses do not show.
     """
 
     relations: frozenset[RelationSchema]

@@ -19,10 +19,12 @@ from kbplanner.ir.terms import (
     Atom,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Rule,
     Variable,
+    extremum_of,
 )
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_phrase, print_rule
@@ -189,7 +191,8 @@ class RuleBook:
                 hint,
             )
             for stored in added
-            if stored.rule in self.visible(stored.scope).computed_recursion
+            if extremum_of(stored.rule.head) is None
+            and stored.rule in self.visible(stored.scope).computed_recursion
         ]
 
     def scopes(self) -> set[str | None]:
@@ -295,6 +298,8 @@ def _renamed(rule: Rule) -> Rule:
     def head_term(term: HeadTerm) -> HeadTerm:
         if isinstance(term, Aggregate):
             return Aggregate(term.function, term.variable and variable(term.variable))
+        if isinstance(term, Extremum):
+            return Extremum(term.function, variable(term.variable))
         return variable(term) if isinstance(term, Variable) else term
 
     def expression(expr: Expr) -> Expr:

@@ -73,6 +73,19 @@ class RecursiveAggregate(InvalidInput):
         self.cycle = list(cycle)
 
 
+class RefusedExtremum(InvalidInput):
+    """Rules that keep a best value in a way that cannot be evaluated.
+
+    `kind` is the name of the diagnostic code, `rules` are the indexes of the rules concerned.
+    """
+
+    def __init__(self, message: str, kind: str, hint: str, rules: Sequence[int]) -> None:
+        super().__init__(message, {"kind": kind, "hint": hint})
+        self.kind = kind
+        self.hint = hint
+        self.rules = tuple(rules)
+
+
 class BudgetExceeded(KBError):
     """Work that exceeded its budget: `limit` names the budget, `value` is its size, `rule` the rule
     at work, if any.

@@ -23,6 +23,7 @@ import closures
 import commands
 import conversations
 import demand
+import distances
 import durability
 import games
 import http_routes
@@ -58,6 +59,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "published": (published.published, "programs"),
     "games": (games.games, "programs"),
     "demand": (demand.demand, ""),
+    "distances": (distances.distances, "distances"),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),

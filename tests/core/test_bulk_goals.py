@@ -94,6 +94,12 @@ def test_options_are_checked(kb, options, problem):
         kb.bulk("reach(?x, ?y)", **options)
 
 
+def test_best_values_are_refused(kb):
+    kb.teach("dist(?y, min ?d) :- edge(_, ?y), ?d = 1.\nfar(?x) :- dist(?x, ?d), ?d > 3.")
+    with pytest.raises(InvalidInput, match="the rules: the best value of a group: dist/2"):
+        kb.bulk("far(?x)")
+
+
 def test_rules_that_a_bulk_run_cannot_evaluate_are_refused(kb):
     kb.teach("win(?x) :- edge(?x, ?y), not win(?y).")
     with pytest.raises(InvalidInput, match="the rules: recursion through negation"):

@@ -44,6 +44,21 @@ def test_the_family(kb):
     assert len(kb.ask("cousin(elizabeth_ii, philip)")) == 1
 
 
+def test_routes(kb):
+    kb.load(EXAMPLES / "routes.kb")
+    assert kb.ask("minutes(harbour, ?to, ?m)") == [
+        ("harbour", "airport", "15"),
+        ("harbour", "castle", "9"),
+        ("harbour", "market", "5"),
+        ("harbour", "station", "2"),
+    ]
+    assert kb.ask("passengers(harbour, castle, ?p)") == [("harbour", "castle", "300")]
+    assert kb.ask("arrival(castle, ?t)") == [("castle", "512")]
+    assert first(kb, "far(?to)") == ["airport"]
+    kb.retract("line(station, market, 3)")
+    assert kb.ask("minutes(harbour, airport, ?m)") == [("harbour", "airport", "17")]
+
+
 def test_access_control(kb):
     loaded = kb.load(EXAMPLES / "access.kb")
     assert len(loaded.goals) == 3

@@ -9,7 +9,7 @@ from kbplanner.engine.engine import opcodes
 
 OP = {name: number for name, (number, _) in opcodes().items()}
 FULL, DELTA, OLD = 0, 1, 2
-BASE, DERIVED, DEMAND = 0, 1, 2
+BASE, DERIVED, DEMAND, LEAST, GREATEST = range(5)
 NO_SLOT = 0xFFFFFFFF
 COMPARE = {"=": 0, "!=": 1, "==": 2, "!==": 3, "<": 4, "<=": 5, ">": 6, ">=": 7}
 
@@ -101,7 +101,7 @@ def plan(
     params: int = 0,
     registers: int = 8,
 ) -> array[int]:
-    """`slots` are pairs (arity, BASE or DERIVED)."""
+    """`slots` are pairs (arity, kind), with a kind such as BASE."""
     words = [0x4B425031, 1, len(slots), params, registers, len(components), seed, answer]
     for slot in slots:
         words.extend(slot)

@@ -15,6 +15,7 @@ from engine.assembler import (
     DELTA,
     DERIVED,
     FULL,
+    LEAST,
     absent,
     compare,
     component,
@@ -35,6 +36,7 @@ from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault
 
+BEST = [(2, BASE), (1, DERIVED), (2, LEAST), (0, DERIVED)]
 SLOTS = [(2, BASE), (1, DERIVED), (2, DERIVED), (0, DERIVED)]
 
 
@@ -175,6 +177,26 @@ FAULTS = {
     "an aggregate into a column of the group": (one(group(2, load(1), 0, (1, 1, 1))), HEAD + 8),
     "more aggregates than columns": (one([asm.OP["AGGREGATE"], 3, DELTA, 65]), HEAD + 3),
     "groups of what is not complete": (one(group(1, load(1)), emit(3)), HEAD + 1),
+    "groups of best rows": (one(group(2, load(1), 0), slots=BEST), HEAD + 1),
+    "an intersection with best rows": (
+        one(
+            SCANNED,
+            intersect(0, FULL, [key(1), load(3)], 2, FULL, [key(2), same(3)]),
+            emit(3),
+            slots=BEST,
+        ),
+        MEET + 4,
+    ),
+    "an intersection of best rows": (
+        one(
+            SCANNED,
+            intersect(2, FULL, [key(1), load(3)], 0, FULL, [key(2), same(3)]),
+            emit(3),
+            slots=BEST,
+        ),
+        MEET,
+    ),
+    "best rows without a column": (one(emit(3), slots=[*SLOTS[:3], (0, LEAST)]), 8 + 6),
     "numbers into a parameter": (one([asm.OP["EQUAL"], 0, 0], emit(3)), HEAD + 1),
     "numbers of nothing": (one([asm.OP["EQUAL"], 1, 1], emit(3)), HEAD + 2),
     "an unknown test": (one(SCANNED, [asm.OP["TEST"], 3, 1, 2], emit(3)), HEAD + 6),
@@ -205,6 +227,11 @@ def test_faults_inside_a_rule(engine, fault):
     assert refused_at(engine, words) == word
 
 
+def test_best_rows_take_no_seeds(engine):
+    words = plan([(1, LEAST)], answer=0, seed=0)
+    assert refused_at(engine, words) == 6
+
+
 def changed(words, at, value):
     copy = words[:]
     copy[at] = value
@@ -227,7 +254,7 @@ def test_faults_of_the_frame(engine):
         (7, 3, 7),
         (7, 0, 7),
         (8, 65, 8),
-        (9, 3, 9),
+        (9, 5, 9),
         (slots, 2, slots),
         (slots + 1, 2, slots + 1),
         (slots + 2, 4, len(good) - 1),

@@ -39,7 +39,8 @@ def after(stage: str, text: str) -> str:
     goal = next(s for s in statements if isinstance(s, GoalStatement)).literal.atom
     clauses = lower(rules.rules) if stage == "lower" else rules.clauses(frozenset())
     context = PassContext(adornment_of(goal.args), NoStatistics())
-    program = Program(clauses, RelationSchema(goal.predicate, goal.arity, goal.positive).derived)
+    stored = RelationSchema(goal.predicate, goal.arity, goal.positive)
+    program = Program(clauses, rules.conclusions(stored))
     for name, run in PASSES:
         if stage in ("lower", "linearise"):
             break

@@ -46,6 +46,8 @@ def test_words_have_the_kind_of_their_place():
         "KEYWORD", "KEYWORD", "KEYWORD", "RULE_NAME",
     ]  # fmt: skip
     assert dict(kinds("test(with, because)."))["with"] == "NAME"
+    assert dict(kinds("p(?x, min ?d) :- q(?x, ?d)."))["min"] == "KEYWORD"
+    assert dict(kinds("p(min, max).")) | {"max": "NAME"} == dict(kinds("p(min, max)."))
     assert dict(kinds('@summary p/2 "{0}".'))["summary"] == "KEYWORD"
 
 

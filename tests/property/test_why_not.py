@@ -28,6 +28,7 @@ from kbplanner.ir.terms import (
     Literal,
     Rule,
     Variable,
+    extremum_of,
 )
 from kbplanner.ir.unify import substituted, unify
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -144,7 +145,7 @@ def check_shape(candidate: WhyNotCandidate) -> None:
     if len(shown) < len(body):
         shown.append(candidate.missing)
     else:
-        assert naive.aggregates(rule)
+        assert naive.aggregates(rule) or extremum_of(rule.head) is not None
     texts = sorted(blank(item) for item in body)
     for item in shown:
         assert blank(item) in texts
@@ -162,7 +163,7 @@ def concludes(rule: Rule, goal: Atom, constants: set[str]) -> bool:
         return False
     free = (
         Variable(f"free{index}") if isinstance(arg, Aggregate) else arg
-        for index, arg in enumerate(rule.head.args)
+        for index, arg in enumerate(naive.terms(rule.head))
     )
     head = tuple(free)
     return any(

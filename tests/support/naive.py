@@ -11,6 +11,7 @@ from itertools import product
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.ir.compute import compute, text_test
+from kbplanner.ir.numbers import answer_key, number
 from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.terms import (
@@ -18,10 +19,12 @@ from kbplanner.ir.terms import (
     Apply,
     Atom,
     Comparison,
+    Extremum,
     Literal,
     Rule,
     Variable,
     expression_variables,
+    extremum_of,
 )
 
 Key = tuple[str, int, bool]
@@ -37,11 +40,16 @@ class TooLarge(Exception):
 
 
 def model(rules: Iterable[Rule], facts: Iterable[Atom], most: int | None = None) -> Model:
-    """The perfect model of stratified rules over ground facts; raises TooLarge where it has more than `most` rows."""
+    """The perfect model of stratified rules over ground facts; raises TooLarge where it has more than `most` rows.
+
+    Where heads have an extremum, each group of rows keeps its best one, after every firing of a rule.
+    """
     found: Model = {}
+    rules = list(rules)
     for fact in facts:
         found.setdefault(key(fact), set()).add(fact.args)
-    rules = list(rules)
+    for rule in rules:
+        keep_best(rule, found.setdefault(key(rule.head), set()))
     levels = _levels(rules)
     for level in sorted(set(levels.values())):
         own = [rule for rule in rules if levels[key(rule.head)] == level]
@@ -105,6 +113,14 @@ def stratified(rules: list[Rule]) -> bool:
 
 def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     rows = found.setdefault(key(rule.head), set())
+    if extremum_of(rule.head):
+        old = set(rows)
+        rows |= {
+            tuple(env.get(arg, arg) for arg in terms(rule.head))
+            for env in envs(rule, found, assumed)
+        }
+        keep_best(rule, rows)
+        return rows != old
     before = len(rows)
     if aggregates(rule):
         rows |= set(grouped(rule, list(envs(rule, found, assumed))))
@@ -113,6 +129,25 @@ def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
             tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found, assumed)
         }
     return len(rows) > before
+
+
+def terms(head: Atom) -> tuple:
+    """The arguments of a head without aggregates; an extremum is its variable."""
+    return tuple(arg.variable if isinstance(arg, Extremum) else arg for arg in head.args)
+
+
+def keep_best(rule: Rule, rows: set[tuple[str, ...]]) -> None:
+    """Remove the rows that a rule's extremum does not keep: values that are no numbers, and values that are not the best."""
+    extremum = extremum_of(rule.head)
+    if extremum is None:
+        return
+    best: dict[tuple[str, ...], str] = {}
+    choose = min if extremum.function == "min" else max
+    for *group, value in rows:
+        if number(value) is not None:
+            known = best.get(tuple(group), value)
+            best[tuple(group)] = choose(known, value, key=answer_key)
+    rows.intersection_update({(*group, value) for group, value in best.items()})
 
 
 def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dict]:
@@ -174,9 +209,10 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
             )
         return
     for env in envs(rule, found):
-        head = Atom(
-            rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive
-        )
+        row = tuple(env.get(arg, arg) for arg in terms(rule.head))
+        if extremum_of(rule.head) and row not in found.get(key(rule.head), ()):
+            continue
+        head = Atom(rule.head.predicate, row, rule.head.positive)
         for facts, absent in _choices(rule, env, found):
             yield head, [[[fact]] for fact in facts], absent
 

@@ -162,7 +162,8 @@ class Checker:
         rule = parse_rule(text)
         assert rule in self.rules
         env = {Variable(name[1:]): value for name, value in bindings.items()}
-        assert self._at(rule.head, env) == head
+        rule_head = Atom(rule.head.predicate, naive.terms(rule.head), rule.head.positive)
+        assert self._at(rule_head, env) == head
         self.body(rule, env, premises)
 
     def aggregate(

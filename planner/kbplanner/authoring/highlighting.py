@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
+from kbplanner.ir.operators import EXTREMA
 from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
 
 
@@ -118,13 +119,20 @@ def _kinds(tokens: list[Token]) -> list[TextKind]:
             kinds[at] = TextKind.RULE_NAME if following != "IDENT" else TextKind.KEYWORD
         elif token.type == "IDENT" and depth > 0 and following == "EQ":
             kinds[at] = TextKind.KEY
-        elif token.type == "IDENT" and token.value == "because" and following == "_AT":
+        elif token.type == "IDENT" and _is_keyword(token.value, following):
             kinds[at] = TextKind.KEYWORD
         elif token.value in ("{", "}"):
             kinds[at] = TextKind.PUNCTUATION
         if size := block_header_size(tokens[at:]):
             _mark_header(tokens, kinds, at, size)
     return kinds
+
+
+def _is_keyword(word: str, following: str) -> bool:
+    """Return True if a word is a keyword before a token of this kind."""
+    if word == "because":
+        return following == "_AT"
+    return word in EXTREMA and following in ("VAR", "ANON")
 
 
 def _mark_header(tokens: list[Token], kinds: list[TextKind], at: int, size: int) -> None:

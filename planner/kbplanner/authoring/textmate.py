@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbplanner.authoring.highlighting import TextKind
+from kbplanner.ir.operators import EXTREMA
 from kbplanner.syntax.scanner import NUMBER, WORD
 
 SCOPE = "source.kb"
@@ -70,6 +71,7 @@ def _words() -> list[_Pattern]:
     operand = rf"(?:{WORD}|[?\"'(~_]|-?[0-9])"
     return [
         _one(TextKind.KEYWORD, rf"\bnot(?=\s+{operand})"),
+        _one(TextKind.KEYWORD, rf"\b(?:{'|'.join(EXTREMA)})(?=\s+\?)"),
         _one(TextKind.KEYWORD, rf"(?<=[\w)\]\"'])\s+(?:div|mod)(?=\s+{operand})"),
         _one(TextKind.PREDICATE, rf"{WORD}(?=\s*\()"),
         _one(TextKind.NAME, WORD),

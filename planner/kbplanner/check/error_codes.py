@@ -466,4 +466,39 @@ ERROR_CODES: tuple[Code, ...] = (
         bad='parent(ann, bob).\ntest "parents" { ?- parent(?x, ?y) = [ann]. }',
         good='parent(ann, bob).\ntest "parents" { ?- parent(?x, ?y) = [(ann, bob)]. }',
     ),
+    Code(
+        "K060",
+        "extremum-place",
+        "min or max in the wrong place",
+        "`min ?d` or `max ?d` is the last argument of a rule head: the arguments before it are the "
+        "group, and each group keeps its least or greatest value. A body reads the value as an "
+        "ordinary argument.",
+        bad="cheapest(min ?p, ?item) :- offer(?shop, ?item, ?p).",
+        good="cheapest(?item, min ?p) :- offer(_, ?item, ?p).",
+    ),
+    Code(
+        "K061",
+        "mixed-extrema",
+        "rules of one predicate keep different values",
+        "All rules of a predicate have the same word before their last argument: either each of "
+        "them keeps the least value, or each the greatest, or none keeps any. Stored facts join the "
+        "rules without a word.",
+        bad="cost(?x, min ?c) :- price(?x, ?c).\ncost(?x, ?c) :- fee(?x, ?c).\nprice(a, 3).\n"
+        "fee(a, 4).",
+        good="cost(?x, min ?c) :- price(?x, ?c).\ncost(?x, min ?c) :- fee(?x, ?c).\nprice(a, 3).\n"
+        "fee(a, 4).",
+    ),
+    Code(
+        "K062",
+        "not-monotone",
+        "recursion through min or max that is not monotone",
+        "A recursion may use the best value of a group while it is still being improved. That has "
+        "one result only if a better value never takes a conclusion away: the value is added to, "
+        "compared in the direction in which the comparison stays true, and becomes the last "
+        "argument of the head. The message says which use is at fault.",
+        bad="edge(a, b, 4).\nstart(a).\ndist(?x, min ?d) :- start(?x), ?d = 0.\n"
+        "dist(?y, min ?d) :- dist(?x, ?e), edge(?x, ?y, ?w), ?d = ?w - ?e.",
+        good="edge(a, b, 4).\nstart(a).\ndist(?x, min ?d) :- start(?x), ?d = 0.\n"
+        "dist(?y, min ?d) :- dist(?x, ?e), edge(?x, ?y, ?w), ?d = ?e + ?w.",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Findings about recursion: through aggregates, through negation, and through computed values."""
+"""Findings about recursion: through aggregates, best values, negation and computed values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import Rule
+from kbplanner.ir.terms import Rule, extremum_of
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
+
+REFUSED = ("recursive-aggregate", "mixed-extrema", "not-monotone")
+"""Names of findings about rules that cannot be evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]
     """Yield what the recursion of safe rules leads to; rules before index `first` are stored and
     are not reported.
 
-    Rules that recurse through an aggregate are left out of the later checks.
+    Rules that recurse through an aggregate, or keep a best value in a way that cannot be evaluated,
+    are left out of the later checks.
     """
     numbers = list(range(len(rules)))
     refused: set[int] = set()
@@ -38,6 +43,11 @@ def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]
         except InvalidInput as error:
             refused.add(index)
             yield Recursion("invalid", index, error.message, "")
+    numbers = [index for index in numbers if index not in refused]
+    for finding in mixed_extrema([rules[index] for index in numbers]):
+        indexes = [numbers[rule] for rule in finding.rules]
+        refused.update(indexes)
+        yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
     clauses = linearise(lower([rules[index] for index in numbers]))
     for cycle, inside in aggregate_cycles(clauses):
@@ -62,8 +72,23 @@ def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]
             closing = _rule_in(cycle, clauses, numbers, first)
             if closing is not None:
                 yield Recursion("recursive-aggregate", closing, message, hint)
+    for finding in extremum_findings(clauses):
+        indexes = [numbers[rule] for rule in finding.rules]
+        refused.update(indexes)
+        if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
+            closing = _rule_in(finding.relations, clauses, numbers, first)
+            indexes += [] if closing is None else [closing]
+            refused.update(indexes)
+        yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
     yield from _accepted(rules, numbers, first)
+
+
+def _found(finding: ExtremumFinding, indexes: Sequence[int], first: int) -> Iterator[Recursion]:
+    """Yield a finding for each rule that is not stored."""
+    for index in indexes:
+        if index >= first:
+            yield Recursion(finding.name, index, finding.message, finding.hint)
 
 
 def _accepted(rules: Sequence[Rule], numbers: Sequence[int], first: int) -> Iterator[Recursion]:
@@ -80,8 +105,12 @@ def _accepted(rules: Sequence[Rule], numbers: Sequence[int], first: int) -> Iter
                 "true nor false",
             )
     for index in numbers:
-        if index >= first and rules[index] in rule_set.computed_recursion:
-            head = rules[index].head
+        head = rules[index].head
+        if (
+            index >= first
+            and extremum_of(head) is None
+            and rules[index] in rule_set.computed_recursion
+        ):
             sign = "" if head.positive else "~"
             yield Recursion(
                 "endless",

@@ -14,6 +14,7 @@ from kbplanner.ir.terms import (
     BodyItem,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Rule,
@@ -234,6 +235,9 @@ class _Matcher:
         return current
 
     def _term(self, term: HeadTerm, target: HeadTerm, bound: Substitution) -> Substitution | None:
+        if isinstance(term, Extremum) and isinstance(target, Extremum):
+            same = term.function == target.function
+            return self._term(term.variable, target.variable, bound) if same else None
         if not isinstance(term, Variable):
             return bound if term == target else None
         if isinstance(target, Variable) and target.anonymous:
@@ -289,7 +293,7 @@ def _parts(term: object) -> tuple[object, ...]:
         return (term.atom,)
     if isinstance(term, Comparison):
         return term.left, term.right
-    return (term.variable,) if isinstance(term, Aggregate) else ()
+    return (term.variable,) if isinstance(term, Aggregate | Extremum) else ()
 
 
 def _label(term: object) -> object:
@@ -299,4 +303,4 @@ def _label(term: object) -> object:
         return term.negated
     if isinstance(term, Comparison):
         return term.op, term.negated
-    return term.function if isinstance(term, Apply | Aggregate) else term
+    return term.function if isinstance(term, Apply | Aggregate | Extremum) else term

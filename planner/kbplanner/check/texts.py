@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kbplanner.authoring.blocks import Block, read_source
 from kbplanner.check.findings import Finding, Findings
-from kbplanner.check.recursion import recursion_findings
+from kbplanner.check.recursion import REFUSED, recursion_findings
 from kbplanner.check.rules import (
     Signature,
     contradiction,
@@ -312,7 +312,7 @@ def _check_rules(
 ) -> None:
     """Check names of rules, and warn about rules that never fire and about shadowed rules.
 
-    `refused` are the identities of rules with recursion through an aggregate.
+    `refused` are the identities of rules whose recursion cannot be evaluated.
     """
     own = [(part, statement) for part in parts for statement in part.safe]
     rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
@@ -373,7 +373,7 @@ def _check_names(
 def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | None) -> set[int]:
     """Check the rules that are visible together, for every scope.
 
-    Return the identities of the rules with recursion through an aggregate.
+    Return the identities of the rules whose recursion cannot be evaluated.
     """
     refused: set[int] = set()
     own = [
@@ -393,7 +393,7 @@ def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | Non
             part, statement, _ = owners[result.rule - first]
             head = statement.predicates[0][2]
             part.findings.add(result.name, head, result.message, result.hint or None)
-            if result.name == "recursive-aggregate":
+            if result.name in REFUSED:
                 refused.add(id(statement))
     return refused
 

@@ -34,8 +34,9 @@ from kbplanner.ir.program import (
     Component,
     Computation,
     Program,
+    dependencies,
 )
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Atom, Comparison, Term
 from kbplanner.passes import rewrite
 from kbplanner.passes.magic import demand_can_cost_more
@@ -134,7 +135,8 @@ class BulkPlan:
 def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = ()) -> BulkPlan:
     """Compile rules for a goal; `denied` are the stored relations of explicit negatives with rows.
 
-    Raises UnfitForBulk where the goal depends on recursion through negation.
+    Raises UnfitForBulk where the goal depends on recursion through negation, or on a predicate that
+    keeps the best value of each group.
     """
     schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
     known = frozenset(denied) & rules.deniable
@@ -145,6 +147,14 @@ def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = (
             f"recursion through negation: {' and '.join(cycle)} would depend on the absence of "
             "conclusions of the same recursion; bulk runs need rules without it",
             cycle,
+        )
+    needed_relations = dependencies(rules.clauses(known), [rules.conclusions(schema)])
+    best = sorted({str(each.stored) for each in needed_relations if each.role in BEST})
+    if best:
+        raise UnfitForBulk(
+            f"the best value of a group: {' and '.join(best)}; bulk runs need rules without min or "
+            "max before the last argument of a head",
+            best,
         )
     if schema not in rules.derived:
         program = Program((), schema, None, schema, tuple(range(schema.arity)))

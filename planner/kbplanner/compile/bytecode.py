@@ -65,8 +65,9 @@ def encode(plan: Plan) -> array[int]:
         len(plan.strata),
     ]
     words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
-    for schema, derived, demand in zip(plan.slots, plan.derived, plan.demand, strict=True):
-        words += [schema.arity, int(derived) + int(demand)]
+    kinds = zip(plan.slots, plan.derived, plan.demand, plan.best, strict=True)
+    for schema, derived, demand, best in kinds:
+        words += [schema.arity, int(derived) + int(demand) if best is None else KIND_OF[best]]
     for stratum in plan.strata:
         words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
         for join in stratum.plans:
@@ -79,6 +80,9 @@ def _rule(join: JoinPlan) -> list[int]:
     steps = [word for step in join.steps for word in _step(step)]
     return [Opcode.RULE, join.rule, len(steps), *steps]
 
+
+KIND_OF = {"min": 3, "max": 4}
+"""Kinds of slots that keep the best row of each group."""
 
 _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 

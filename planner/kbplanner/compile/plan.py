@@ -235,7 +235,8 @@ class Plan:
     """A whole program for one goal and adornment.
 
     `slots[i]` is the relation of slot i, `derived[i]` whether the run derives it, `demand[i]`
-    whether it is demand, which guards the other steps of its rules; `parameters` are the constants
+    whether it is demand, which guards the other steps of its rules, and `best[i]` which value of
+    its last column it keeps of each group of rows, "min" or "max", None for all; `parameters` are the constants
     of the rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None:
     nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
     `answer`, or None where it is the goal's own constant; then the answers are those of one seed
@@ -245,6 +246,7 @@ class Plan:
     slots: tuple[RelationSchema, ...]
     derived: tuple[bool, ...]
     demand: tuple[bool, ...]
+    best: tuple[str | None, ...]
     parameters: tuple[str, ...]
     registers: int
     strata: tuple[StratumPlan, ...]

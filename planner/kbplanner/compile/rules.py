@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
+from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation, dependencies
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule
 from kbplanner.passes.linearise import linearise
-from kbplanner.passes.lower import lower
+from kbplanner.passes.lower import conclusions, lower
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
 from kbplanner.passes.wellfounded import (
     NegativeComponent,
@@ -25,7 +26,7 @@ class RuleSet:
     `within` is a smaller rule set, to which these rules add only rules that no other rule reads
     (goals of several literals). Models of its components also hold for these rules. Raises
     InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
-    together recurse through an aggregate.
+    together recurse through an aggregate, RefusedExtremum where a best value is not monotone.
     """
 
     def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
@@ -36,6 +37,12 @@ class RuleSet:
         self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
         ] = {}
+        check_extrema(mixed_extrema(self.rules))
+        self._best = {
+            stored: relation
+            for stored, relation in conclusions(self.rules).items()
+            if relation.role in BEST
+        }
         clauses = self.clauses(frozenset())
         check_stratified(clauses)
         self.derived = frozenset(
@@ -67,6 +74,8 @@ class RuleSet:
             if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
         """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
+        for denied in {frozenset[RelationSchema](), self.deniable}:
+            check_extrema(extremum_findings(self.clauses(denied)))
 
     @cached_property
     def constants(self) -> frozenset[str]:
@@ -84,6 +93,10 @@ class RuleSet:
                     atom = part.atom if isinstance(part, Literal) else part
                     constants.update(arg for arg in atom.args if isinstance(arg, str))
         return frozenset(constants)
+
+    def conclusions(self, schema: RelationSchema) -> RelationSchema:
+        """Return the relation of the conclusions of a stored schema, before it is adorned."""
+        return self._best.get(schema.stored, schema.derived)
 
     def negative_components(
         self, denied: frozenset[RelationSchema]
@@ -104,7 +117,7 @@ class RuleSet:
         parts = self.negative_components(denied)
         if goals is None:
             return list(range(len(parts)))
-        reached = self._reached(denied, frozenset(goal.derived for goal in goals))
+        reached = self._reached(denied, frozenset(map(self.conclusions, goals)))
         return [index for index, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
 
     def components_below(self, denied: frozenset[RelationSchema], index: int) -> list[int]:
@@ -195,11 +208,11 @@ class SettledRules(RuleSet):
             self._uncertain[denied] = uncertain(
                 self._source.clauses(denied), parts, self._undefined
             )
-        return goal.derived in self._uncertain[denied]
+        return self.conclusions(goal) in self._uncertain[denied]
 
 
 class MonotoneRules(RuleSet):
-    """The same rules without the clauses that test absence or aggregate."""
+    """The same rules without the clauses that test absence, aggregate or keep best values."""
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """Return the clauses whose conclusions new facts leave as they are."""
@@ -207,8 +220,10 @@ class MonotoneRules(RuleSet):
 
 
 def tests_absence(clause: Clause) -> bool:
-    """Return True if an item of a clause tests that no (further) row matches: absence or aggregate."""
-    return any(
-        isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS)
+    """Return True if a clause tests that no (further) row matches: by absence, an aggregate or a
+    best value.
+    """
+    return clause.head.schema.role in BEST or any(
+        isinstance(item, ClauseAtom) and (item.absent or item.schema.role in (Role.GROUPS, *BEST))
         for item in clause.body
     )

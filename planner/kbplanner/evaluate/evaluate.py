@@ -108,7 +108,7 @@ class PlanCache:
             return cached.goal
         skip = OPTIONAL if kind == MANY else ()
         clauses = rules.clauses(denied)
-        relation = replace(goal.derived, restrictions=goal.restrictions)
+        relation = replace(rules.conclusions(goal), restrictions=goal.restrictions)
         program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
         full = None
         if kind != FULL and demand_can_cost_more(program) and _ends_without_demand(program, rules):

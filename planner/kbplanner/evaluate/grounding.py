@@ -79,7 +79,8 @@ class GroundPlans:
         clauses = rules.proof_clauses(denied, allow_rewriting=not keeps_rule_shape)
         skip = OPTIONAL if confidence_sources is None else {"restrict", "project"}
         program = instances(
-            rewrite(clauses, goal.derived, adornment, statistics, skip=skip), confidence_sources
+            rewrite(clauses, rules.conclusions(goal), adornment, statistics, skip=skip),
+            confidence_sources,
         )
         loaded = load(self._engine, program.program, statistics)
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}

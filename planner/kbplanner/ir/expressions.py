@@ -20,6 +20,7 @@ from kbplanner.ir.terms import (
     BodyItem,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Term,
@@ -44,7 +45,7 @@ def flatten(
         for v in item.variables()
     }
     computed: dict[Variable, Expr] = {}
-    aggregated = {term.variable for term in head if isinstance(term, Aggregate)}
+    aggregated = {term.variable for term in head if isinstance(term, (Aggregate, Extremum))}
     while True:
         binding = next(
             ((item, *named) for item in items if (named := _named(item, bound)) is not None), None

@@ -89,6 +89,9 @@ OPERATIONS = (*ARITHMETIC, *FUNCTIONS)
 AGGREGATES = ("count", "sum", "min", "max", "avg")
 """Aggregates, as head terms."""
 
+EXTREMA = ("min", "max")
+"""Words before the last variable of a rule head that keep the least or greatest value of a group."""
+
 BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS)
 """Names of the builtins that a body item of JSON can have."""
 

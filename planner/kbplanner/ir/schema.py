@@ -25,6 +25,11 @@ class Role(str, Enum):
     """The distinct bindings of the body of a rule with aggregates, those of its group first."""
     GROUPS = "groups"
     """The groups of a rule with aggregates, each with the values of its aggregates."""
+    LEAST_VALUE = "least"
+    """Conclusions of a best-value predicate: of each group of rows that differ only in their last
+    column, the one with the least value there. It takes the place of DERIVED."""
+    GREATEST_VALUE = "greatest"
+    """As LEAST_VALUE, with the greatest value."""
     UNDENIED = "undenied"
     """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
@@ -37,6 +42,13 @@ class Role(str, Enum):
     """Two atoms of a body joined, without the variable they share: `passes/project.py`."""
     GUARD = "guard"
     """The values for which a part of a clause's body is useful."""
+
+
+BEST = (Role.LEAST_VALUE, Role.GREATEST_VALUE)
+"""Roles of relations with one row for each group."""
+
+ROLE_OF_EXTREMUM = {"min": Role.LEAST_VALUE, "max": Role.GREATEST_VALUE}
+"""The role of the conclusions of rules with this extremum in their heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,12 @@ class RelationSchema:
     def derived(self) -> RelationSchema:
         """Return the conclusions of this predicate and sign, not adorned."""
         return replace(self.stored, role=Role.DERIVED, truth=self.truth)
+
+    def best(self, function: str) -> RelationSchema:
+        """Return the conclusions of this predicate and sign with the best value of each group, for
+        the extremum `function`, not adorned.
+        """
+        return replace(self.stored, role=ROLE_OF_EXTREMUM[function])
 
     @property
     def bare(self) -> RelationSchema:

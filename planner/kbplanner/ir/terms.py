@@ -58,14 +58,24 @@ class Aggregate:
     variable: Variable | None
 
 
-HeadTerm = Variable | str | Aggregate
+@dataclass(frozen=True, slots=True)
+class Extremum:
+    """The last argument of a rule head that keeps one row for each group: `min ?d` keeps the least
+    value, `max ?d` the greatest.
+    """
+
+    function: str
+    variable: Variable
+
+
+HeadTerm = Variable | str | Aggregate | Extremum
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
     """A signed atom. `positive=False` is explicit falsity, written `~p(...)`.
 
-    `args` holds terms; only in a rule head may it also hold aggregates.
+    `args` holds terms; only in a rule head may it also hold aggregates, and an extremum last.
     """
 
     predicate: str
@@ -84,12 +94,12 @@ class Atom:
 
     def variables(self) -> Iterator[Variable]:
         """Yield every variable occurrence, in order, anonymous ones and those inside aggregates
-        included.
+        and extrema included.
         """
         for arg in self.args:
             if isinstance(arg, Variable):
                 yield arg
-            elif isinstance(arg, Aggregate) and arg.variable is not None:
+            elif isinstance(arg, (Aggregate, Extremum)) and arg.variable is not None:
                 yield arg.variable
 
 
@@ -123,6 +133,12 @@ class Comparison:
 
 
 BodyItem = Literal | Comparison
+
+
+def extremum_of(head: Atom) -> Extremum | None:
+    """Return the extremum of a rule head, which is its last argument; None without one."""
+    last = head.args[-1] if head.args else None
+    return last if isinstance(last, Extremum) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kbplanner.ir.terms import (
     Atom,
     BodyItem,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Term,
@@ -25,7 +26,8 @@ def unify(head: Atom, goal: Atom) -> Substitution | None:
     """Return what the variables of a head stand for when it concludes a goal; None if it cannot.
 
     Variables of the goal are not those of the rule, even if they have the same names: a variable
-    that the goal repeats makes variables of the head equal. An aggregate matches every argument.
+    that the goal repeats makes variables of the head equal. An aggregate matches every argument; an
+    extremum stands for its variable.
     """
     if (head.predicate, head.arity, head.positive) != (goal.predicate, goal.arity, goal.positive):
         return None
@@ -38,6 +40,7 @@ def unify(head: Atom, goal: Atom) -> Substitution | None:
         return term
 
     for own, asked in zip(head.args, goal.args, strict=True):
+        own, asked = (arg.variable if isinstance(arg, Extremum) else arg for arg in (own, asked))
         if isinstance(own, Aggregate) or isinstance(asked, Aggregate):
             continue
         if isinstance(asked, Variable):

@@ -21,7 +21,8 @@ Where a recursion passes an argument through unchanged, and another argument is 
 is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. Where an
 atom would be asked for all pairs of values of two unconnected parts of a body, the others are left
 free instead, because a binding saves nothing there. A relation asked in a more general and a more
-special way is asked in the general way only: its answers contain the special ones.
+special way is asked in the general way only: its answers contain the special ones. The best value
+of a group is always free.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from kbplanner.ir.program import (
     Program,
     equated,
 )
-from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.schema import BEST, RelationSchema
 from kbplanner.ir.terms import Variable
 from kbplanner.passes.order import Statistics, order_items
 
@@ -50,6 +51,7 @@ def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
     themselves.
     """
     heads = program.heads()
+    adornment = _computed_free(program.goal, adornment, heads.get(program.goal, []))
     general: dict[RelationSchema, list[str]] = {
         schema: ["f" * schema.arity] for schema in program.full
     }
@@ -95,7 +97,7 @@ def _propagate(
                         requested = _requested_marks(
                             item, head_variables, known, body, heads[item.schema]
                         )
-                        requested = _without_aggregates(requested, heads[item.schema])
+                        requested = _computed_free(item.schema, requested, heads[item.schema])
                         requested = _general_form(item.schema, requested, general)
                         if requested not in asked.setdefault(item.schema, []):
                             asked[item.schema].append(requested)
@@ -164,10 +166,12 @@ def _is_product(
     return not any(item.args[index] in reached for index in others)
 
 
-def _without_aggregates(marks: str, clauses: list[Clause]) -> str:
-    """Return marks with aggregates free: they are computed, not looked up; a binding is compared
-    afterwards.
+def _computed_free(schema: RelationSchema, marks: str, clauses: list[Clause]) -> str:
+    """Return marks with aggregates and best values free: they are computed, not looked up; a
+    binding is compared afterwards.
     """
+    if schema.role in BEST:
+        return marks[:-1] + "f"
     targets = {
         item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)
     }

@@ -29,7 +29,7 @@ from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import Aggregate, HeadTerm, Term, Variable
+from kbplanner.ir.terms import Aggregate, Extremum, HeadTerm, Term, Variable
 
 
 def aggregate(
@@ -88,7 +88,9 @@ def aggregate(
         yield Clause(groups, (bindings, *aggregations), number)
         parts.append(groups)
     args: tuple[Term, ...] = tuple(
-        values[term] if isinstance(term, Aggregate) else term for term in terms
+        values[term] if isinstance(term, Aggregate) else term
+        for term in terms
+        if not isinstance(term, Extremum)  # which stands beside no aggregate
     )
     yield Clause(ClauseAtom(head, args), tuple(parts), number)
 

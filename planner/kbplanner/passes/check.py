@@ -20,7 +20,8 @@ from kbplanner.ir.terms import (
     Apply,
     Atom,
     Comparison,
-    Expr,
+    Extremum,
+    HeadTerm,
     Literal,
     Rule,
     Variable,
@@ -196,7 +197,7 @@ def unsafe_variables(rule: Rule) -> Iterator[UnsafeRule]:
     bound = bound_variables(rule)
     hint = _lookalike_hint(rule)
     for arg in rule.head.args:
-        variable = arg.variable if isinstance(arg, Aggregate) else arg
+        variable = arg.variable if isinstance(arg, (Aggregate, Extremum)) else arg
         if not isinstance(variable, Variable):
             continue
         if variable.anonymous:
@@ -321,7 +322,7 @@ def _check_body_atom(atom: Atom, limits: Limits) -> None:
         raise InvalidInput.at("predicate", problem)
     if problem := limits.args_problem(len(atom.args)):
         raise InvalidInput.at("args", problem)
-    if any(isinstance(arg, Aggregate) for arg in atom.args):
+    if any(isinstance(arg, (Aggregate, Extremum)) for arg in atom.args):
         raise InvalidInput("an aggregate is only allowed in a rule head")
 
 
@@ -335,5 +336,5 @@ def _placed(
     return diagnostic(span, source, code, message, hint, first)
 
 
-def _shown(arg: Expr | Aggregate) -> str:
+def _shown(arg: HeadTerm) -> str:
     return f'"{arg}"' if isinstance(arg, Variable) else "an aggregate"

@@ -20,7 +20,7 @@ Only the clauses that the goal's own conclusions can depend on get instances: at
 absent have none. Nor have clauses that aggregate: their groups depend on all their bindings.
 Instances without a relevant difference are one row: there are columns for variables of conclusions
 alone, as for `?x` and `?z` here, and independent choices are parts with instances of their own
-(`parts.py`).
+(`parts.py`). Instances whose conclusion is not the best value of its group are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from itertools import count
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
 from kbplanner.passes.parts import Unseen, split
 
@@ -141,7 +141,10 @@ def instances(
             clauses.extend(level.guards)
             if own.head.schema.role is Role.PART:
                 clauses.append(own)
-            clauses.append(Clause(ClauseAtom(schema, level.columns), own.body, own.rule))
+            body = own.body
+            if own.head.schema.role in BEST:  # other instances conclude values that are not kept
+                body = (*body, own.head)
+            clauses.append(Clause(ClauseAtom(schema, level.columns), body, own.rule))
     extended = replace(program, clauses=(*program.clauses, *clauses))
     return GroundProgram(extended, tuple(relations), seed_relation, tuple(groups))
 
@@ -170,7 +173,7 @@ def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> 
     return schema.role in _CONCLUSIONS or schema == seed_relation
 
 
-_CONCLUSIONS = (Role.DERIVED, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
+_CONCLUSIONS = (Role.DERIVED, *BEST, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
 
 
 def _named(

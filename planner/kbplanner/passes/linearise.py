@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbplanner.ir.program import Clause, ClauseAtom, by_head, single_relations
-from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.schema import BEST, RelationSchema
 from kbplanner.ir.terms import Variable
 
 _END = Variable("end#")
@@ -35,7 +35,9 @@ def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
     closings = {
-        schema: _closing(heads, schema) for schema, heads in own.items() if schema in single
+        schema: _closing(heads, schema)
+        for schema, heads in own.items()
+        if schema in single and schema.role not in BEST
     }
     for clause in clauses:
         schema = clause.head.schema

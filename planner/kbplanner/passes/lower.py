@@ -8,6 +8,8 @@
   that is not denied (an UNDENIED relation).
 - `not ~p(t)` holds if `~p(t)` is not derivable. It is always plain absence: whether `p(t)` is
   derivable plays no part.
+- A predicate whose rules keep the best value of each group, as `dist(?x, min ?d)`, becomes a
+  relation with one row for each group, `least dist/2`, in place of a DERIVED one (`ir/extrema.py`).
 - Aggregates become clauses that count and sum (`aggregate.py`).
 - Expressions become computations (`ir/expressions.py`).
 
@@ -28,7 +30,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kbplanner.ir.expressions import flatten
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
@@ -38,8 +40,11 @@ from kbplanner.ir.terms import (
     Aggregate,
     Atom,
     Comparison,
+    Extremum,
     Literal,
     Rule,
+    Variable,
+    extremum_of,
     numbered_variables,
 )
 from kbplanner.passes.aggregate import aggregate
@@ -56,21 +61,31 @@ def lower(
 
     Raises InvalidInput for what the engine does not evaluate.
     """
-    derived = {_schema(rule.head) for rule in rules}
-    lowering = _Lowering(derived, derived | denied)
+    derived = conclusions(rules)
+    lowering = _Lowering(derived, derived.keys() | denied)
     clauses: list[Clause] = []
     for number, rule in enumerate(rules, 1):
         clauses.extend(lowering.rule(rule, number))
     for schema in sorted(derived, key=str):
         args = numbered_variables(schema.arity)
-        clauses.append(Clause(ClauseAtom(schema.derived, args), (ClauseAtom(schema, args),)))
+        clauses.append(Clause(ClauseAtom(derived[schema], args), (ClauseAtom(schema, args),)))
     clauses.extend(lowering.undenied_clauses())
     return tuple(clauses)
 
 
+def conclusions(rules: Sequence[Rule]) -> dict[RelationSchema, RelationSchema]:
+    """Return the relation of the conclusions of each predicate with rules, by its stored schema."""
+    relations: dict[RelationSchema, RelationSchema] = {}
+    for rule in rules:
+        extremum = extremum_of(rule.head)
+        schema = _schema(rule.head)
+        relations[schema] = schema.best(extremum.function) if extremum else schema.derived
+    return relations
+
+
 class _Lowering:
     def __init__(
-        self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]
+        self, derived: Mapping[RelationSchema, RelationSchema], known: Set[RelationSchema]
     ) -> None:
         self._derived = derived
         self._known = known
@@ -78,13 +93,17 @@ class _Lowering:
 
     def rule(self, rule: Rule, number: int) -> list[Clause]:
         items, head_terms = flatten(rule.body, rule.head.args)
-        head = _schema(rule.head).derived
+        head = self._readable(_schema(rule.head))
         variants: list[list[ClauseItem]] = [[]]
         for item in items:
             choices = self._item(item, room=MAX_VARIANTS // len(variants) >= 2)
             variants = [[*variant, choice] for variant in variants for choice in choices]
         bodies = [tuple(variant) for variant in variants]
-        args = tuple(term for term in head_terms if not isinstance(term, Aggregate))
+        args = tuple(
+            term.variable if isinstance(term, Extremum) else term
+            for term in head_terms
+            if not isinstance(term, Aggregate)
+        )
         if len(args) < len(head_terms):
             return list(aggregate(head, head_terms, bodies, number))
         return [Clause(ClauseAtom(head, args), body, number) for body in bodies]
@@ -94,7 +113,7 @@ class _Lowering:
             return [item]
         atom = item.atom
         schema = _schema(atom)
-        args = tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
+        args = tuple(arg for arg in atom.args if isinstance(arg, (str, Variable)))
         if not item.negated:
             return [ClauseAtom(self._readable(schema), args)]
         absent = ClauseAtom(self._readable(schema), args, absent=True)
@@ -119,7 +138,7 @@ class _Lowering:
         return clauses
 
     def _readable(self, schema: RelationSchema) -> RelationSchema:
-        return schema.derived if schema in self._derived else schema
+        return self._derived.get(schema, schema)
 
 
 def _schema(atom: Atom) -> RelationSchema:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
-from kbplanner.ir.schema import Role
+from kbplanner.ir.schema import BEST, Role
 from kbplanner.passes.adorn import bound_args
 
 GUARDS = (Role.DEMAND, Role.REACH)
@@ -93,4 +93,4 @@ def demand_can_cost_more(program: Program) -> bool:
     return False
 
 
-_CONCLUSIONS = (Role.DERIVED, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)
+_CONCLUSIONS = (Role.DERIVED, *BEST, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)

@@ -21,7 +21,7 @@ After:
 
 `{1 == 2, 1 < _}` marks the version whose arguments are equal and whose first one is below a
 constant. Constant arguments need no version: `adorn` binds them. Rules used under absence,
-aggregates and recursive relations keep their general form.
+aggregates, best values and recursive relations keep their general form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation, Program, components
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Term, Variable
 
 Version = tuple[RelationSchema, tuple[Comparison, ...]]
@@ -44,7 +44,11 @@ def restrict(program: Program) -> Program:
     parts = components(program.clauses)
     heads = program.heads()
     general = {schema for part in parts if part.recursive for schema in part.relations}
-    general.update(clause.head.schema for clause in program.clauses if clause.aggregates)
+    general.update(
+        clause.head.schema
+        for clause in program.clauses
+        if clause.aggregates or clause.head.schema.role in BEST
+    )
     order = {schema: number for number, schema in enumerate(heads)}
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbplanner.errors import RecursiveAggregate
+from kbplanner.ir.extrema import first_problem
 from kbplanner.ir.program import (
     Clause,
     ClauseAtom,
@@ -30,7 +31,7 @@ from kbplanner.ir.program import (
     components,
     dependencies,
 )
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 
 
 def check_stratified(clauses: Sequence[Clause]) -> None:
@@ -70,8 +71,8 @@ def _computes_head(clause: Clause) -> bool:
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:
-    """Return the relations to compute in full, whose demand would be recursive through absence;
-    None without any.
+    """Return the relations to compute in full, whose demand would be recursive through absence, or
+    would use a best value that can still improve; None without any.
 
     `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The
     dependencies of a full relation are full too, so that none of them waits for demand.
@@ -82,6 +83,9 @@ def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None
             continue
         for clause in program.clauses:
             if clause.head.schema in part.relations:
+                if first_problem(clause, part.relations) is not None:
+                    # Through demand, the clause is part of the recursion of best values.
+                    relations.update(s.bare for s in part.relations if s.role in BEST)
                 relations.update(
                     item.schema.bare
                     for item in clause.body

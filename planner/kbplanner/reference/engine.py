@@ -27,12 +27,12 @@ from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.compute import compute, text_test
-from kbplanner.ir.numbers import answer_key, test
+from kbplanner.ir.numbers import answer_key, number, test
 from kbplanner.ir.operators import AGGREGATES, OPERATIONS
 from kbplanner.ir.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
-from kbplanner.reference.relation import ReferenceRelation
+from kbplanner.reference.relation import BestRows, ReferenceRelation
 
 
 class ReferenceRun:
@@ -51,8 +51,8 @@ class ReferenceRun:
         self._plan = plan
         self._params = list(params)
         self._slots = [
-            ReferenceRelation(arity) if derived else next(base_relations)
-            for arity, derived in zip(plan.arities, plan.derived, strict=True)
+            _derived(arity, best, engine) if derived else next(base_relations)
+            for arity, derived, best in zip(plan.arities, plan.derived, plan.best, strict=True)
         ]
         self._epochs = [relation.epoch for relation in self._slots]
         self._marks: list[dict[int, int]] = [dict.fromkeys(c.reads, 0) for c in plan.components]
@@ -215,13 +215,13 @@ class ReferenceRun:
             slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot]))
             for slot in component.reads
         }
-        for number, rule in enumerate(component.rules, index):
+        for rule_index, rule in enumerate(component.rules, index):
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
             if all(low < top for low, top in views):
                 self._charge()
-                self._rule, self._place = rule.number, number
+                self._rule, self._place = rule.number, rule_index
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
@@ -343,6 +343,12 @@ class ReferenceRun:
 
     def _emit(self, step: Sequence[int], registers: Mapping[int, int]) -> None:
         relation = self._slots[step[1]]
+        if (
+            self._plan.best[step[1]] is not None
+            and number(self._engine.text(registers[step[-1]])) is None
+        ):
+            self._warnings += 1
+            return
         before = len(relation.order)
         relation.add(tuple(registers[register] for register in step[2:]))
         self._rows += len(relation.order) - before
@@ -359,6 +365,13 @@ class ReferenceRun:
     def _spend(self, limit: str, value: int) -> None:
         self._budget = limit
         raise BudgetExceeded.of_run(limit, value, str(self._rule))
+
+
+def _derived(arity: int, best: str | None, engine: ReferenceEngine) -> ReferenceRelation:
+    """Return an empty relation of a run, which keeps the best row of each group if `best` says so."""
+    if best is None:
+        return ReferenceRelation(arity)
+    return BestRows(arity, best, engine.text)
 
 
 class ReferenceEngine:

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kbplanner.compile.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
+from kbplanner.compile.bytecode import KIND_OF, MAGIC, NO_SLOT, VERSION, Opcode
 from kbplanner.errors import EngineFault
 
 READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER, Opcode.AGGREGATE)
@@ -40,6 +40,7 @@ class ReferencePlan:
     registers: int
     seed: int | None
     answer: int
+    best: list[str | None]
     components: list[Component] = field(default_factory=list)
     sensitive: set[int] = field(default_factory=set)
 
@@ -47,6 +48,7 @@ class ReferencePlan:
         """Do nothing: there is nothing to free."""
 
 
+_EXTREMUM = {kind: function for function, kind in KIND_OF.items()}
 _FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.EQUAL: 3, Opcode.TEST: 4}
 _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
 
@@ -64,6 +66,7 @@ def decode(words: array[int]) -> ReferencePlan:
         registers,
         None if seed == NO_SLOT else seed,
         answer,
+        [_EXTREMUM.get(kind) for kind in shapes[1::2]],
     )
     at = 8 + 2 * slots
     for _ in range(parts):
@@ -112,6 +115,8 @@ def _sensitive(plan: ReferencePlan) -> set[int]:
     for component in plan.components:
         for rule in component.rules:
             target = rule.steps[-1][1]
+            if plan.best[target] is not None:
+                slots.add(target)
             for step in rule.steps:
                 if step[0] in READS or step[0] == Opcode.ABSENT:
                     feeds.setdefault(target, set()).add(step[1])

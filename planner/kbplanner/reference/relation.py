@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kbplanner.compile.aggregates import total
@@ -21,6 +21,7 @@ from kbplanner.engine.backend import (
 )
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
+from kbplanner.ir.numbers import answer_key
 
 Row = tuple[int, ...]
 
@@ -332,3 +333,34 @@ class ReferenceRelation:
         if len(rows) < count * self.arity:
             raise EngineFault("fewer symbols than rows")
         return (tuple(rows[i * self.arity : (i + 1) * self.arity]) for i in range(count))
+
+
+class BestRows(ReferenceRelation):
+    """Rows of which each group, those that agree in all columns but the last, has one: that with
+    the least (`min`) or greatest (`max`) number there, the first or last in answer order.
+    """
+
+    def __init__(self, arity: int, best: str, text: Callable[[int], str]) -> None:
+        super().__init__(arity)
+        self._is_least = best == "min"
+        self._text = text
+        self._groups: dict[Row, int] = {}
+
+    def add(self, row: Row) -> int:
+        """Add a row if it is better than the row of its group, which it replaces; return the id of
+        the group's row.
+        """
+        group = row[:-1]
+        known = self._groups.get(group)
+        if known is not None:
+            other = self.order[known]
+            if other is None or not self._is_better(row[-1], other[-1]):
+                return known
+            del self.ids[other]
+            self.order[known] = None
+        self._groups[group] = super().add(row)
+        return self._groups[group]
+
+    def _is_better(self, symbol: int, other: int) -> bool:
+        key, other_key = answer_key(self._text(symbol)), answer_key(self._text(other))
+        return key < other_key if self._is_least else key > other_key

@@ -3,13 +3,14 @@
 JSON has only strings, so an argument that starts with `?` is a variable and every other one a
 constant, unchanged. In comparisons and string tests, a text is an expression when it parses as one
 and contains a variable (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`,
-`"2024-01-01"`). In a rule head a text such as `"count(?x)"` is an aggregate.
+`"2024-01-01"`). In a rule head a text such as `"count(?x)"` is an aggregate, and `"min ?x"` an
+extremum.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbplanner.errors import InvalidInput
@@ -18,6 +19,7 @@ from kbplanner.ir.operators import (
     AGGREGATES,
     BUILTINS,
     COMPARISONS,
+    EXTREMA,
     FUNCTION,
     OPPOSITE,
     fits_as_atom,
@@ -30,6 +32,7 @@ from kbplanner.ir.terms import (
     BodyItem,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Rule,
@@ -42,6 +45,7 @@ from kbplanner.syntax.textform import item_from_text, literal_from_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
+_EXTREMUM = re.compile(rf"({'|'.join(EXTREMA)})\s+\?([A-Za-z_][A-Za-z0-9_]*)")
 _IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
 """Keys that an item with `text` must not have."""
 
@@ -212,6 +216,7 @@ def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
         args = tuple(
             _head_term(value, f"{at}[{index}]", limits) for index, value in enumerate(array)
         )
+        _check_extremum_place(args, at)
     else:
         args = args_from_json(values, at, limits)
     negated = _flag(fields, "negated", path) or _flag(fields, "truthVal", path, True) is False
@@ -244,8 +249,30 @@ def _term(value: Any, path: str, limits: Limits) -> Term:
     raise InvalidInput.at(path, f'"{shortened(text)}" is not a variable; {hint}')
 
 
+def _check_extremum_place(args: Sequence[HeadTerm], path: str) -> None:
+    """Raise InvalidInput for an extremum before the last argument, or beside an aggregate."""
+    for index, arg in enumerate(args):
+        if isinstance(arg, Extremum):
+            at = f"{path}[{index}]"
+            if index + 1 < len(args):
+                raise InvalidInput.at(
+                    at, f'"{arg.function} {arg.variable}" has to be the last argument of the head'
+                )
+            if any(isinstance(other, Aggregate) for other in args):
+                raise InvalidInput.at(
+                    at, f'"{arg.function} {arg.variable}" cannot stand beside an aggregate'
+                )
+
+
 def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
-    """Read a head argument; the text of an aggregate, `count(?x)`, is one."""
+    """Read a head argument; the text of an aggregate, `count(?x)`, or of an extremum, `min ?x`, is
+    one.
+    """
+    if isinstance(value, str) and (match := _EXTREMUM.fullmatch(value)):
+        function, name = match.groups()
+        if name == "_":
+            raise InvalidInput.at(path, f"{function} needs a named variable")
+        return Extremum(function, Variable(name))
     if isinstance(value, str) and (match := _AGGREGATE.fullmatch(value)):
         function, inside = match.groups()
         if inside == "*":

@@ -75,14 +75,11 @@ def _variable_groups(rule: Rule) -> list[set[str]]:
     of them.
     """
     groups: list[set[str]] = []
-    joins = [
-        {"?" + variable.name for variable in item.variables() if not variable.anonymous}
-        for item in sorted(
-            rule.body, key=lambda item: not (isinstance(item, Literal) and not item.negated)
-        )
-    ]
-    for names in joins:
-        if names:
-            linked = [group for group in groups if not group.isdisjoint(names)]
+    atoms = [item for item in rule.body if isinstance(item, Literal) and not item.negated]
+    others = [item for item in rule.body if not (isinstance(item, Literal) and not item.negated)]
+    for item in (*atoms, *others):
+        names = {"?" + variable.name for variable in item.variables() if not variable.anonymous}
+        linked = [group for group in groups if not group.isdisjoint(names)]
+        if names and (linked or isinstance(item, Literal)):  # `?d = 0` has one value: no product
             groups = [group for group in groups if group.isdisjoint(names)] + [names.union(*linked)]
     return groups

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
+    EXTREMA,
     FUNCTION,
     FUNCTIONS,
     OPPOSITE,
@@ -31,6 +32,7 @@ from kbplanner.ir.terms import (
     BodyItem,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Rule,
@@ -192,6 +194,8 @@ class Lowering:
         if problem := self.limits.args_problem(len(node.args)):
             self._at("too-many-arguments", problem, None, node.token)
         self.predicates.append((predicate, len(node.args), node.token.start, node.token.end))
+        if where == "head":
+            self._check_extremum_place(node.args)
         return Atom(predicate, tuple(self.argument(arg, where) for arg in node.args), positive)
 
     def argument(self, node: Node, where: str) -> HeadTerm:
@@ -221,6 +225,8 @@ class Lowering:
                     token,
                 )
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
+        if node.kind == "extremum":
+            return self._extremum(node, where)
         excerpt_text = excerpt(
             self.source[node.start : node.end] + (")" if node.kind == "call" else "")
         )
@@ -285,6 +291,42 @@ class Lowering:
             hint,
             node.token,
         )
+
+    # ---- extrema ----
+
+    def _extremum(self, node: Node, where: str) -> HeadTerm:
+        (arg,) = node.args
+        word = node.token.value
+        text = self.source[node.start : node.end]
+        if word not in EXTREMA:
+            hint = f'put a comma between arguments, or quote the text: "{excerpt(text)}"'
+            message = f'expected "," or ")" after "{excerpt(word)}", found "{arg.token.value}"'
+            self._at("syntax", message, hint, arg.token)
+        elif where != "head":
+            hint = f"write {arg.token.value} here; the rules of the predicate keep the best value"
+            message = f'"{excerpt(text)}" is only allowed in a rule head'
+            self._add("extremum-place", message, hint, node.start, node.end)
+        elif arg.kind == "ANON":
+            message = f'"{word}" needs a named variable'
+            self._at("anonymous-in-head", message, f"write {word} ?x", arg.token)
+        else:
+            return Extremum(word, Variable(arg.token.value[1:]))
+        return ""
+
+    def _check_extremum_place(self, args: Sequence[Node]) -> None:
+        """Report extrema before the last argument of a head, and one beside an aggregate."""
+        extrema = [node for node in args if node.kind == "extremum" and node.token.value in EXTREMA]
+        for node in extrema:
+            text = excerpt(self.source[node.start : node.end])
+            message = hint = None
+            if node is not args[-1]:
+                message = f'"{text}" has to be the last argument of the head'
+                hint = "put the value last; the arguments before it are the group"
+            elif any(_is_aggregate(arg) for arg in args if arg.kind == "call"):
+                message = f'"{text}" cannot stand beside an aggregate'
+                hint = "aggregate in a rule of its own, and use that rule here"
+            if message is not None:
+                self._add("extremum-place", message, hint, node.start, node.end)
 
     # ---- comparisons and expressions ----
 

@@ -26,6 +26,7 @@ from kbplanner.ir.terms import (
     BodyItem,
     Comparison,
     Expr,
+    Extremum,
     HeadTerm,
     Literal,
     Rule,
@@ -52,6 +53,8 @@ def print_term(term: HeadTerm) -> str:
         return print_constant(term)
     if isinstance(term, Aggregate):
         return f"{term.function}({'*' if term.variable is None else term.variable})"
+    if isinstance(term, Extremum):
+        return f"{term.function} {term.variable}"
     return str(term)
 
 

@@ -59,6 +59,12 @@ class TreeMaker:
         end = args[-1].end if args else name.end
         return Node("call", name, tuple(args), depth=depth, start=name.start, end=end)
 
+    def extremum(self, parts: list[Any]) -> Node:
+        """Make a word before a variable, such as `min ?d`."""
+        word, variable = parts
+        inner = Node(variable.type, variable, start=variable.start, end=variable.end)
+        return Node("extremum", word, (inner,), depth=1, start=word.start, end=variable.end)
+
     def group(self, parts: list[Any]) -> Node:
         """Make an expression in parentheses."""
         (inner,) = parts

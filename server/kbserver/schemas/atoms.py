@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
-from kbplanner.ir.terms import Aggregate, Atom, Literal, Term
+from kbplanner.ir.terms import Atom, Literal, Term, Variable
 from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
 from kbplanner.syntax.textform import atom_from_text, literal_from_text
 from kbserver.schemas.base import Body, present
@@ -99,7 +99,7 @@ def wildcards(args: Any) -> Any:
 
 def atom_terms(atom: Atom) -> tuple[Term, ...]:
     """Return the arguments of an atom outside rule heads, which has no aggregates."""
-    return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
+    return tuple(arg for arg in atom.args if isinstance(arg, (str, Variable)))
 
 
 def predicate_of(value: Any, path: str) -> str:

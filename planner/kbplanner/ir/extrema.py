@@ -1,0 +1,382 @@
+"""Checks of best-value predicates, whose rules keep one row for each group: the one with the least
+or the greatest last argument.
+
+    least dist/2(?x, ?d) :- start/1(?x), ?d := 0.
+    least dist/2(?y, ?d) :- least dist/2(?x, ?e), edge/3(?x, ?y, ?w), ?d := ?e + ?w.
+
+The `lower` pass makes such relations, and the engine keeps the best row of each
+group. A recursion through such a relation is evaluated by replacing the row of a group whenever a rule
+concludes a better one. That has one result, whatever the order of the steps, if a better value
+never takes a conclusion away and never makes another value worse: the rules are *monotone* (Ross,
+Sagiv: "Monotonic aggregation in deductive databases", 1992). `improving_values` follows the values
+that can still improve through a clause; `extremum_findings` refuses rules that use one otherwise.
+
+Each row must also have a proof from rows that are kept, without a circle. A clause of the recursion
+therefore concludes a value that either
+
+- changes strictly with each improving value that it reads (`?d = ?e + ?w`): then the rows that a
+  kept row was concluded from have not changed since, or it would have changed too; or
+- is never better than these values (`?d = max(?e, ?w)` for `min`, or a body that says `?e <= ?d`):
+  then a row of a circle could only have been concluded from the circle if all its values were
+  equal, in which case the one concluded first has another proof.
+
+The clauses of a recursion are all of the first kind, or all of the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kbplanner.errors import RefusedExtremum
+from kbplanner.ir.numbers import number
+from kbplanner.ir.program import Clause, ClauseAtom, Component, Computation, components
+from kbplanner.ir.schema import BEST, RelationSchema, Role
+from kbplanner.ir.terms import Comparison, Rule, Variable, extremum_of
+
+_LOWER, _UPPER = ("<", "<="), (">", ">=")
+_DOWN, _UP, _UNKNOWN = -1, 1, 0
+"""Directions in which a value improves: it can only fall, only rise, or neither is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremumFinding:
+    """Rules that cannot be evaluated: the name of the code, the indexes of the rules in order, and
+    the reason. `relations` are those of the recursion concerned.
+    """
+
+    name: str
+    rules: tuple[int, ...]
+    message: str
+    hint: str
+    relations: frozenset[RelationSchema] = frozenset()
+
+
+def mixed_extrema(rules: Sequence[Rule]) -> Iterator[ExtremumFinding]:
+    """Yield the predicates whose rules do not all have the same extremum in their heads."""
+    by_head: dict[RelationSchema, dict[str, list[int]]] = {}
+    for index, rule in enumerate(rules):
+        head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
+        extremum = extremum_of(rule.head)
+        function = "" if extremum is None else extremum.function
+        by_head.setdefault(head, {}).setdefault(function, []).append(index)
+    for head, functions in by_head.items():
+        if len(functions) > 1:
+            words = [word or "no extremum" for word in functions]
+            message = f"rules of {head} differ: {' and '.join(words)} in their last arguments"
+            hint = "write the same word before the last argument of every head of the predicate"
+            indexes = sorted(index for own in functions.values() for index in own)
+            yield ExtremumFinding("mixed-extrema", tuple(indexes), message, hint)
+
+
+def extremum_findings(clauses: Sequence[Clause]) -> Iterator[ExtremumFinding]:
+    """Yield the reasons why recursions of lowered clauses through best-value predicates cannot be
+    evaluated; rules are those of the clauses, as indexes from 0.
+    """
+    if not any(clause.head.schema.role in BEST for clause in clauses):
+        return
+    unsettled: dict[RelationSchema, list[RelationSchema]] = {}
+    for part in components(clauses):
+        own = [clause for clause in clauses if clause.head.schema in part.relations]
+        read = {atom.schema for clause in own for atom in clause.all_atoms()} - part.relations
+        negation = next((unsettled[schema] for schema in read if schema in unsettled), None)
+        if part.recursive and any(
+            atom.absent and atom.schema in part.relations
+            for clause in own
+            for atom in clause.all_atoms()
+        ):
+            negation = sorted(part.relations, key=str)
+        if negation is not None:
+            unsettled.update(dict.fromkeys(part.relations, negation))
+        best = sorted((schema for schema in part.relations if schema.role in BEST), key=str)
+        if best and negation is not None:
+            names = ", ".join(dict.fromkeys(str(schema.stored) for schema in negation))
+            yield ExtremumFinding(
+                "not-monotone",
+                _rules_of(own),
+                f"{best[0].stored} depends on recursion through negation ({names}), which can "
+                "leave its values undefined",
+                "keep the best value of predicates whose rules do not recurse through negation",
+                part.relations,
+            )
+        elif best and part.recursive:
+            for finding in _recursion_findings(part, own):
+                yield replace(finding, relations=part.relations)
+
+
+def check_extrema(findings: Iterable[ExtremumFinding]) -> None:
+    """Raise RefusedExtremum for the first finding, if there is one."""
+    finding = next(iter(findings), None)
+    if finding is not None:
+        raise RefusedExtremum(finding.message, finding.name, finding.hint, finding.rules)
+
+
+def first_problem(clause: Clause, moving: Collection[RelationSchema]) -> str | None:
+    """Return why a better value of a relation of `moving` could remove a conclusion of a clause,
+    or make it worse; None if it cannot.
+    """
+    improving = improving_values(clause, moving)
+    for atom in clause.all_atoms():
+        if atom.schema in moving and atom.schema.role in BEST:
+            if atom.absent:
+                return f"{atom.schema.stored} stands under not"
+            value = atom.args[-1]
+            if isinstance(value, str):
+                return f"the value of {atom.schema.stored} is compared with {value}"
+            if value in atom.args[:-1] and not value.anonymous:
+                return f"the value {value} is also in the group of {atom.schema.stored}"
+        group = atom.args[:-1] if atom.schema in moving and atom.schema.role in BEST else atom.args
+        for arg in group:
+            if arg in improving:
+                return f"{atom.schema.stored} is looked up by the value {arg}"
+    seen: set[Variable] = set()
+    for atom in clause.atoms():
+        if atom.schema in moving and atom.schema.role in BEST:
+            value = atom.args[-1]
+            if isinstance(value, Variable) and not value.anonymous:
+                if value in seen:
+                    return f"two values are compared as equal: {value}"
+                seen.add(value)
+    for item in clause.body:
+        if isinstance(item, Comparison) and (problem := _comparison_problem(item, improving)):
+            return problem
+    return _head_problem(clause, improving)
+
+
+def improving_values(clause: Clause, moving: Collection[RelationSchema]) -> Mapping[Variable, int]:
+    """Return the variables of a clause whose values change with the values of relations of
+    `moving`, and the direction in which they then change.
+    """
+    improving: dict[Variable, int] = {}
+    for atom in clause.atoms():
+        value = atom.args[-1] if atom.args else None
+        is_improving = atom.schema in moving and atom.schema.role in BEST
+        if is_improving and isinstance(value, Variable) and not value.anonymous:
+            improving[value] = _DOWN if atom.schema.role is Role.LEAST_VALUE else _UP
+    computed = [item for item in clause.body if isinstance(item, Computation)]
+    while True:
+        grown = {
+            item.target: direction
+            for item in computed
+            if item.target not in improving
+            and (direction := _direction(item, improving)) is not None
+        }
+        if not grown:
+            return improving
+        improving.update(grown)
+
+
+def _direction(item: Computation, improving: Mapping[Variable, int]) -> int | None:
+    """Return the direction of a computed value; None if it depends on no improving value."""
+    moving = [improving.get(arg) if isinstance(arg, Variable) else None for arg in item.args]
+    directions = {direction for direction in moving if direction is not None}
+    if not directions:
+        return None
+    if item.function == "-":
+        if moving[1] is not None:
+            directions = {moving[0], -moving[1]} - {None}  # type: ignore[assignment]
+    elif item.function in ("*", "/"):
+        factor = item.args[1] if moving[0] is not None else item.args[0]
+        value = number(factor) if isinstance(factor, str) else None
+        if value is None or value == 0 or (item.function == "/" and moving[0] is None):
+            return _UNKNOWN
+        if value < 0:
+            directions = {-direction for direction in directions}
+    elif item.function not in ("=", "+", "min", "max"):
+        return _UNKNOWN
+    return next(iter(directions)) if len(directions) == 1 else _UNKNOWN
+
+
+def _comparison_problem(item: Comparison, improving: Mapping[Variable, int]) -> str | None:
+    """Return why a comparison can become false when values improve."""
+    left, right = (
+        improving.get(side) if isinstance(side, Variable) else None
+        for side in (item.left, item.right)
+    )
+    if left is None and right is None:
+        return None
+    op = item.op
+    stays = (op in _LOWER and left in (None, _DOWN) and right in (None, _UP)) or (
+        op in _UPPER and left in (None, _UP) and right in (None, _DOWN)
+    )
+    if stays and not item.negated:
+        return None
+    text = f"{item.left} {op} {item.right}"
+    return f"{'not ' if item.negated else ''}{text} can become false when a value improves"
+
+
+def _head_problem(clause: Clause, improving: Mapping[Variable, int]) -> str | None:
+    head = clause.head
+    is_best = head.schema.role in BEST
+    for arg in head.args[:-1] if is_best else head.args:
+        if arg in improving:
+            return f"the value {arg} becomes an argument of {head.schema.stored}"
+    if not is_best:
+        return None
+    value = head.args[-1]
+    direction = _DOWN if head.schema.role is Role.LEAST_VALUE else _UP
+    if isinstance(value, Variable) and improving.get(value, direction) != direction:
+        return f"{value} can get worse when a value that it is computed from improves"
+    return None
+
+
+def _recursion_findings(part: Component, own: Sequence[Clause]) -> Iterator[ExtremumFinding]:
+    """Yield what a recursion through best-value predicates does wrong, once for each rule."""
+    roles = {schema.role for schema in part.relations if schema.role in BEST}
+    names = ", ".join(sorted({str(s.stored) for s in part.relations if s.role in BEST}))
+    if len(roles) > 1:
+        message = f"a recursion through min and max together: {names}"
+        hint = "use one of them, with the other sign of the values if need be"
+        yield ExtremumFinding("not-monotone", _rules_of(own), message, hint)
+        return
+    flat: list[Clause] = []
+    improves: list[Clause] = []
+    for clause in own:
+        calls = [atom for atom in clause.all_atoms() if atom.schema in part.relations]
+        if not calls:
+            continue
+        problem = first_problem(clause, part.relations)
+        if problem is None and clause.head.schema.role not in BEST:
+            problem = f"{clause.head.schema.stored} depends on values that can still improve"
+        if problem is not None:
+            yield ExtremumFinding(
+                "not-monotone", _rules_of([clause]), f"recursion through {names}: {problem}", _HINT
+            )
+            continue
+        kinds = [_kind(clause, atom) for atom in calls if atom.schema.role in BEST]
+        is_strict = all(kind.is_strict for kind in kinds)
+        is_bounded = all(kind.is_bounded for kind in kinds)
+        if not (is_strict or is_bounded):
+            yield _unbounded(clause, names)
+        elif not is_strict:
+            flat.append(clause)
+        elif not is_bounded:
+            improves.append(clause)
+    if flat:
+        for clause in improves:
+            yield _unbounded(clause, names)
+
+
+_HINT = (
+    "a value of the recursion may only be added to, compared in the direction in which it stays "
+    "true, and become the last argument of the head"
+)
+
+
+def _unbounded(clause: Clause, names: str) -> ExtremumFinding:
+    least = clause.head.schema.role is Role.LEAST_VALUE
+    calls = [
+        atom.args[-1] for atom in clause.atoms() if atom.schema.role is clause.head.schema.role
+    ]
+    read = next(
+        (str(arg) for arg in calls if isinstance(arg, Variable) and not arg.anonymous), "?e"
+    )
+    value = clause.head.args[-1]
+    return ExtremumFinding(
+        "not-monotone",
+        _rules_of([clause]),
+        f"recursion through {names}: the new value can be better than the value that the rule "
+        "depends on and need not change with it, so that conclusions could support themselves",
+        f"add {read} {'<=' if least else '>='} {value} to the body",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The dependence of a head's value on the value of an atom: whether it changes with every change,
+    and whether it is never better.
+    """
+
+    is_strict: bool
+    is_bounded: bool
+
+
+def _kind(clause: Clause, atom: ClauseAtom) -> _Kind:
+    value, target = atom.args[-1], clause.head.args[-1]
+    if not isinstance(value, Variable) or value.anonymous:
+        return _Kind(False, False)
+    least = clause.head.schema.role is Role.LEAST_VALUE
+    return _Kind(
+        _is_strict(target, value, clause), _is_bounded(target, value, clause, least, set())
+    )
+
+
+def _is_strict(target: object, value: Variable, clause: Clause) -> bool:
+    """Return True if `target` changes with every change of `value`."""
+    if target == value:
+        return True
+    for item in clause.body:
+        if isinstance(item, Computation) and item.target == target:
+            return item.function in ("=", "+", "-", "*", "/") and any(
+                _is_strict(arg, value, clause) for arg in item.args
+            )
+    return False
+
+
+def _is_bounded(
+    target: object, value: Variable, clause: Clause, least: bool, seen: set[object]
+) -> bool:
+    """Return True if `target` is never better than `value`: not less for `least`, else not greater.
+
+    `seen` are the terms under examination, which a circle of comparisons would examine again.
+    """
+    if target == value:
+        return True
+    if target in seen:
+        return False
+    below, above = (_LOWER, _UPPER) if least else (_UPPER, _LOWER)
+    within = seen | {target}
+    for item in clause.body:
+        if isinstance(item, Computation) and item.target == target:
+            bounded = [_is_bounded(arg, value, clause, least, within) for arg in item.args]
+            if item.function == "=":
+                return bounded[0]
+            if item.function == ("max" if least else "min") and any(bounded):
+                return True
+            if item.function == ("min" if least else "max") and all(bounded):
+                return True
+            if item.function == "+" and any(
+                is_bounded and _has_sign(other, clause, least)
+                for is_bounded, other in zip(bounded, reversed(item.args), strict=True)
+            ):
+                return True
+            if item.function == "-" and bounded[0] and _has_sign(item.args[1], clause, not least):
+                return True
+        elif isinstance(item, Comparison) and not item.negated:
+            sides = [(item.left, item.right, below), (item.right, item.left, above)]
+            if any(
+                greater == target
+                and item.op in signs
+                and _is_bounded(less, value, clause, least, within)
+                for less, greater, signs in sides
+            ):
+                return True
+    return False
+
+
+def _has_sign(term: object, clause: Clause, positive: bool) -> bool:
+    """Return True if a term is at least 0 (`positive`), or at most 0."""
+    if isinstance(term, str):
+        value = number(term)
+        return value is not None and (value >= 0 if positive else value <= 0)
+    below, above = (_LOWER, _UPPER) if positive else (_UPPER, _LOWER)
+    return any(
+        isinstance(item, Comparison)
+        and not item.negated
+        and any(
+            greater == term
+            and item.op in signs
+            and isinstance(less, str)
+            and (value := number(less)) is not None
+            and (value >= 0 if positive else value <= 0)
+            for less, greater, signs in (
+                (item.left, item.right, below),
+                (item.right, item.left, above),
+            )
+        )
+        for item in clause.body
+    )
+
+
+def _rules_of(clauses: Iterable[Clause]) -> tuple[int, ...]:
+    return tuple(sorted({clause.rule - 1 for clause in clauses if clause.rule}))
