@@ -164,6 +164,7 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_LOWER] = { 1, 1, kb_text_lower },
     [KB_FUNCTION_UPPER] = { 1, 1, kb_text_upper },
     [KB_FUNCTION_LENGTH] = { 1, 1, kb_text_length },
+    [KB_FUNCTION_QUOTED] = { 1, 1, kb_text_quoted },
     [KB_FUNCTION_TRIM] = { 1, 1, kb_text_trim },
     [KB_FUNCTION_SUBSTRING] = { 2, 3, kb_text_substring },
     [KB_FUNCTION_REPLACE] = { 3, 3, kb_text_replace },

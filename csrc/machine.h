@@ -14,7 +14,7 @@ enum {
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
     KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND,
-    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTION_TRIM,
+    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTION_QUOTED, KB_FUNCTION_TRIM,
     KB_FUNCTION_SUBSTRING, KB_FUNCTION_REPLACE, KB_FUNCTION_JOIN,
     KB_FUNCTION_CAPTURE,              /* never called: it is the opcode CAPTURE */
     KB_FUNCTIONS
@@ -300,7 +300,7 @@ typedef struct kb_text { const char *bytes; size_t len; } kb_text;
 typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;
 typedef kb_status kb_text_function(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out);
 
-kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_trim, kb_text_substring,
+kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_quoted, kb_text_trim, kb_text_substring,
     kb_text_replace, kb_text_join;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);
 const char *kb_find_part(const char *at, const char *end, const kb_text *part);

@@ -145,6 +145,115 @@ kb_status kb_text_length(kb_run *run, const kb_arg *args, uint32_t count, kb_tex
     return kb_number_value(run, &number, out);
 }
 
+static const char *digits(const char *at, const char *end)
+{
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at;
+}
+
+/* Return 1 if a constant is a number as it is written in rules. */
+static int is_written_number(const char *at, const char *end)
+{
+    const char *from = at < end && *at == '-' ? at + 1 : at, *stop = digits(from, end);
+
+    if (stop == from)
+        return 0;
+    if (stop < end && *stop == '.') {
+        from = stop + 1;
+        if ((stop = digits(from, end)) == from)
+            return 0;
+    }
+    if (stop < end && (*stop == 'e' || *stop == 'E')) {
+        from = stop + 1;
+        if (from < end && (*from == '+' || *from == '-'))
+            from++;
+        if ((stop = digits(from, end)) == from)
+            return 0;
+    }
+    return stop == end;
+}
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static int is_inner(char c)
+{
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Return 1 if a constant is a word that rules have without quotes: a letter, then letters, digits, `_`,
+ * and inner `-` and `:`, of which several may stand together if they are the same. */
+static int is_written_word(const char *at, const char *end)
+{
+    static const char keywords[3][4] = { "not", "div", "mod" };
+
+    if (at == end || !is_letter(*at))
+        return 0;
+    for (uint32_t i = 0; i < 3; i++)
+        if (end - at == 3 && memcmp(at, keywords[i], 3) == 0)
+            return 0;
+    for (;;) {
+        char sign;
+
+        while (at < end && is_inner(*at))
+            at++;
+        if (at == end)
+            return 1;
+        sign = *at;
+        if (sign != '-' && sign != ':')
+            return 0;
+        while (at < end && *at == sign)
+            at++;
+        if (at == end || !is_inner(*at))
+            return 0;
+    }
+}
+
+/* Write a character of a text in quotes, in at most six bytes. */
+static size_t write_escaped(char c, char *out)
+{
+    const char *escaped = c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : c == '"' ? "\\\"" : c == '\\' ? "\\\\" : NULL;
+
+    if (escaped != NULL) {
+        memcpy(out, escaped, 2);
+        return 2;
+    }
+    if ((uint8_t)c < 0x20 || c == 0x7F) {
+        memcpy(out, "\\u00", 4);
+        out[4] = "0123456789abcdef"[c >> 4];
+        out[5] = "0123456789abcdef"[c & 15];
+        return 6;
+    }
+    out[0] = c;
+    return 1;
+}
+
+kb_status kb_text_quoted(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+{
+    const char *at = args[0].text.bytes, *end = at + args[0].text.len;
+    char *text;
+
+    (void)count;
+    if (is_written_word(at, end) || is_written_number(at, end)) {
+        *out = args[0].text;
+        return KB_OK;
+    }
+    if (args[0].text.len > KB_MAX_TEXT_BYTES)
+        return KB_DONE;
+    if ((text = kb_scratch(run, 6 * args[0].text.len + 2, 1)) == NULL)
+        return KB_NOMEM;
+    text[0] = '"';
+    out->len = 1;
+    for (; at < end; at++)
+        out->len += write_escaped(*at, text + out->len);
+    text[out->len++] = '"';
+    out->bytes = text;
+    return KB_OK;
+}
+
 /* Unicode's property White_Space. */
 static int is_space(uint32_t point)
 {

@@ -16,6 +16,7 @@ from kbcore.branching.truth_changes import (
     State,
     TruthChange,
     compare_truth,
+    new_rows,
 )
 from kbcore.errors import NotFound, TooLarge
 from kbcore.reason.budget import Budget
@@ -120,20 +121,30 @@ class Staged:
 
         Raises BudgetExceeded, with the differences of the predicates compared before in `outcome`.
         """
-        tenant, overlay = self.tenant, self.overlay
         for scope in self._scopes():
-            before, after = tenant.rules.visible(scope), overlay.rules.visible(scope)
-            changed_rules = set(before.rules) ^ set(after.rules)
-            comparison = Comparison(
-                State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
-                State(overlay, overlay.partition(scope), after),
-                frozenset(schema for name, schema in self.written if name == scope),
-                frozenset(
-                    RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
-                    for rule in changed_rules
-                ),
-            )
-            compare_truth(comparison, limit, budget, outcome)
+            compare_truth(self._comparison(scope), limit, budget, outcome)
+
+    def new_conclusions(
+        self, schema: RelationSchema, budget: Budget
+    ) -> Iterator[tuple[str | None, list[str]]]:
+        """Yield the scope and the arguments of each atom of one predicate that becomes true."""
+        for scope in self._scopes():
+            for args in new_rows(self._comparison(scope), schema, budget):
+                yield scope, args
+
+    def _comparison(self, scope: str | None) -> Comparison:
+        tenant, overlay = self.tenant, self.overlay
+        before, after = tenant.rules.visible(scope), overlay.rules.visible(scope)
+        changed_rules = set(before.rules) ^ set(after.rules)
+        return Comparison(
+            State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
+            State(overlay, overlay.partition(scope), after),
+            frozenset(schema for name, schema in self.written if name == scope),
+            frozenset(
+                RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
+                for rule in changed_rules
+            ),
+        )
 
     def _scopes(self) -> list[str | None]:
         """Return the scopes in which something may change: the base first, then by name."""

@@ -9,7 +9,7 @@ conclusions of both states are relations of one engine, which compares them as s
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -137,6 +137,20 @@ def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: O
                 after = _extension(comparison.after, schema, budget, open_runs)
                 if _compare(comparison, schema, (before, after), limit, budget, outcome):
                     changed.add(schema)
+
+
+def new_rows(comparison: Comparison, schema: RelationSchema, budget: Budget) -> Iterator[list[str]]:
+    """Yield the arguments of the atoms of one predicate that become true.
+
+    The caller holds the read locks of both states. Raises BudgetExceeded.
+    """
+    with ExitStack() as open_runs:
+        before = _extension(comparison.before, schema, budget, open_runs).true
+        after = _extension(comparison.after, schema, budget, open_runs).true
+        rows = after.rows(before.compare(after).only_there)
+        texts = comparison.after.tenant.engine.texts(rows)
+        for start in range(0, len(texts), schema.arity):
+            yield texts[start : start + schema.arity]
 
 
 def _in_order(

@@ -67,7 +67,8 @@ class Room:
     predicate.
 
     `draft` is the text of the accepted items. `reserve` is the part of the text, in units of
-    `counter`, that is kept free for rules.
+    `counter`, that is kept free for rules, and `keep` the number of facts that are kept free for
+    violations of constraints.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Room:
         self.draft = self._empty_draft()
         self._alike: Counter[str] = Counter()
         self.reserve = 0
+        self.keep = 0
         self.taken: dict[FactKey, Candidate] = {}
         self.rules: list[str] = []
         self.repeats = 0
@@ -94,7 +96,7 @@ class Room:
     @property
     def left(self) -> int:
         """Return the number of further facts that fit, ignoring text and predicate limits."""
-        return self._request.max_facts - len(self.taken)
+        return self._request.max_facts - len(self.taken) - self.keep
 
     @property
     def facts(self) -> Iterable[Candidate]:

@@ -20,6 +20,7 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
+from kbcore.context.violations import MAX_SHOWN, about, violations
 from kbcore.context.window import Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
@@ -62,9 +63,15 @@ def make_window(
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
+    violated = violations(reasoner, partitions, budget)
+    room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
     if request.with_rules and request.goals:
         room.take_rules(relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ()))
     selection.fill()
+    room.keep = 0
+    for violation in about(violated, list(room.facts), now):
+        if room.refusal([violation]) is None:
+            selection.take_violation(violation)
     if request.with_rules and not request.goals:
         room.take_rules(
             relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts})

@@ -100,11 +100,15 @@ class Selection:
         fact.goal = True
         self._take(fact, GOAL_RELEVANT, reason, goal)
 
+    def take_violation(self, fact: Candidate) -> None:
+        """Add a violation of a constraint that fits and that a chosen fact takes part in."""
+        self._take(fact, GOAL_RELEVANT, "a fact in the window violates a constraint", None)
+
     def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
         """Add a fact that fits and matches part of a rule of a goal without answers."""
         self._take(fact, OVERFLOW if self.shares else category(fact, self._now), reason, goal)
 
-    def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str) -> None:
+    def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str | None) -> None:
         share = next((share for share in self.shares if share.admits(fact.predicate)), None)
         name = otherwise if share is None else share.bucket.name
         if self._room.take(fact, name, reason, goal) and share is not None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from kbcore.context.violations import Violation
 from kbcore.context.window import Entry
 from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay
@@ -34,8 +35,8 @@ class Summary:
 
     `predicates` are the most frequent names with their facts, of both signs and every arity;
     `salient` the most salient facts, best first; `chars` the characters of all facts in the rule
-    language; `contradictions` the number of atoms stored with both signs; `generated_at` the time
-    in epoch milliseconds.
+    language; `contradictions` the number of atoms stored with both signs; `violations` the
+    violations of declared constraints; `generated_at` the time in epoch milliseconds.
     """
 
     facts: int
@@ -44,6 +45,7 @@ class Summary:
     with_ttl: int
     expiring: int
     contradictions: int
+    violations: tuple[Violation, ...]
     salient: tuple[Entry, ...]
     chars: int
     generation: int
@@ -54,10 +56,13 @@ def summarize(
     tenant: Tenant,
     partitions: Sequence[Partition],
     salient: Sequence[Entry],
+    violations: Sequence[Violation],
     now: int,
     budget: Budget,
 ) -> Summary:
-    """Summarize some partitions of a tenant; `salient` are their most salient facts.
+    """Summarize some partitions of a tenant.
+
+    `salient` are their most salient facts, `violations` those of their constraints.
 
     This does not count as an access. `now` is in epoch milliseconds. The caller holds the read
     lock. Raises BudgetExceeded.
@@ -86,6 +91,7 @@ def summarize(
         ttl,
         expiring,
         clashes,
+        tuple(violations),
         tuple(salient),
         chars,
         tenant.generation,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
 from kbcore.clock import Clock
@@ -19,11 +20,24 @@ Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
 """Function that commits changes if a check does not raise."""
 
 
+class Constraints(Protocol):
+    """The declared constraints of a tenant."""
+
+    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+        """Commit facts if they violate no constraint and `check` does not raise.
+
+        Raises Conflict for a violation that there was not before, and Outdated if the knowledge base
+        changed in the meantime.
+        """
+        ...
+
+
 class ConflictResolver:
     """Writer of facts that applies one conflict strategy to those whose opposite is stored.
 
-    `opposite` returns the stored opposite of a fact, or None. Raises InvalidInput that lists the
-    strategies if the name is unknown.
+    `opposite` returns the stored opposite of a fact, or None. A strategy that refuses every
+    opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput that
+    lists the strategies if the name is unknown.
     """
 
     def __init__(
@@ -31,6 +45,7 @@ class ConflictResolver:
         name: str,
         strategies: Mapping[str, MergeStrategy],
         opposite: Callable[[Fact], Row | None],
+        constraints: Constraints,
         clock: Clock,
     ) -> None:
         strategy = strategies.get(name)
@@ -42,6 +57,7 @@ class ConflictResolver:
         self._strategy = strategy
         self._constant = constant_decision(name, strategy)
         self._opposite = opposite
+        self._constraints = constraints
         self._clock = clock
 
     def write(self, facts: Sequence[Fact], commit: Commit) -> Delta:
@@ -52,11 +68,12 @@ class ConflictResolver:
         """
         if self._constant is Keep.BOTH:
             return commit((AssertFacts(tuple(facts)),), None)
-        if self._constant is Keep.REFUSE:
-            return commit((AssertFacts(tuple(facts)),), partial(self._refuse_opposites, facts))
         while True:
-            changes = self._resolve(facts)
             try:
+                if self._constant is Keep.REFUSE:
+                    check = partial(self._refuse_opposites, facts)
+                    return self._constraints.guarded(facts, commit, check)
+                changes = self._resolve(facts)
                 return commit(changes, partial(self._check_current, facts, changes))
             except Outdated:
                 continue

@@ -16,6 +16,7 @@ from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
+from kbcore.context.violations import violations
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.base import TenantHandle
@@ -99,10 +100,11 @@ class ContextWindows(TenantHandle):
         with self._reads(request_limits, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
-            selected = make_window(
-                self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget
-            )
-            return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
+            reasoner = self._services.reasoner(tenant)
+            selected = make_window(reasoner, Supply(scores, partitions, 0.0), request, budget)
+            violated = violations(reasoner, partitions, budget)
+            entries = selected.window.entries
+            return summarize(tenant, partitions, entries, violated, scores.now, budget)
 
     def _similarity(
         self, request: WindowRequest, request_limits: RequestLimits | None

@@ -16,7 +16,8 @@ from kbcore.errors import (
     NotReady,
     RateLimited,
 )
-from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver
+from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints
+from kbcore.kb.constraints import StoredConstraints
 from kbcore.kb.context_windows import ContextWindows
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
@@ -83,7 +84,8 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         `conflict` says what happens to a fact whose opposite is stored: KEEP_BOTH stores both,
         REJECT refuses all facts (Conflict), NEWEST_WINS retracts the opposite, and CONFIDENCE keeps
         the fact with the higher confidence (a missing confidence counts as 1; the new fact wins a
-        tie). Plugins can add strategies.
+        tie). REJECT also refuses facts that violate a declared constraint. Plugins can add
+        strategies.
         """
         for scope in {fact.scope for fact in facts}:
             self._check_writable(scope)
@@ -92,7 +94,11 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         else:
             strategies = self._services.plugins.conflict_strategies()
             resolver = ConflictResolver(
-                conflict, strategies, self._stored_opposite, self._services.clock
+                conflict,
+                strategies,
+                self._stored_opposite,
+                self._constraints(),
+                self._services.clock,
             )
             delta = resolver.write(facts, self._commit)
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
@@ -428,6 +434,14 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
             reasoner.solve(partition, Atom(change.predicate, change.args, positive), budget)[1]
             for partition in self._partitions(tenant, change.scope)
             for positive in signs
+        )
+
+    def _constraints(self) -> Constraints:
+        """Return what refuses facts that violate a declared constraint."""
+        return StoredConstraints(
+            lambda: self._reads(None),
+            lambda: self._read_tenant().generation,
+            self._services.clock,
         )
 
     def _stored_opposite(self, fact: Fact) -> Row | None:

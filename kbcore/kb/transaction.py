@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal
+from kbcore.context.violations import Violation, violations
 from kbcore.durable.records import encode_changes
 from kbcore.durable.transactions import (
     FactName,
@@ -18,6 +19,8 @@ from kbcore.durable.transactions import (
     stored_row,
 )
 from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge, Unconfirmed
+from kbcore.kb.conflicts import Constraints
+from kbcore.kb.constraints import StagedConstraints
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller
@@ -33,7 +36,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
-from kbcore.state.tenant import Tenant
+from kbcore.state.tenant import ALL_SCOPES, Tenant
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
@@ -82,6 +85,14 @@ class TransactionKB(TenantKB):
     @contextmanager
     def _transaction(self) -> Iterator[TenantKB]:
         yield self
+
+    def _constraints(self) -> Constraints:
+        def current() -> list[Violation]:
+            with self._reads(None) as (tenant, budget):
+                partitions = self._partitions(tenant, ALL_SCOPES)
+                return violations(self._services.reasoner(tenant), partitions, budget)
+
+        return StagedConstraints(current)
 
     def _whole_tenant(self) -> Tenant:
         raise InvalidInput("operations on whole scopes cannot be part of a transaction")

@@ -25,6 +25,7 @@ ROW = (A, B, C, D)
 
 texts = st.one_of(
     st.text("ab,é日𝔸 \u3000\u00a0\u001c\n", max_size=8),
+    st.text('ab1_-:"\\ \n.eE+', max_size=8),
     st.text(max_size=6).filter(lambda text: "\0" not in text),
     st.sampled_from(["", "ab" * 20_000, "é" * 30_000, "," * 65_536]),
 )
@@ -36,6 +37,8 @@ numbers = st.one_of(
     ),
 )
 CALLS = [
+    Apply("quoted", (A,)),
+    Apply("quoted", (C,)),
     Apply("trim", (A,)),
     Apply("substring", (A, C)),
     Apply("substring", (A, C, D)),
@@ -74,6 +77,16 @@ def test_functions_of_texts_have_the_same_values_in_both_engines(rows):
 @pytest.mark.parametrize(
     ("function", "args", "value"),
     [
+        ("quoted", ("ann",), "ann"),
+        ("quoted", ("a-b::c_1",), "a-b::c_1"),
+        ("quoted", ("a-:b",), '"a-:b"'),
+        ("quoted", ("a-",), '"a-"'),
+        ("quoted", ("-1.5e+3",), "-1.5e+3"),
+        ("quoted", ("1.",), '"1."'),
+        ("quoted", ("not",), '"not"'),
+        ("quoted", ("",), '""'),
+        ("quoted", ('a "b" \\ \n\x01',), '"a \\"b\\" \\\\ \\n\\u0001"'),
+        ("quoted", ("größe",), '"größe"'),
         ("trim", ("\u3000 a b\n\u2009",), "a b"),
         ("trim", ("\x1f a",), "\x1f a"),
         ("trim", (" \n",), ""),

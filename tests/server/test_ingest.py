@@ -184,6 +184,7 @@ def test_summary(served: Served) -> None:
             "factsExpiringWithin1h",
             "contradictions",
         ),
+        *("constraintViolations", "topViolations"),
         *("topSalientFacts", "totalCharCount", "knowledgeGeneration", "generatedAt"),
     ]
     assert (before["totalFacts"], before["predicateCount"], before["contradictions"]) == (18, 15, 2)

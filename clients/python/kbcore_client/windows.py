@@ -367,6 +367,8 @@ class Summary:
     chars: int
     generation: int
     generated_at: int
+    violations: int = 0
+    top_violations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, answer: Json) -> Summary:
@@ -382,6 +384,8 @@ class Summary:
             answer["totalCharCount"],
             answer["knowledgeGeneration"],
             answer["generatedAt"],
+            answer.get("constraintViolations", 0),
+            tuple(answer.get("topViolations", ())),
         )
 
 

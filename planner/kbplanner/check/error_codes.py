@@ -174,16 +174,19 @@ ERROR_CODES: tuple[Code, ...] = (
     Code(
         "K020",
         "bad-declaration",
-        "incomplete declaration of a phrase",
-        "A phrase is declared with the name and arity of a predicate and a sentence in quotes.",
-        bad='@phrase works_at "{0} works at {1}".',
-        good='@phrase works_at/2 "{0} works at {1}".',
+        "invalid declaration",
+        "A phrase is declared with the name and arity of a predicate and a sentence in quotes. A key "
+        "has variables for the arguments that identify a fact and `_` for the others; at least two "
+        "predicates are disjoint; what has to hold with a predicate comes after it.",
+        bad="@key owns(?car, ?owner).",
+        good="@key owns(?car, _).",
     ),
     Code(
         "K021",
         "unknown-declaration",
         "unknown declaration",
-        "The only declaration is `@phrase`. A name before a rule is followed by a colon.",
+        "The declarations are `@phrase`, `@key`, `@disjoint` and `@total`. A name before a rule is "
+        "followed by a colon.",
         bad='@sentence works_at/2 "{0} works at {1}".',
         good='@phrase works_at/2 "{0} works at {1}".',
     ),

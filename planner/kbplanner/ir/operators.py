@@ -64,6 +64,7 @@ FUNCTION_LIST = (
     Function("lower", 1, 1, "lower(?text)", atomic=True),
     Function("upper", 1, 1, "upper(?text)", atomic=True),
     Function("length", 1, 1, "length(?text)", atomic=True),
+    Function("quoted", 1, 1, "quoted(?constant)"),
     Function("trim", 1, 1, "trim(?text)"),
     Function("substring", 2, 3, "substring(?text, 0, 3)"),
     Function("replace", 3, 3, 'replace(?text, "old", "new")'),

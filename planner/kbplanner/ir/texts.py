@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kbplanner.ir.numbers import number
@@ -12,6 +13,12 @@ SPACES = (
     "\u2028\u2029\u202f\u205f\u3000"
 )
 """The characters with Unicode's property White_Space, which `trim` removes."""
+
+_PLAIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9_]*(?:(?:-+|:+)[A-Za-z0-9_]+)*|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+)
+_KEYWORDS = frozenset({"not", "div", "mod"})
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 TextFunction = Callable[[Sequence[str]], str | None]
 """The body of a function: constants in, its value out, or None where it has none."""
@@ -29,6 +36,22 @@ def simple_upper(char: str) -> str:
         if len(mapped) == 1:
             return mapped
     return char
+
+
+def quoted(constant: str) -> str:
+    """Return a constant in the notation of the rule language.
+
+    Words of ASCII letters and numbers stay as they are, all others are in double quotes.
+    """
+    if _PLAIN.fullmatch(constant) and constant not in _KEYWORDS:
+        return constant
+    return f'"{"".join(map(_escaped, constant))}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    return char if " " <= char != "\x7f" else f"\\u{ord(char):04x}"
 
 
 def natural(text: str) -> int | None:
@@ -60,6 +83,7 @@ TEXT_FUNCTIONS: Mapping[str, TextFunction] = {
     "lower": lambda args: "".join(map(simple_lower, args[0])),
     "upper": lambda args: "".join(map(simple_upper, args[0])),
     "length": lambda args: str(len(args[0])),
+    "quoted": lambda args: quoted(args[0]),
     "trim": lambda args: args[0].strip(SPACES),
     "substring": _substring,
     "replace": _replace,

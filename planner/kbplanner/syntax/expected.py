@@ -84,13 +84,23 @@ def context_of(tokens: list[Token], at: int) -> Context:
     )
 
 
+_CONSTRAINTS = {
+    "key": "write @key owns(?car, _).",
+    "disjoint": "write @disjoint cat, dog.",
+    "total": "write @total person(?x), age(?x, _).",
+}
+"""How each declaration of a constraint is written."""
+
+
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
     """Return what is wrong with `tokens[at]`; `at` past the list means the text ended there.
 
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
     first token is from the beginning of its own line.
     """
-    if at > 2 and tokens[0].type == "_AT" and tokens[2].type in ("IDENT", "STRING"):
+    is_constraint = len(tokens) > 1 and tokens[1].type == "CONSTRAINT"
+    is_named = tokens[0].type == "_AT" and not is_constraint
+    if at > 2 and is_named and tokens[2].type in ("IDENT", "STRING"):
         at = at if tokens[1].value == "phrase" else 2  # the colon after the name of a rule
     context = context_of(tokens, at)
     before = tokens[at - 1] if at else None
@@ -106,6 +116,11 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
             "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
             f"before {_shown(text, token)}", opening.start, opening.end,
         )  # fmt: skip
+    if is_constraint and before is not None and not context.open:
+        actual = "the end of the text" if token is None else _shown(text, token)
+        start, end = (before.start, before.end) if token is None else (token.start, token.end)
+        message = f'expected predicates with "," between them and a final ".", found {actual}'
+        return Problem("bad-declaration", message, _CONSTRAINTS[tokens[1].value], start, end)
     if before is not None and before.type != "STRING" and _is_phrase(tokens, at):
         end = before if token is None else token
         return Problem(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -40,6 +40,14 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.syntax.arity import nearest_name
+from kbplanner.syntax.constraints import (
+    DISJOINT,
+    KEY,
+    TOTAL,
+    disjoint_rules,
+    key_rules,
+    total_rules,
+)
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import Token
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
@@ -89,7 +97,7 @@ class Lowering:
         """Return the phrase of a declaration."""
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = 'write @phrase works_at/2 "{0} works at {1}"., or @name: before a rule'
+            hint = "write @phrase, @key, @disjoint or @total, or @name: before a rule"
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
         if not arity.value.isdigit() or int(arity.value) > self.limits.args:
             message = f"the number of arguments is 0 to {self.limits.args}, found {arity.value}"
@@ -102,6 +110,93 @@ class Lowering:
             if problem := phrase_problem(replace(phrase, text=sentence or "", negative=None)):
                 self._at("bad-phrase", problem, None, token)
         return phrase
+
+    def constraint(self, clause: Clause) -> tuple[Rule, ...]:
+        """Return the rules of a declared constraint; none if it has a mistake."""
+        (word,) = clause.tokens
+        scope = self.annotations(clause, ("scope",)).scope
+        read = {KEY: self._key, DISJOINT: self._disjoint, TOTAL: self._total}[word.value]
+        rules = tuple(read(word, clause.items))
+        return () if self.problems else tuple(replace(rule, scope=scope) for rule in rules)
+
+    def _key(self, word: Token, items: Sequence[Node]) -> Iterable[Rule]:
+        atoms = [self._constrained(item) for item in items]
+        if self.problems:
+            return ()
+        args = atoms[0].args
+        named = [arg for arg in args if arg != ANONYMOUS]
+        if len(atoms) > 1:
+            message = "a key is of one predicate"
+        elif not named or len(named) == len(args):
+            message = "a key has variables for the arguments that identify a fact, and _ for others"
+        elif len(set(named)) < len(named):
+            message = f"the variable {next(v for v in named if named.count(v) > 1)} is there twice"
+        else:
+            return key_rules(atoms[0])
+        self._at("bad-declaration", message, "write @key owns(?car, _).", word)
+        return ()
+
+    def _disjoint(self, word: Token, items: Sequence[Node]) -> Iterable[Rule]:
+        predicates = [self._signature(item) for item in items]
+        if self.problems:
+            return ()
+        arities = {arity for _, arity in predicates}
+        names = [name for name, _ in predicates]
+        if len(names) < 2:
+            message = "at least two predicates exclude each other"
+        elif len(arities) > 1:
+            message = "predicates that exclude each other have the same number of arguments"
+        elif len(set(names)) < len(names):
+            message = f"the predicate {next(n for n in names if names.count(n) > 1)} is there twice"
+        else:
+            return disjoint_rules(names, arities.pop())
+        self._at("bad-declaration", message, "write @disjoint cat, dog.", word)
+        return ()
+
+    def _total(self, word: Token, items: Sequence[Node]) -> Iterable[Rule]:
+        subject, *required = (self._constrained(item) for item in items)
+        if self.problems:
+            return ()
+        known = {*subject.args, ANONYMOUS}
+        unknown = [arg for atom in required for arg in atom.args if arg not in known]
+        if not required:
+            message = "after the predicate come those that have to hold with it"
+        elif unknown:
+            message = f"the first predicate has no variable {unknown[0]}"
+        else:
+            return total_rules(subject, required)
+        self._at("bad-declaration", message, "write @total person(?x), age(?x, _).", word)
+        return ()
+
+    def _constrained(self, item: Node) -> Atom:
+        """Read a predicate with variables and `_` in a constraint."""
+        literal = self.item(item, False)
+        if (
+            isinstance(literal, Literal)
+            and not literal.negated
+            and literal.atom.positive
+            and all(isinstance(arg, Variable) for arg in literal.atom.args)
+        ):
+            return literal.atom
+        message = "a constraint is about predicates with variables and _ as arguments"
+        self._add("bad-declaration", message, None, item.start, item.end)
+        return Atom("")
+
+    def _signature(self, item: Node) -> tuple[str, int]:
+        """Read a predicate in a constraint: `cat`, which has one argument, or `likes/2`."""
+        node = item.args[0] if item.kind == "plain" else item
+        arity = 1
+        if node.kind == "apply" and node.operators[0].type == "SLASH":
+            node, number = node.args
+            is_arity = number.kind == "NUMBER" and number.token.value.isdigit()
+            arity = int(number.token.value) if is_arity else self.limits.args + 1
+        if node.kind not in ("IDENT", "STRING") or arity > self.limits.args:
+            message = f"expected a predicate, such as cat or likes/2, found {self.source[item.start : item.end]}"
+            self._add("bad-declaration", message, None, item.start, item.end)
+            return "", arity
+        name = self.text(node.token)
+        self.predicates.append((name, arity, node.token.start, node.token.end))
+        return name, arity
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""

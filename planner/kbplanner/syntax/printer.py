@@ -89,12 +89,12 @@ def print_phrase(phrase: Phrase) -> str:
     """Return a phrase as a statement, such as `@phrase works_at/2 "{0} works at {1}"` and a dot."""
     texts = " ".join(_quoted(text, '"') for text in (phrase.text, phrase.negative) if text)
     scope = "" if phrase.scope is None else f" [scope={print_constant(phrase.scope)}]"
-    return f"@phrase {_predicate(phrase.predicate)}/{phrase.arity} {texts}{scope}."
+    return f"@phrase {print_predicate(phrase.predicate)}/{phrase.arity} {texts}{scope}."
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
     """Return a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
-    name = _predicate(predicate)
+    name = print_predicate(predicate)
     sign = "not " if negated else ""
     return f"{sign}{name}({', '.join(map(print_term, args))})" if args else sign + name
 
@@ -148,7 +148,7 @@ def _comparison(item: Comparison) -> str:
 
 
 def _unsigned(atom: Atom, body: bool) -> str:
-    predicate = _predicate(atom.predicate)
+    predicate = print_predicate(atom.predicate)
     if (
         body and atom.args and predicate in AGGREGATES
     ):  # in a body it would be read as the aggregate
@@ -158,7 +158,7 @@ def _unsigned(atom: Atom, body: bool) -> str:
     return f"{predicate}({', '.join(print_term(arg) for arg in atom.args)})"
 
 
-def _predicate(name: str) -> str:
+def print_predicate(name: str) -> str:
     """Return the name of a predicate, quoted where it would be read as something else."""
     plain = _WORD.fullmatch(name) and name not in QUOTED_NAMES
     return name if plain else _quoted(name, "'")

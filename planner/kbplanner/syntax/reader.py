@@ -14,6 +14,7 @@ from dataclasses import replace
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import QUOTED_NAMES
 from kbplanner.ir.terms import Atom
+from kbplanner.syntax.constraints import CONTRADICTION, KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
@@ -160,12 +161,11 @@ class Reader:
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
             self._complete(tokens)
+            _mark_constraint(tokens)
             fitting = _count_within_limits(tokens)
             result = self._parse(tokens[:fitting])
             if isinstance(result, Clause):
-                statement = self._lower(result, tokens)
-                if statement is not None:
-                    yield statement
+                yield from self._lower(result, tokens)
                 return
             where = _Positions(self, tokens)
             self._note_names(tokens)
@@ -207,7 +207,7 @@ class Reader:
             start = tokens[0].start
             tokens.insert(0, Token("_GOAL", "", start, start))
 
-    def _lower(self, clause: Clause, tokens: list[Token]) -> Statement | None:
+    def _lower(self, clause: Clause, tokens: list[Token]) -> Iterator[Statement]:
         where = _Positions(self, tokens)
         lowering = Lowering(self.text, self._limits)
         span = where.span(tokens[0].start, tokens[-1].end)
@@ -223,7 +223,10 @@ class Reader:
             where.report(
                 [Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)]
             )
-            return None
+            return
+        if clause.kind == "constraint":
+            yield from self._constraint(clause, tokens, where)
+            return
         if clause.kind == "fact":
             if self._mode == "atom":
                 statement = FactStatement(lowering.lone_atom(clause), NO_ANNOTATIONS, span)
@@ -240,19 +243,42 @@ class Reader:
         if lowering.problems:
             self._note_names(tokens)
             where.report(lowering.problems)
-            return None
+            return
         if isinstance(statement, FactStatement | PhraseStatement):
-            return statement
+            yield statement
+            return
         predicates = tuple(
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
         )
         items = tuple(where.span(node.start, node.end) for node in clause.items)
         if isinstance(statement, GoalStatement):
-            return replace(statement, predicates=predicates, items=items)
+            yield replace(statement, predicates=predicates, items=items)
+            return
         variables = tuple(
             (name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens)
         )
-        return replace(statement, predicates=predicates, variables=variables, items=items)
+        yield replace(statement, predicates=predicates, variables=variables, items=items)
+
+    def _constraint(
+        self, clause: Clause, tokens: list[Token], where: _Positions
+    ) -> Iterator[Statement]:
+        """Yield the rules that a declared constraint stands for, all at its place."""
+        lowering = Lowering(self.text, self._limits)
+        rules = lowering.constraint(clause)
+        if lowering.problems:
+            self._note_names(tokens)
+            where.report(lowering.problems)
+            return
+        span = where.span(tokens[0].start, tokens[-1].end)
+        word = clause.tokens[0]
+        head = (CONTRADICTION, 3, where.span(word.start, word.end))
+        named = (
+            (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
+        )
+        predicates = (head, *named)
+        text = self.text[tokens[0].start : tokens[-1].end]
+        for rule in rules:
+            yield RuleStatement(rule, span, predicates=predicates, text=text)
 
     # ---- positions ----
 
@@ -274,6 +300,14 @@ class Reader:
             self._line += lines
             self._line_start = self.text.rfind("\n", self._counted, pos) + 1
         self._counted = max(pos, self._counted)
+
+
+def _mark_constraint(tokens: list[Token]) -> None:
+    """Tell the word of a declared constraint from a name, which a colon follows."""
+    if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in KINDS:
+        word = tokens[1]
+        if word.type == "IDENT" and tokens[2].type != "_COLON":
+            tokens[1] = Token("CONSTRAINT", word.value, word.start, word.end)
 
 
 class _Positions:

@@ -27,7 +27,8 @@ class Node:
 class Clause:
     """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only.
 
-    A declaration has `tokens`: its word, the name and arity of the predicate, and its texts.
+    A declaration has `tokens`: its word, the name and arity of the predicate, and its texts. A
+    constraint has its word in `tokens`, and what it is about in `items`.
     """
 
     kind: str
@@ -149,6 +150,12 @@ class TreeMaker:
         annotations = tuple(rest.pop()) if isinstance(rest[-1], list) else ()
         tokens = (word, name, arity, *rest)
         return Clause("declaration", annotations=annotations, tokens=tokens)
+
+    def constraint(self, parts: list[Any]) -> Clause:
+        """Make a declared constraint: its word, and the items after it."""
+        word, items, *rest = parts
+        annotations = tuple(rest[0]) if rest else ()
+        return Clause("constraint", items=items, annotations=annotations, tokens=(word,))
 
     def expression(self, parts: list[Any]) -> Node:
         """Make an expression standing alone."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
+from kbcore.context.violations import MAX_SHOWN
 from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
 from kbcore.kb.natural_language import Ingested
@@ -246,6 +247,15 @@ class SummaryAnswer(Answer):
     facts_with_ttl = Count(of="with_ttl")
     facts_expiring_within_1h = Count(data_key="factsExpiringWithin1h", of="expiring")
     contradictions = Count()
+    constraint_violations = Count(
+        "Conclusions `contradiction(kind, first, second)` of declared constraints.",
+        of=lambda summary: len(summary.violations),
+    )
+    top_violations = Many(
+        Text(),
+        f"The first {MAX_SHOWN} of them, in the rule language.",
+        of=lambda summary: [each.text for each in summary.violations[:MAX_SHOWN]],
+    )
     top_salient_facts = Many(Entry, of="salient")
     total_char_count = Count(of="chars")
     knowledge_generation = Count(of="generation")
