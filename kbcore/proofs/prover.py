@@ -45,6 +45,7 @@ from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
+from kbplanner.ir.conditions import condition_of
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -441,11 +442,12 @@ class Proof:
             comparison = Comparison(
                 item.op, filled(item.left, values), filled(item.right, values), item.negated
             )
-            sides = (
-                print_expression(side) if isinstance(side, Apply) else str(side)
-                for side in (comparison.left, comparison.right)
+            test = condition_of(comparison)
+            call, negated = test or (Apply(item.op, (comparison.left, comparison.right)), False)
+            args = (
+                print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in call.args
             )
-            return self.test(BUILTIN, Atom(item.op, tuple(sides)), comparison)
+            return self.test(BUILTIN, Atom(call.function, tuple(args), not negated), comparison)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)
