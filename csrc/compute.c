@@ -179,6 +179,7 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_MONTH] = { 1, 1, kb_time_part },
     [KB_FUNCTION_DAY] = { 1, 1, kb_time_part },
     [KB_FUNCTION_WEEKDAY] = { 1, 1, kb_time_part },
+    [KB_FUNCTION_NOW] = { 1, 0, NULL },
 };
 
 int kb_function_takes(uint32_t function, uint32_t count)

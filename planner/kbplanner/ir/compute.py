@@ -45,6 +45,8 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None
+    if function == "now":  # its value belongs to a request: `with_now` writes it into a rule
+        return None
     value = _ARITHMETIC[function](numbers)
     if value is None or not (
         _MIN_INTEGER <= value <= _MAX_INTEGER if isinstance(value, int) else math.isfinite(value)

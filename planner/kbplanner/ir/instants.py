@@ -67,6 +67,18 @@ def instant(text: str) -> Instant | None:
     return Instant((utc, int((part or "0").ljust(9, "0"))), days, local, text)
 
 
+def instant_text(at: int) -> str:
+    """Return epoch milliseconds as an instant in UTC, always with milliseconds.
+
+    Outside the years 1 to 9999 it is the first or last instant of these years.
+    """
+    first, last = _FIRST_DAY * _DAY * 1000, (_LAST_DAY + 1) * _DAY * 1000 - 1
+    seconds, milliseconds = divmod(min(max(at, first), last), 1000)
+    day, second = divmod(seconds, _DAY)
+    clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.{milliseconds:03}"
+    return f"{date.fromordinal(day + _EPOCH_DAY).isoformat()}T{clock}Z"
+
+
 def _pair(args: Sequence[str]) -> tuple[Moment, Moment] | None:
     """Return the moments of two instants; None if a text is none."""
     first, second = instant(args[0]), instant(args[1])

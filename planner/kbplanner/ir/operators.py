@@ -81,6 +81,7 @@ FUNCTION_LIST = (
     Function("month", 1, 1, "month(?instant)"),
     Function("day", 1, 1, "day(?instant)"),
     Function("weekday", 1, 1, "weekday(?instant)"),
+    Function("now", 0, 0, "now()"),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
 where), and a body in C with a row in the table of csrc/compute.c, all at the same place.
