@@ -170,6 +170,17 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_REPLACE] = { 3, 3, kb_text_replace },
     [KB_FUNCTION_JOIN] = { 2, KB_MAX_ARITY, kb_text_join },
     [KB_FUNCTION_CAPTURE] = { 1, 0, NULL },
+    [KB_FUNCTION_BEFORE] = { 2, 2, kb_time_order },
+    [KB_FUNCTION_AFTER] = { 2, 2, kb_time_order },
+    [KB_FUNCTION_DAYS_BETWEEN] = { 2, 2, kb_time_between },
+    [KB_FUNCTION_SECONDS_BETWEEN] = { 2, 2, kb_time_between },
+    [KB_FUNCTION_ADD_DAYS] = { 2, 2, kb_time_add_days },
+    [KB_FUNCTION_ADD_SECONDS] = { 2, 2, kb_time_add_seconds },
+    [KB_FUNCTION_YEAR] = { 1, 1, kb_time_part },
+    [KB_FUNCTION_MONTH] = { 1, 1, kb_time_part },
+    [KB_FUNCTION_DAY] = { 1, 1, kb_time_part },
+    [KB_FUNCTION_WEEKDAY] = { 1, 1, kb_time_part },
+    [KB_FUNCTION_NOW] = { 1, 0, NULL },
 };
 
 int kb_function_takes(uint32_t function, uint32_t count)
@@ -205,6 +216,7 @@ static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *sy
 {
     kb_arg args[KB_MAX_ARITY];
     kb_text value = { NULL, 0 };
+    kb_call call;
     kb_status status;
     size_t len = 0;
 
@@ -213,7 +225,11 @@ static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *sy
         len += args[i].text.len;
     }
     run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
-    status = functions[step->compare].body(run, args, step->keys, &value);
+    call.run = run;
+    call.args = args;
+    call.count = step->keys;
+    call.function = step->compare;
+    status = functions[step->compare].body(&call, &value);
     *has_value = 0;
     return status == KB_OK ? kb_make_text(run, step->a, &value, has_value) : status == KB_DONE ? KB_OK : status;
 }

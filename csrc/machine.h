@@ -17,6 +17,10 @@ enum {
     KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTION_QUOTED, KB_FUNCTION_TRIM,
     KB_FUNCTION_SUBSTRING, KB_FUNCTION_REPLACE, KB_FUNCTION_JOIN,
     KB_FUNCTION_CAPTURE,              /* never called: it is the opcode CAPTURE */
+    KB_FUNCTION_BEFORE, KB_FUNCTION_AFTER, KB_FUNCTION_DAYS_BETWEEN, KB_FUNCTION_SECONDS_BETWEEN,
+    KB_FUNCTION_ADD_DAYS, KB_FUNCTION_ADD_SECONDS, KB_FUNCTION_YEAR, KB_FUNCTION_MONTH, KB_FUNCTION_DAY,
+    KB_FUNCTION_WEEKDAY,
+    KB_FUNCTION_NOW,                  /* never called: it is a parameter */
     KB_FUNCTIONS
 };
 enum { KB_TEST_STARTS, KB_TEST_ENDS, KB_TEST_CONTAINS, KB_TESTS };
@@ -294,14 +298,16 @@ struct kb_text;
 /* sets a register to a text that was computed, unless it is too long */
 kb_status kb_make_text(kb_run *run, uint32_t reg, const struct kb_text *value, int *has_value);
 
-/* strings.c: functions of texts. They return OK with a value in `out`, DONE without one. The value
- * may be in the scratch memory of the run, or a part of an argument. */
+/* strings.c and instants.c: functions of texts. They return OK with a value in `out`, DONE without
+ * one. The value may be in the scratch memory of the run, a part of an argument, or constant. */
 typedef struct kb_text { const char *bytes; size_t len; } kb_text;
 typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;
-typedef kb_status kb_text_function(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out);
+typedef struct kb_call { kb_run *run; const kb_arg *args; uint32_t count, function; } kb_call;
+typedef kb_status kb_text_function(const kb_call *call, kb_text *out);
 
 kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_quoted, kb_text_trim, kb_text_substring,
     kb_text_replace, kb_text_join;
+kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);
 const char *kb_find_part(const char *at, const char *end, const kb_text *part);
 

@@ -84,16 +84,16 @@ static kb_status write_all(kb_run *run, const kb_arg *args, uint32_t count, kb_t
     return KB_OK;
 }
 
-kb_status kb_text_concat(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_concat(const kb_call *call, kb_text *out)
 {
     kb_text nothing = { "", 0 };
 
-    return write_all(run, args, count, nothing, out);
+    return write_all(call->run, call->args, call->count, nothing, out);
 }
 
-kb_status kb_text_join(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_join(const kb_call *call, kb_text *out)
 {
-    return write_all(run, args + 1, count - 1, args[0].text, out);
+    return write_all(call->run, call->args + 1, call->count - 1, call->args[0].text, out);
 }
 
 static kb_status change_case(kb_run *run, const kb_text *arg, uint32_t (*change)(uint32_t), kb_text *out)
@@ -111,16 +111,14 @@ static kb_status change_case(kb_run *run, const kb_text *arg, uint32_t (*change)
     return KB_OK;
 }
 
-kb_status kb_text_lower(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_lower(const kb_call *call, kb_text *out)
 {
-    (void)count;
-    return change_case(run, &args[0].text, kb_lower, out);
+    return change_case(call->run, &call->args[0].text, kb_lower, out);
 }
 
-kb_status kb_text_upper(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_upper(const kb_call *call, kb_text *out)
 {
-    (void)count;
-    return change_case(run, &args[0].text, kb_upper, out);
+    return change_case(call->run, &call->args[0].text, kb_upper, out);
 }
 
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out)
@@ -134,15 +132,14 @@ kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out)
     return KB_OK;
 }
 
-kb_status kb_text_length(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_length(const kb_call *call, kb_text *out)
 {
-    const char *at = args[0].text.bytes, *end = at + args[0].text.len;
+    const char *at = call->args[0].text.bytes, *end = at + call->args[0].text.len;
     kb_number number = { 1, 0, 0.0 };
 
-    (void)count;
     for (; at < end; number.integer++)
         kb_read_point(&at, end);
-    return kb_number_value(run, &number, out);
+    return kb_number_value(call->run, &number, out);
 }
 
 static const char *digits(const char *at, const char *end)
@@ -231,19 +228,19 @@ static size_t write_escaped(char c, char *out)
     return 1;
 }
 
-kb_status kb_text_quoted(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_quoted(const kb_call *call, kb_text *out)
 {
-    const char *at = args[0].text.bytes, *end = at + args[0].text.len;
+    const kb_text *constant = &call->args[0].text;
+    const char *at = constant->bytes, *end = at + constant->len;
     char *text;
 
-    (void)count;
     if (is_written_word(at, end) || is_written_number(at, end)) {
-        *out = args[0].text;
+        *out = *constant;
         return KB_OK;
     }
-    if (args[0].text.len > KB_MAX_TEXT_BYTES)
+    if (constant->len > KB_MAX_TEXT_BYTES)
         return KB_DONE;
-    if ((text = kb_scratch(run, 6 * args[0].text.len + 2, 1)) == NULL)
+    if ((text = kb_scratch(call->run, 6 * constant->len + 2, 1)) == NULL)
         return KB_NOMEM;
     text[0] = '"';
     out->len = 1;
@@ -262,12 +259,10 @@ static int is_space(uint32_t point)
            || point == 0x205F || point == 0x3000;
 }
 
-kb_status kb_text_trim(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_trim(const kb_call *call, kb_text *out)
 {
-    const char *start = args[0].text.bytes, *end = start + args[0].text.len, *at, *kept;
+    const char *start = call->args[0].text.bytes, *end = start + call->args[0].text.len, *at, *kept;
 
-    (void)run;
-    (void)count;
     for (at = start; at < end && is_space(kb_read_point(&at, end));)
         start = at;
     for (at = kept = start; at < end;)
@@ -286,16 +281,15 @@ static const char *after_points(const char *at, const char *end, int64_t count)
     return at;
 }
 
-kb_status kb_text_substring(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_substring(const kb_call *call, kb_text *out)
 {
-    const char *end = args[0].text.bytes + args[0].text.len;
+    const char *end = call->args[0].text.bytes + call->args[0].text.len;
 
-    (void)run;
-    for (uint32_t i = 1; i < count; i++)
-        if (args[i].number.kind != 1 || args[i].number.integer < 0)
+    for (uint32_t i = 1; i < call->count; i++)
+        if (call->args[i].number.kind != 1 || call->args[i].number.integer < 0)
             return KB_DONE;
-    out->bytes = after_points(args[0].text.bytes, end, args[1].number.integer);
-    out->len = (size_t)((count == 2 ? end : after_points(out->bytes, end, args[2].number.integer)) - out->bytes);
+    out->bytes = after_points(call->args[0].text.bytes, end, call->args[1].number.integer);
+    out->len = (size_t)((call->count == 2 ? end : after_points(out->bytes, end, call->args[2].number.integer)) - out->bytes);
     return KB_OK;
 }
 
@@ -310,14 +304,13 @@ const char *kb_find_part(const char *at, const char *end, const kb_text *part)
     return NULL;
 }
 
-kb_status kb_text_replace(kb_run *run, const kb_arg *args, uint32_t count, kb_text *out)
+kb_status kb_text_replace(const kb_call *call, kb_text *out)
 {
-    const kb_text *text = &args[0].text, *part = &args[1].text, *by = &args[2].text;
+    const kb_text *text = &call->args[0].text, *part = &call->args[1].text, *by = &call->args[2].text;
     const char *at = text->bytes, *end = at + text->len, *next;
     size_t parts = 0;
     char *to;
 
-    (void)count;
     if (part->len == 0)
         return KB_DONE;
     for (; (next = kb_find_part(at, end, part)) != NULL; at = next + part->len)
@@ -326,7 +319,7 @@ kb_status kb_text_replace(kb_run *run, const kb_arg *args, uint32_t count, kb_te
     if (out->len > KB_MAX_TEXT_BYTES || (by->len != 0 && parts > (KB_MAX_TEXT_BYTES - out->len) / by->len))
         return KB_DONE;
     out->len += parts * by->len;
-    if ((to = kb_scratch(run, out->len + 1, 1)) == NULL)
+    if ((to = kb_scratch(call->run, out->len + 1, 1)) == NULL)
         return KB_NOMEM;
     out->bytes = to;
     for (at = text->bytes; (next = kb_find_part(at, end, part)) != NULL; at = next + part->len) {

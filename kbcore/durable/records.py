@@ -43,9 +43,11 @@ from kbcore.state.changes import (
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
+from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
 from kbplanner.syntax.parser import parse_phrase, parse_rule
 from kbplanner.syntax.printer import print_phrase, print_rule
+from kbplanner.syntax.scanner import with_quotes
 
 CHANGES = 1
 """Record type of a change set."""
@@ -54,6 +56,14 @@ VERSION = 5
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`."""
+
+
+LANGUAGE = 2
+"""Version of the rule language in texts of rules. A text without it has version 1, in which the names
+of BUILTINS_SINCE_2 are predicates.
+"""
+
+BUILTINS_SINCE_2 = frozenset(function.name for function in FUNCTION_LIST if function.test)
 
 
 def encode_changes(changes: ChangeSet) -> bytes:
@@ -243,7 +253,7 @@ _STANDINGS = _list(
 def encode_rule(rule: Rule) -> dict[str, Any]:
     """Return a rule as a JSON object around its text."""
     bare = Rule(rule.head, rule.body)
-    body: dict[str, Any] = {"text": print_rule(bare)}
+    body: dict[str, Any] = {"text": print_rule(bare), "lang": LANGUAGE}
     for key, value in (("name", rule.name), ("c", rule.confidence), ("s", rule.scope)):
         if value is not None:
             body[key] = value
@@ -252,7 +262,10 @@ def encode_rule(rule: Rule) -> dict[str, Any]:
 
 def decode_rule(body: dict[str, Any]) -> Rule:
     """Return the rule that `encode_rule` wrote."""
-    rule = parse_rule(body["text"])
+    text = body["text"]
+    if "lang" not in body:
+        text = with_quotes(text, BUILTINS_SINCE_2)
+    rule = parse_rule(text)
     return Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s"))
 
 

@@ -244,6 +244,7 @@ class TenantHandle:
             services.yield_now,
             notes=notes or Notes(),
             max_proof_nodes=config.query_max_proof_nodes,
+            now=clock.now_ms(),
         )
 
 
@@ -269,6 +270,8 @@ class Reading:
         except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
             handle._ended(tenant, self._kind, None, self._budget)
             raise
+        # Facts are shown as of the last advance, which may be later if the lock was waited for.
+        self._budget.now = tenant.at(self._budget.now or 0)
         return tenant, self._budget
 
     def __exit__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from kbcore.errors import BudgetExceeded
@@ -45,6 +45,8 @@ from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
+from kbplanner.ir.conditions import condition_of
+from kbplanner.ir.instants import instant_text
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -57,7 +59,7 @@ from kbplanner.ir.terms import (
     Rule,
     Variable,
 )
-from kbplanner.ir.unify import filled
+from kbplanner.ir.unify import filled, with_now
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.syntax.printer import print_expression, print_term
 
@@ -142,7 +144,12 @@ class Prover:
             viewed(self._tenant, self._partition, self._rules, goals, self._budget, as_of) as view,
             closing(
                 Witnesses(
-                    engine, view.bind, view.statistics, self._budget.limits, self._budget.yield_now
+                    engine,
+                    view.bind,
+                    view.statistics,
+                    self._budget.limits,
+                    self._budget.now,
+                    self._budget.yield_now,
                 )
             ) as witnesses,
         ):
@@ -157,7 +164,7 @@ class Prover:
                 goal = self._context.reasoner.ground_plans.get(
                     view.rules, schema, "b" * schema.arity, view.denied, view.statistics
                 )
-                run = GroundRun(engine, goal, view.bind, self._budget.limits)
+                run = GroundRun(engine, goal, view.bind, self._budget.limits, self._budget.now)
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = self._ground(run)
@@ -315,7 +322,10 @@ class Proof:
         number = source.clause.rule
         if number not in self._rule_index:
             self._rule_index[number] = len(self.rules)
-            self.rules.append(stored_rule(self._context.rules.rules[number - 1]))
+            stored = stored_rule(self._context.rules.rules[number - 1])
+            if self._budget.now is not None:
+                stored = replace(stored, rule=with_now(stored.rule, instant_text(self._budget.now)))
+            self.rules.append(stored)
         return self._rule_index[number]
 
     def _add_steps(self, plan: Step, numbers: Sequence[int], columns: Columns) -> None:
@@ -441,11 +451,12 @@ class Proof:
             comparison = Comparison(
                 item.op, filled(item.left, values), filled(item.right, values), item.negated
             )
-            sides = (
-                print_expression(side) if isinstance(side, Apply) else str(side)
-                for side in (comparison.left, comparison.right)
+            test = condition_of(comparison)
+            call, negated = test or (Apply(item.op, (comparison.left, comparison.right)), False)
+            args = (
+                print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in call.args
             )
-            return self.test(BUILTIN, Atom(item.op, tuple(sides)), comparison)
+            return self.test(BUILTIN, Atom(call.function, tuple(args), not negated), comparison)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)

@@ -204,7 +204,7 @@ def _step(kind: str, rule: str | None = None) -> dict[str, Any]:
 def _test_goal(facts: Facts, number: int, scope: str | None) -> Row:
     """Return the row of an absence or of a builtin."""
     (kind, item), schema = facts.tests[number], facts.schema(number)
-    positive = not schema.positive if kind == ABSENT else not getattr(item, "negated", False)
+    positive = schema.positive != (kind == ABSENT or getattr(item, "negated", False))
     return conclusion(schema.predicate, positive, list(map(_text, facts.args[number])), scope)
 
 

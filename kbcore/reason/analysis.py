@@ -87,7 +87,7 @@ def plan_data(
         if not analyze or pattern is None:
             result["answers"] = 0 if analyze else None
             return {**result, **_Plan(planned, goal).data()}
-        run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits)
+        run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits, budget.now)
         try:
             watched = StratumProfiler(run.run, len(goal.plan.strata), clock)
             result["answers"] = run.measure(pattern, lambda _: budget.work(watched))

@@ -225,7 +225,7 @@ class Annotations:
             goal = self._grounds.get(
                 view.rules, schema, adornment, view.denied, view.statistics, annotated
             )
-            run = GroundRun(engine, goal, view.bind, budget.limits)
+            run = GroundRun(engine, goal, view.bind, budget.limits, budget.now)
             try:
                 run.seed(array("I", pattern), 1)
                 return inherited_values(run, rules, partition, *answers, budget)

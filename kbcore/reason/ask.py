@@ -449,7 +449,7 @@ class Reasoner:
             plan = tenant.plans.get(
                 view.rules, bounded, adornment, view.denied, view.statistics, version=version
             )
-            if as_of is not None or not options.uses_tables:
+            if as_of is not None or not options.uses_tables or view.dated:
                 return self.tables.once(plan, pattern, view.bind, budget, options)
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY_PLANS:

@@ -98,6 +98,8 @@ class Budget:
     notes: Notes = field(default_factory=Notes)
     max_proof_nodes: int = 0
     proof_nodes: int = 0
+    now: int | None = None
+    """The instant of the request, which `now()` in rules returns, in epoch milliseconds."""
     rows_made: int = 0
     """Number of rows derived for this request so far."""
     begun: float = field(init=False)

@@ -92,7 +92,12 @@ class GoalTables:
         budget: Budget,
         options: GoalOptions = DEFAULT_GOAL,
     ) -> tuple[array[int], int]:
-        """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
+        """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded.
+
+        A plan with `now()` always gets a run of its own: its answers hold for the instant of the request.
+        """
+        if goal.loaded.dated:
+            return self.once(goal, pattern, bind, budget, options)
         keys = _keys(partition, goal, pattern)
         run, answers = self._take(keys), None
         rows_before = 0
@@ -105,7 +110,7 @@ class GoalTables:
                 raise
             self._count(run, answers is None)
         if run is None or answers is None:
-            run, rows_before = GoalRun(self._engine, goal, bind, budget.limits), 0
+            run, rows_before = GoalRun(self._engine, goal, bind, budget.limits, budget.now), 0
             answers = self._fresh(run, pattern, budget, options)
         budget.rows_made += run.rows_made - rows_before
         if self._verify and answers != self.once(
@@ -147,7 +152,7 @@ class GoalTables:
         options: GoalOptions = DEFAULT_GOAL,
     ) -> tuple[array[int], int]:
         """Answer a goal with a run that is not cached."""
-        run = GoalRun(self._engine, goal, bind, budget.limits)
+        run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
         answers = self._fresh(run, pattern, budget, options)
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made

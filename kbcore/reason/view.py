@@ -30,10 +30,12 @@ def viewed(
     """Provide a view of rules over a partition for goals on stored schemas (None: any); raises
     BudgetExceeded.
 
-    `denied` is the set of explicit negatives with rows, if the caller knows it. The caller holds
-    the tenant's read lock.
+    Inside, `budget.now` is the point in time. `denied` is the set of explicit negatives with rows, if
+    the caller knows it. The caller holds the tenant's read lock.
     """
     as_of_view = None if as_of is None else AsOfView(partition, as_of, budget)
+    now = budget.now
+    budget.now = now if as_of is None else as_of
     bind = as_of_view.bind if as_of_view else partition.bind
     version = -1 if as_of_view else tenant.version
     try:
@@ -45,6 +47,7 @@ def viewed(
         ) as view:
             yield view
     finally:
+        budget.now = now
         if as_of_view:
             as_of_view.close()
 
@@ -57,7 +60,7 @@ def all_conclusions(
     It lives until `open_runs` is closed.
     """
     goal = tenant.plans.get(view.rules, schema, "f" * schema.arity, view.denied, view.statistics)
-    run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
+    run = GoalRun(tenant.engine, goal, view.bind, budget.limits, budget.now)
     open_runs.callback(run.close)
     whole = run.whole(budget.drive)
     if whole is None:

@@ -242,7 +242,7 @@ class ComponentChanges:
         """Return the candidates that a goal for many bindings does not answer."""
         if not candidates.count:
             return candidates
-        run = GoalRun(self._engine, goal, bind, self._budget.limits)
+        run = GoalRun(self._engine, goal, bind, self._budget.limits, self._budget.now)
         try:
             true = run.tested(candidates.symbols, candidates.count, self._budget.drive)
             return self._without(candidates, true)
@@ -264,7 +264,7 @@ class ComponentChanges:
                 goal = self._tenant.plans.get(
                     view.rules, schema.stored, adornment, view.denied, view.statistics
                 )
-                run = GoalRun(self._engine, goal, view.bind, budget.limits)
+                run = GoalRun(self._engine, goal, view.bind, budget.limits, budget.now)
                 try:
                     answers = run.ask(pattern, budget)
                 finally:
@@ -348,7 +348,9 @@ class _Candidates:
         self._run.close()
 
     def _opened(self) -> GoalRun:
-        return GoalRun(self._engine, self._program.goal, self._bind, self._budget.limits)
+        return GoalRun(
+            self._engine, self._program.goal, self._bind, self._budget.limits, self._budget.now
+        )
 
     def next(self) -> Iterator[tuple[RelationSchema, Rows]]:
         """Continue, then yield the relations of the component with their new candidates.

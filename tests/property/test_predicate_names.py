@@ -39,7 +39,20 @@ WORDS = (
     "*",
 )
 NAMES = sorted(
-    {*RESERVED, *AGGREGATES, *FUNCTIONS, *WORDS, "a b", "it's", '"', "a/b", "%", "日本", "p__bf"}
+    {
+        *RESERVED,
+        *FUNCTIONS,
+        *AGGREGATES,
+        *FUNCTIONS,
+        *WORDS,
+        "a b",
+        "it's",
+        '"',
+        "a/b",
+        "%",
+        "日本",
+        "p__bf",
+    }
 )
 ARGS = ["a", "b"]
 X, Y = Variable("x"), Variable("y")
@@ -207,4 +220,11 @@ def test_rules_of_earlier_logs_keep_their_meaning() -> None:
     assert found == parse_rule(
         'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
     )
+    old = decode_rule({"text": "before(?x, ?y) :- after(?y, ?x), not starts(?x, ?y, a, b)."})
+    assert old.head == Atom("before", (X, Y))
+    assert old.body == (
+        Literal(Atom("after", (Y, X))),
+        Literal(Atom("starts", (X, Y, "a", "b")), negated=True),
+    )
+    assert decode_rule(encode_rule(old)) == old
     assert decode_rule({"text": "'p(x)'(?x) :- '?q'(?x)."}).head == Atom("p(x)", (X,))

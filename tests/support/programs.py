@@ -41,6 +41,7 @@ class Slices:
 
     fuel: int
     limits: Limits = PLENTY
+    now: int | None = None
     offload: None = None
 
     def yield_now(self) -> None:

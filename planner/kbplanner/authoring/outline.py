@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kbplanner.ir.operators import RESERVED
+from kbplanner.ir.operators import is_builtin
 from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
 
 
@@ -202,7 +202,7 @@ def _atoms(tokens: Sequence[Token], start: int, statement: int, head: int) -> It
                 continue
             if arity == 0 and (before not in _BEFORE_ATOM or after not in _AFTER_ATOM):
                 continue
-            if token.type == "STRING" or token.value not in RESERVED:
+            if token.type == "STRING" or not is_builtin(token.value, arity):
                 yield _occurrence(NameKind.PREDICATE, token, statement, arity, defines=at < head)
 
 
@@ -213,7 +213,7 @@ def _call(tokens: Sequence[Token], at: int) -> tuple[int, int]:
     depth, commas = 0, 0
     for index in range(at + 1, len(tokens)):
         kind = tokens[index].type
-        depth += (kind == "_LPAR") - (kind == "_RPAR")
+        depth += (kind in ("_LPAR", "_LSQB")) - (kind in ("_RPAR", "_RSQB"))
         commas += kind == "_COMMA" and depth == 1
         if depth == 0:
             return index + 1, commas + (index > at + 2)

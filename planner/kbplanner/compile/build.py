@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from kbplanner.compile.plan import (
+    NOW,
     AntiJoin,
     Call,
     Capture,
@@ -99,6 +100,8 @@ class _Builder:
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
                 if isinstance(item, (ClauseAtom, Computation)):
+                    if isinstance(item, Computation) and item.function == "now":
+                        constants[NOW] = None
                     if isinstance(item, Computation) and item.function == "capture":
                         item = replace(item, args=item.args[:1])  # the rest is in the step
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
@@ -183,6 +186,8 @@ class _Builder:
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
         names = {index: text for text, index in self.constants.items()}
+        if NOW in self.constants:
+            names[self.constants[NOW]] = "now()"
         names.update({index: str(variable) for variable, index in registers.items()})
         return JoinPlan(clause.rule, tuple(steps), names)
 
@@ -246,8 +251,11 @@ class _Builder:
             return [Filter(_IDENTICAL, registers[item.target], args[0])]
         target = Variable(f"{item.target.name}'") if known else item.target
         to = registers[target] = len(self.constants) + len(registers)
-        if item.function == "=":
-            return [Copy(to, args[0])]
+        if item.function == "now":
+            args = (self.constants[NOW],)
+        if item.function in ("=", "now"):
+            copy: list[Step] = [Copy(to, args[0])]
+            return [*copy, Filter(_IDENTICAL, registers[item.target], to)] if known else copy
         call: Step = Call(OPERATIONS.index(item.function), to, args)
         if captures:
             call = Capture(to, args[0], str(item.args[1]), int(str(item.args[2])))

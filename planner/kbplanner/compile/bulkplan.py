@@ -135,8 +135,8 @@ class BulkPlan:
 def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = ()) -> BulkPlan:
     """Compile rules for a goal; `denied` are the stored relations of explicit negatives with rows.
 
-    Raises UnfitForBulk where the goal depends on recursion through negation, or on a predicate that
-    keeps the best value of each group.
+    Raises UnfitForBulk where the goal depends on recursion through negation, on a predicate that keeps
+    the best value of each group, or on `now()`.
     """
     schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
     known = frozenset(denied) & rules.deniable
@@ -160,6 +160,14 @@ def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = (
         program = Program((), schema, None, schema, tuple(range(schema.arity)))
     else:
         program = _program(rules, schema, goal, known)
+    if any(
+        isinstance(item, Computation) and item.function == "now"
+        for clause in program.clauses
+        for item in clause.body
+    ):
+        raise UnfitForBulk(
+            "now() has no value in a bulk run; write the instant as a constant", [str(schema)]
+        )
     return _Naming(program, goal).plan(_computes_recursively(program, rules))
 
 

@@ -10,6 +10,9 @@ from enum import IntEnum
 
 from kbplanner.ir.schema import RelationSchema
 
+NOW = "\0now"
+"""The parameter that holds the instant of a run, as the value of `now()`; no constant has this text."""
+
 
 class View(IntEnum):
     """Which rows of a relation a step reads in a round: all, those new in it, or those before them."""
@@ -259,6 +262,11 @@ class Plan:
     def one_seed(self) -> bool:
         """True if a run of the plan can answer one binding of the goal only."""
         return None in self.answer_columns
+
+    @property
+    def dated(self) -> bool:
+        """True if the plan uses `now()`: its runs hold for one instant only."""
+        return NOW in self.parameters
 
     @property
     def base(self) -> tuple[RelationSchema, ...]:

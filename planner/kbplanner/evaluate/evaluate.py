@@ -154,10 +154,18 @@ class GoalRun:
 
     Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both
     ways; see `race.py`. If the full evaluation ends first, this object becomes the run of
-    `goal.full`: `goal` and `run` change.
+    `goal.full`: `goal` and `run` change. `now` is the instant of the request, in epoch milliseconds;
+    a dated plan needs it, and its run may only be asked at that instant.
     """
 
-    def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        goal: CompiledGoal,
+        bind: Bind,
+        limits: Limits,
+        now: int | None = None,
+    ) -> None:
         self._engine = engine
         self.bytes = 0
         self.worked = False
@@ -166,7 +174,8 @@ class GoalRun:
         self._dropped_rows = 0
         self._bind = bind
         self._limits = limits
-        self._use(goal, goal.loaded.open_run(engine, bind, limits))
+        self._now = now
+        self._use(goal, goal.loaded.open_run(engine, bind, limits, now))
 
     def _use(self, goal: CompiledGoal, run: Run) -> None:
         """Make this the run of a goal."""
@@ -293,7 +302,7 @@ class GoalRun:
             return
         race = Race(
             self.run,
-            lambda: full.loaded.open_run(self._engine, self._bind, limits),
+            lambda: full.loaded.open_run(self._engine, self._bind, limits, self._now),
             limits,
             sum(full.loaded.sizes.values()),
             joins_pairs=full.joins_some_pairs,

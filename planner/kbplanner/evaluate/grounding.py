@@ -128,10 +128,12 @@ class _Arrays:
 class GroundRun:
     """A finished run of a ground program, and the arrays read from it. Close it after use."""
 
-    def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
+    def __init__(
+        self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits, now: int | None
+    ) -> None:
         self.engine = engine
         self.goal = goal
-        self.run = goal.loaded.open_run(engine, bind, limits)
+        self.run = goal.loaded.open_run(engine, bind, limits, now)
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
         self.parts = 0

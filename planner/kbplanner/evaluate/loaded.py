@@ -9,9 +9,11 @@ from typing import Protocol
 
 from kbplanner.compile.build import build
 from kbplanner.compile.bytecode import encode
-from kbplanner.compile.plan import Plan
+from kbplanner.compile.plan import NOW, Plan
 from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Offload, Relation, Run, Steps
+from kbplanner.errors import EngineFault
 from kbplanner.evaluate.race import LimitedSteps
+from kbplanner.ir.instants import instant_text
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import Statistics
@@ -29,6 +31,10 @@ class RunBudget(Protocol):
     @property
     def limits(self) -> Limits:
         """Budgets of the run."""
+
+    @property
+    def now(self) -> int | None:
+        """The instant of the request, in epoch milliseconds; None where runs have no request."""
 
     @property
     def fuel(self) -> int:
@@ -57,7 +63,8 @@ class LoadedPlan:
     was made.
 
     `bound` are the positions of the goal's constants. The answers of a plan that is `ordered` are
-    the columns of the goal in their order, without its constants if the plan is not `whole`.
+    the columns of the goal in their order, without its constants if the plan is not `whole`. Runs of
+    a plan that is `dated` hold for one instant only.
     """
 
     plan: Plan
@@ -68,6 +75,7 @@ class LoadedPlan:
     bound: tuple[int, ...] = field(init=False)
     ordered: bool = field(init=False)
     whole: bool = field(init=False)
+    dated: bool = field(init=False)
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -79,13 +87,23 @@ class LoadedPlan:
             ("bound", bound),
             ("ordered", ordered),
             ("whole", ordered and not plan.one_seed),
+            ("dated", plan.dated),
         ):
             object.__setattr__(self, name, value)
 
-    def open_run(self, engine: Engine, bind: Bind, limits: Limits) -> Run:
-        """Start an evaluation over the relations that `bind` returns."""
+    def open_run(self, engine: Engine, bind: Bind, limits: Limits, now: int | None) -> Run:
+        """Start an evaluation over the relations that `bind` returns.
+
+        `now` is the instant of the request, in epoch milliseconds; a dated plan needs it.
+        """
         relations = [bind(schema) for schema in self.base]
-        return engine.open_run(self.compiled, relations, self.params, limits)
+        params = self.params
+        if self.dated:
+            if now is None:
+                raise EngineFault("a plan with now() is run without an instant")
+            at = self.plan.parameters.index(NOW)
+            params = (*params[:at], engine.intern(instant_text(now)), *params[at + 1 :])
+        return engine.open_run(self.compiled, relations, params, limits)
 
     def is_outdated(self, statistics: Statistics) -> bool:
         """Return True if any stored relation has ten times, or a tenth of, the rows it had when the
@@ -104,7 +122,7 @@ def load(engine: Engine, program: Program, statistics: Statistics) -> LoadedPlan
     return LoadedPlan(
         plan,
         engine.load(encode(plan)),
-        tuple(engine.intern(text) for text in plan.parameters),
+        tuple(0 if text == NOW else engine.intern(text) for text in plan.parameters),
         {schema: statistics.rows(schema) for schema in plan.base},
     )
 

@@ -36,7 +36,8 @@ class Settled:
     """The model of one negative component: a relation for each schema that `settled` names.
 
     It is current while the relations in `reads` have these counts and the components `below` are
-    the ones it was made from.
+    the ones it was made from. It is `dated` if it depends on `now()`: then it holds for one request
+    only, and is not cached.
     """
 
     relations: dict[RelationSchema, Relation]
@@ -44,6 +45,7 @@ class Settled:
     reads: list[tuple[RelationSchema, Relation, RelationCounts]]
     below: tuple[Settled, ...]
     version: int
+    dated: bool = False
     users: int = 0
     dropped: bool = False
 
@@ -84,6 +86,11 @@ class View:
     bind: Bind
     statistics: Statistics
     settled: tuple[Settled, ...] = ()
+
+    @property
+    def dated(self) -> bool:
+        """True if a settled relation depends on `now()`."""
+        return any(model.dated for model in self.settled)
 
     @property
     def undefined(self) -> bool:
@@ -179,13 +186,16 @@ class Models:
                     cached.users += 1
                     return cached
         view = self._over(facts, below)
+        program = self._program(facts.rules, index, view)
         try:
-            model = self._settle(self._program(facts.rules, index, view), view, budget)
+            model = self._settle(program, view, budget)
         except BudgetExceeded as error:
             raise naming_rule(error, facts.rules.rules) from error
         model.below, model.version, model.users = below, version, 1
-        model.dropped = version == -1
-        if version != -1:
+        model.dated = program.loaded.dated or any(other.dated for other in below)
+        is_kept = version != -1 and not model.dated
+        model.dropped = not is_kept
+        if is_kept:
             self._store(key, model)
         return model
 
@@ -248,7 +258,7 @@ class Models:
         """Return the model of one component."""
         stored = [(s, view.bind(s)) for s in program.loaded.plan.base if not s.truth]
         reads = [(schema, relation, relation.counts()) for schema, relation in stored]
-        run = program.loaded.open_run(self._engine, view.bind, budget.limits)
+        run = program.loaded.open_run(self._engine, view.bind, budget.limits, budget.now)
         try:
             run.limit(budget.limits)
             budget.work(run)

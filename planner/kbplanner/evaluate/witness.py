@@ -41,12 +41,14 @@ class Witnesses:
         bind: Bind,
         statistics: Statistics,
         limits: Limits,
+        now: int | None,
         yield_now: YieldNow,
     ) -> None:
         self._engine = engine
         self._bind = bind
         self._statistics = statistics
         self._limits = limits
+        self._now = now
         self._yield_now = yield_now
         self._plans: dict[Unseen, LoadedPlan] = {}
         self._values: dict[Unseen, dict[Symbols, Symbols]] = {}
@@ -65,7 +67,7 @@ class Witnesses:
     ) -> None:
         """Find the values for at least one of the keys, and for all of them if that is quick."""
         loaded = self._plan(unseen)
-        run = loaded.open_run(self._engine, self._bind, self._limits)
+        run = loaded.open_run(self._engine, self._bind, self._limits, self._now)
         try:
             run.seed(array("I", (symbol for key in keys for symbol in key)), len(keys))
             fuel = FIRST_FUEL + FUEL_PER_KEY * len(keys)

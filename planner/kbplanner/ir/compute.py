@@ -1,7 +1,8 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
 csrc/compute.c computes the same values in the engine. This module serves the reference engine and
-proofs. The bodies of functions of texts are in `texts.py`.
+proofs. The bodies of functions of texts are in `texts.py`, those of functions
+of time in `instants.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
+from kbplanner.ir.instants import TIME_FUNCTIONS
 from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import Apply, Expr, Variable
 from kbplanner.ir.texts import TEXT_FUNCTIONS
@@ -33,14 +35,17 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     division by zero, nor a text beyond MAX_TEXT_BYTES. `capture` needs a valid pattern and group;
     `check_rule` refuses others.
     """
-    if function in TEXT_FUNCTIONS:
-        text = TEXT_FUNCTIONS[function](args)
+    body = TEXT_FUNCTIONS.get(function) or TIME_FUNCTIONS.get(function)
+    if body is not None:
+        text = body(args)
         if text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES:
             return text
         return None
     values = [number(arg) for arg in args]
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
+        return None
+    if function == "now":  # its value belongs to a request: `with_now` writes it into a rule
         return None
     value = _ARITHMETIC[function](numbers)
     if value is None or not (

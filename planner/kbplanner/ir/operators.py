@@ -41,7 +41,8 @@ class Function:
     """A function of expressions: its name, and the numbers of arguments that it takes.
 
     `most` is None where any number from `least` on is taken. `usage` shows it in messages. A
-    function that is `atomic` may also be written like an atom, with its value last.
+    function that is `atomic` may also be written like an atom, with its value last. A `test` has the
+    values TRUE and FALSE, and is written like an atom where it is a condition.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Function:
     most: int | None
     usage: str
     atomic: bool = False
+    test: bool = False
 
     def takes(self, count: int) -> bool:
         """Return True if the function takes this number of arguments."""
@@ -70,6 +72,17 @@ FUNCTION_LIST = (
     Function("replace", 3, 3, 'replace(?text, "old", "new")'),
     Function("join", 2, None, 'join(", ", ?first, ?second)'),
     Function("capture", 3, 3, 'capture(?text, "([a-z]+)", 1)'),
+    Function("before", 2, 2, "before(?a, ?b)", test=True),
+    Function("after", 2, 2, "after(?a, ?b)", test=True),
+    Function("days_between", 2, 2, "days_between(?from, ?to)"),
+    Function("seconds_between", 2, 2, "seconds_between(?from, ?to)"),
+    Function("add_days", 2, 2, "add_days(?instant, 7)"),
+    Function("add_seconds", 2, 2, "add_seconds(?instant, 3600)"),
+    Function("year", 1, 1, "year(?instant)"),
+    Function("month", 1, 1, "month(?instant)"),
+    Function("day", 1, 1, "day(?instant)"),
+    Function("weekday", 1, 1, "weekday(?instant)"),
+    Function("now", 0, 0, "now()"),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
 where), and a body in C with a row in the table of csrc/compute.c, all at the same place.
@@ -84,6 +97,14 @@ FUNCTIONS = tuple(FUNCTION)
 STRING_FUNCTIONS = tuple(function.name for function in FUNCTION_LIST if function.atomic)
 """Functions that may also be written like atoms, with their value last: `length(?text, ?n)`."""
 
+TRUE, FALSE = "true", "false"
+"""The values of functions that are tests."""
+
+RESERVED_TESTS = ("before", "after")
+"""Functions that are tests and builtins with any number of arguments. The others are builtins only
+with the numbers of arguments that they take.
+"""
+
 OPERATIONS = (*ARITHMETIC, *FUNCTIONS)
 """Operators and functions that compute a value."""
 
@@ -96,11 +117,21 @@ EXTREMA = ("min", "max")
 BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS)
 """Names of the builtins that a body item of JSON can have."""
 
-RESERVED = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *ARITHMETIC))
+RESERVED = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *RESERVED_TESTS, *ARITHMETIC))
 """Names that mean a builtin in text unless they are quoted."""
 
-QUOTED_NAMES = RESERVED | {"not"}
-"""Names of predicates that text has to quote although they are plain words or signs."""
+
+def is_builtin(name: str, count: int) -> bool:
+    """Return True if an unquoted name with `count` arguments is a builtin where an atom can be."""
+    function = FUNCTION.get(name)
+    return name in RESERVED or (function is not None and function.test and function.takes(count))
+
+
+def needs_quotes(name: str, count: int) -> bool:
+    """Return True if text has to quote a predicate with `count` arguments although its name is a
+    plain word or a sign.
+    """
+    return name == "not" or is_builtin(name, count)
 
 
 def fits_as_atom(name: str, count: int) -> bool:

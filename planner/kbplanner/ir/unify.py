@@ -10,10 +10,12 @@ from kbplanner.ir.terms import (
     Apply,
     Atom,
     BodyItem,
+    Comparison,
     Expr,
     Extremum,
     HeadTerm,
     Literal,
+    Rule,
     Term,
     Variable,
 )
@@ -73,6 +75,27 @@ def substituted_atom(atom: Atom, values: Mapping[Variable, Term]) -> Atom:
         for arg in atom.args
     )
     return Atom(atom.predicate, args, atom.positive)
+
+
+def with_now(rule: Rule, instant: str) -> Rule:
+    """Return a rule with an instant in place of `now()`."""
+
+    def dated(expr: Expr) -> Expr:
+        if not isinstance(expr, Apply):
+            return expr
+        return (
+            instant
+            if expr.function == "now"
+            else Apply(expr.function, tuple(map(dated, expr.args)))
+        )
+
+    body = tuple(
+        replace(item, left=dated(item.left), right=dated(item.right))
+        if isinstance(item, Comparison)
+        else item
+        for item in rule.body
+    )
+    return rule if body == rule.body else replace(rule, body=body)
 
 
 def filled(expr: Expr, values: Mapping[Variable, Term]) -> Expr:

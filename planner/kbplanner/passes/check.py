@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from kbplanner.errors import InvalidInput, UnsafeRule
+from kbplanner.ir.conditions import condition_of
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.operators import STRING_TESTS
 from kbplanner.ir.pattern import compile_pattern
@@ -232,7 +233,9 @@ def _unsafe_in_comparison(
                 '"_" has no value to compare or compute with', "_", "name the variable"
             )
         elif variable.name not in bound:
-            what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
+            test = condition_of(item)
+            name = test[0].function if test else item.op if item.op in STRING_TESTS else None
+            what = f"in {name}(...)" if name else "of a comparison"
             message = f"the variable {variable} {what} is not bound by a positive atom"
             yield UnsafeRule(
                 message, str(variable), hint or f"use {variable} in a positive body atom"

@@ -72,7 +72,7 @@ def disjoint_rules(predicates: Sequence[str], arity: int) -> Iterator[Rule]:
         first, second = Atom(left, args), Atom(right, args)
         yield _rule(
             DISJOINT,
-            f"{DISJOINT} {print_predicate(left)}{suffix}, {print_predicate(right)}{suffix}",
+            f"{DISJOINT} {print_predicate(left, arity)}{suffix}, {print_predicate(right, arity)}{suffix}",
             (Literal(first), Literal(second)),
             (first, second),
             _Names(first),
@@ -102,7 +102,7 @@ def total_rules(subject: Atom, required: Sequence[Atom]) -> Iterator[Rule]:
 def fact_text(fact: Atom) -> str:
     """Return a fact as the violations of constraints name it."""
     args = ", ".join(quoted(str(arg)) for arg in fact.args)
-    return print_predicate(fact.predicate) + (f"({args})" if fact.args else "")
+    return print_predicate(fact.predicate, len(fact.args)) + (f"({args})" if fact.args else "")
 
 
 class _Names:
@@ -140,9 +140,9 @@ def _rule(
 def _text(atom: Atom) -> Expr:
     """Return the expression whose value is an atom in the notation of the rule language."""
     if not atom.args:
-        return print_predicate(atom.predicate)
+        return print_predicate(atom.predicate, 0)
     parts: list[Expr] = []
-    text = f"{print_predicate(atom.predicate)}("
+    text = f"{print_predicate(atom.predicate, len(atom.args))}("
     for index, arg in enumerate(atom.args):
         text += ", " if index else ""
         if arg == ANONYMOUS:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.conditions import condition
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_NAME, Limits, shortened, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
@@ -113,6 +114,11 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         )
     at = _under(path, "args")
     values = _array(_field(fields, "args", path), at)
+    if predicate in FUNCTION and FUNCTION[predicate].test:
+        if problem := limits.call_problem(FUNCTION[predicate], len(values)):
+            raise InvalidInput.at(at, problem)
+        inputs = [_expression(value, f"{at}[{i}]", limits) for i, value in enumerate(values)]
+        return condition(Apply(predicate, tuple(inputs)), negated)
     if predicate in FUNCTION:
         if not fits_as_atom(predicate, len(values)):
             raise InvalidInput.at(

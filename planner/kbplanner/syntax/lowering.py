@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from kbplanner.ir.conditions import condition
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
@@ -18,10 +19,11 @@ from kbplanner.ir.operators import (
     FUNCTION,
     FUNCTIONS,
     OPPOSITE,
-    RESERVED,
     STRING_FUNCTIONS,
     STRING_TESTS,
+    Function,
     fits_as_atom,
+    is_builtin,
 )
 from kbplanner.ir.phrases import Phrase, phrase_problem
 from kbplanner.ir.terms import (
@@ -237,7 +239,7 @@ class Lowering:
             inner = inner.args[0]
         elif node.kind == "falsity":
             positive = False
-        self._refuse_reserved(_ungroup(inner).token)
+        self._refuse_reserved(_ungroup(inner))
         return self.atom(inner, where, positive)
 
     def item(self, node: Node, negated: bool) -> BodyItem:
@@ -260,6 +262,9 @@ class Lowering:
                 return self._string_test(inner, negated)
             if inner.token.value in STRING_FUNCTIONS:
                 return self._string_function(inner, negated)
+            function = FUNCTION.get(inner.token.value)
+            if function is not None and is_builtin(function.name, len(inner.args)):
+                return self._test(function, inner, negated)
             if _is_aggregate(inner):
                 self._aggregate_in_body(inner)
                 return Literal(Atom(""))
@@ -491,6 +496,15 @@ class Lowering:
         *args, value = (self.expression(arg) for arg in node.args)
         return Comparison("!=" if negated else "=", value, Apply(name, tuple(args)))
 
+    def _test(self, function: Function, node: Node, negated: bool) -> BodyItem:
+        """Read a function that is a test, as a condition: `before(?a, ?b)`."""
+        if problem := self.limits.call_problem(function, len(node.args)):
+            name = function.name
+            hint = f"write {function.usage}; to mean a predicate, quote its name: '{name}'(...)"
+            self._at("wrong-arity", problem, hint, node.token)
+        args = tuple(self.expression(arg) for arg in node.args)
+        return condition(Apply(function.name, args), negated)
+
     def expression(self, node: Node) -> Expr:
         """Read an expression; nesting deeper than MAX_DEPTH is refused before recursion."""
         if node.depth > MAX_DEPTH:
@@ -526,7 +540,7 @@ class Lowering:
             self._aggregate_in_body(node)
         else:
             nearest = nearest_name(name, FUNCTIONS)
-            hint = "the functions are " + ", ".join(FUNCTIONS)
+            hint = 'the functions are listed under "Functions" in the reference of the language'
             if nearest is not None:
                 hint = f"did you mean {FUNCTION[nearest].usage}?"
             self._at("unknown-function", f'no function "{excerpt(name)}"', hint, node.token)
@@ -649,8 +663,10 @@ class Lowering:
             return ""
         return plain
 
-    def _refuse_reserved(self, token: Token) -> None:
-        if token.type == "IDENT" and token.value in RESERVED:
+    def _refuse_reserved(self, node: Node) -> None:
+        token = node.token
+        count = len(node.args) if node.kind == "call" else 0
+        if token.type == "IDENT" and is_builtin(token.value, count):
             message = f'"{token.value}" is a builtin and cannot be asserted or concluded'
             self._at(
                 "reserved-name",

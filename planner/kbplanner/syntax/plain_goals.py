@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kbplanner.ir.limits import Limits
-from kbplanner.ir.operators import QUOTED_NAMES
+from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import ANONYMOUS, Atom, HeadTerm, Variable
 from kbplanner.syntax.scanner import NUMBER, WORD
 
@@ -30,7 +30,7 @@ def plain_goal(text: str, limits: Limits) -> tuple[Atom, int, int] | None:
     whole, predicate, inside = match.groups()
     terms = _TERMS.findall(inside)
     if (
-        predicate in QUOTED_NAMES
+        needs_quotes(predicate, len(terms))
         or len(predicate) > limits.predicate_chars
         or len(terms) > limits.args
         or len(inside) * 4 > limits.arg_bytes

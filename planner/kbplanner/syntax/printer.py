@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Sequence
 
+from kbplanner.ir.conditions import condition_of
 from kbplanner.ir.operators import (
     AGGREGATES,
     ARITHMETIC,
     COMPARISONS,
     OPPOSITE,
     PRODUCTS,
-    QUOTED_NAMES,
+    needs_quotes,
 )
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import (
@@ -89,12 +90,14 @@ def print_phrase(phrase: Phrase) -> str:
     """Return a phrase as a statement, such as `@phrase works_at/2 "{0} works at {1}"` and a dot."""
     texts = " ".join(_quoted(text, '"') for text in (phrase.text, phrase.negative) if text)
     scope = "" if phrase.scope is None else f" [scope={print_constant(phrase.scope)}]"
-    return f"@phrase {print_predicate(phrase.predicate)}/{phrase.arity} {texts}{scope}."
+    return (
+        f"@phrase {print_predicate(phrase.predicate, phrase.arity)}/{phrase.arity} {texts}{scope}."
+    )
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
     """Return a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
-    name = print_predicate(predicate)
+    name = print_predicate(predicate, len(args))
     sign = "not " if negated else ""
     return f"{sign}{name}({', '.join(map(print_term, args))})" if args else sign + name
 
@@ -141,6 +144,9 @@ def print_rule(rule: Rule, *, bare: bool = False) -> str:
 
 
 def _comparison(item: Comparison) -> str:
+    if (test := condition_of(item)) is not None:
+        call, negated = test
+        return f"{'not ' if negated else ''}{print_expression(call)}"
     left, right = print_expression(item.left), print_expression(item.right)
     if item.op not in COMPARISONS:
         return f"{'not ' if item.negated else ''}{item.op}({left}, {right})"
@@ -148,7 +154,7 @@ def _comparison(item: Comparison) -> str:
 
 
 def _unsigned(atom: Atom, body: bool) -> str:
-    predicate = print_predicate(atom.predicate)
+    predicate = print_predicate(atom.predicate, len(atom.args))
     if (
         body and atom.args and predicate in AGGREGATES
     ):  # in a body it would be read as the aggregate
@@ -158,9 +164,11 @@ def _unsigned(atom: Atom, body: bool) -> str:
     return f"{predicate}({', '.join(print_term(arg) for arg in atom.args)})"
 
 
-def print_predicate(name: str) -> str:
-    """Return the name of a predicate, quoted where it would be read as something else."""
-    plain = _WORD.fullmatch(name) and name not in QUOTED_NAMES
+def print_predicate(name: str, count: int) -> str:
+    """Return the name of a predicate with `count` arguments, quoted where it would be read as
+    something else.
+    """
+    plain = _WORD.fullmatch(name) and not needs_quotes(name, count)
     return name if plain else _quoted(name, "'")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
-from kbplanner.ir.operators import QUOTED_NAMES
+from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.constraints import CONTRADICTION, KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
@@ -143,7 +143,7 @@ class Reader:
             args = [arg.strip() for arg in inside.split(",")]
         limits = self._limits
         if (
-            predicate in QUOTED_NAMES
+            needs_quotes(predicate, len(args))
             or len(predicate) > limits.predicate_chars
             or len(args) > limits.args
             or len(inside) * 4 > limits.arg_bytes

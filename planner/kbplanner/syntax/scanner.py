@@ -6,7 +6,9 @@ grammar rule accepts, so that the parser stops there and the message can suggest
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Container
 
 WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
 """A plain word: a letter, then letters, digits, `_`, and inner `-` and `:`."""
@@ -176,3 +178,17 @@ def scan_block(text: str, pos: int) -> tuple[list[list[Token]], Token | None, in
 
 def _closes(token: Token) -> bool:
     return token.type == "BADCHAR" and token.value == "}"
+
+
+def with_quotes(text: str, names: Container[str]) -> str:
+    """Return a statement with these names in quotes where they stand before a bracket: there they
+    are predicates, also if a builtin has the name.
+    """
+    tokens, _ = scan_statement(text, 0)
+    parts: list[str] = []
+    end = 0
+    for token, after in itertools.pairwise(tokens):
+        if token.type == "IDENT" and token.value in names and after.type == "_LPAR":
+            parts += [text[end : token.start], f"'{token.value}'"]
+            end = token.end
+    return "".join((*parts, text[end:]))
