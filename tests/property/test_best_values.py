@@ -90,7 +90,7 @@ PROGRAMS = {
 
 NODES = "abcdef"
 nodes = st.sampled_from(NODES)
-weights = st.sampled_from(["0", "1", "2", "3", "5", "8", "2.5", "0.5", "13", "heavy"])
+weights = st.sampled_from(["0", "1", "2", "3", "5", "8", "2.5", "0.5", "2.0", "1e0", "heavy"])
 
 
 def atom(name: str, *args: object) -> Atom:
