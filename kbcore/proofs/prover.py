@@ -455,8 +455,8 @@ class Proof:
             if row_id == NO_ROW:
                 *group, value = symbols[index * arity : (index + 1) * arity]
                 rows, matching_ids = relation.match([*group, 0])
-                kept, *written = engine.texts(array("I", (value, *rows[arity - 1 :: arity])))
-                at = next(at for at, text in enumerate(written) if test(EQUAL, kept, text))
+                best, *written = engine.texts(array("I", (value, *rows[arity - 1 :: arity])))
+                at = next(at for at, text in enumerate(written) if test(EQUAL, best, text))
                 symbols[index * arity : (index + 1) * arity] = rows[at * arity : (at + 1) * arity]
                 ids[index] = matching_ids[at]
         return symbols, ids

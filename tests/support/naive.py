@@ -235,7 +235,8 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
                 continue
         head = Atom(rule.head.predicate, row, rule.head.positive)
         for facts, absent in _choices(rule, env, found):
-            yield head, [[[fact]] for fact in facts], absent
+            is_best = extremum_of(rule.head) is not None  # a better value removes it
+            yield head, [[[fact]] for fact in facts], absent or is_best
 
 
 def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], bool]]:
