@@ -10,7 +10,8 @@
  * a round ends.
  *
  * Most candidates are worse than the row of their group. So the table has the value of each group as
- * a double, and a computed value becomes a symbol only if it is not worse. */
+ * a double, and a computed value becomes a symbol only if it is not worse. Values are kept in their
+ * canonical texts, so that equal values do not replace each other. */
 #include "cursor.h"
 #include <math.h>
 
@@ -98,7 +99,24 @@ static kb_number number_of(const kb_symbols *symbols, kb_sym sym)
     return number;
 }
 
-/* Add a row whose last column has this value; `sym` is its symbol, 0 if it has none yet. */
+/* Set `out` to the symbol of a number in canonical text. `sym` is a symbol of the number, or 0. */
+static kb_status canonical(kb_run *run, const kb_number *value, kb_sym sym, kb_sym *out)
+{
+    char text[KB_NUMBER_TEXT];
+    size_t len = kb_number_text(value, text), known_len;
+    const char *known;
+
+    if (sym != 0) {
+        kb_symbol_get(&run->engine->symbols, sym, &known, &known_len, NULL);
+        if (known_len == len && memcmp(known, text, len) == 0) {
+            *out = sym;
+            return KB_OK;
+        }
+    }
+    return kb_symbol_make(run->engine, run, &run->heap, text, len, out);
+}
+
+/* Add a row whose last column has this value; `sym` is a symbol of the value, 0 if it has none yet. */
 static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const kb_number *value, kb_sym sym)
 {
     const kb_symbols *symbols = &run->engine->symbols;
@@ -106,6 +124,7 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
     uint64_t hash = kb_hash_row(row, last);
     int is_least = relation->best == KB_BEST_LEAST, order;
     kb_group_slot *slot;
+    kb_status status;
     kb_sym known = 0;
 
     if (relation->groups == NULL || relation->group_count > relation->group_mask / 2)
@@ -124,14 +143,9 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
         if (is_least ? order > 0 : order < 0)
             return KB_OK;
     }
-    if (sym == 0) {
-        char text[KB_NUMBER_TEXT];
-        kb_status status = kb_symbol_make(run->engine, run, &run->heap, text, kb_number_text(value, text), &sym);
-
-        if (status < 0)
-            return status;
-    }
-    if (slot->row != 0) {             /* of equal numbers the first text, or the last, is kept */
+    if ((status = canonical(run, value, sym, &sym)) < 0)
+        return status;
+    if (slot->row != 0) {             /* a large integer and a real can be equal */
         order = sym == known ? 0 : kb_symbol_order(symbols, sym, known);
         if (is_least ? order >= 0 : order <= 0)
             return KB_OK;
@@ -160,7 +174,7 @@ kb_status kb_best_add(kb_run *run, kb_sym *rows, uint32_t count)
         kb_sym *row = rows + (size_t)i * relation->arity;
         kb_number value = number_of(&run->engine->symbols, row[relation->arity - 1]);
 
-        if (value.kind == 0)
+        if (value.kind == 0 || !isfinite(value.real))
             run->stats.warnings++;
         else
             status = add_row(run, relation, row, &value, row[relation->arity - 1]);

@@ -37,6 +37,7 @@ from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import NO_ROW, Relation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.ground_solver import shortest
 from kbplanner.engine.proof_nodes import LEAF, MISSING, Order, Steps, Tree
@@ -47,6 +48,8 @@ from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
 from kbplanner.ir.conditions import condition_of
 from kbplanner.ir.instants import instant_text
+from kbplanner.ir.numbers import test
+from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -78,6 +81,8 @@ INSTANCES_PER_REST = 50
 """Instances examined separately between two calls of `yield_now`: about a millisecond."""
 
 Symbols = tuple[int, ...]
+
+EQUAL = COMPARISONS.index("=")
 
 INPUTS = 10
 """Default maximum of shown inputs of an aggregate."""
@@ -444,7 +449,27 @@ class Proof:
             return []
         relation = self._partition.need(stored)
         ids = relation.relation.locate(symbols, count)
+        if NO_ROW in ids:  # best values are kept in canonical text, facts as they were written
+            symbols, ids = self._as_written(relation.relation, symbols, ids)
         return relation.rows(self._tenant.engine, symbols, ids)
+
+    def _as_written(
+        self, relation: Relation, symbols: array[int], ids: array[int]
+    ) -> tuple[array[int], array[int]]:
+        """Return rows and ids with, in place of each row without an id, a fact whose last argument
+        is the same number.
+        """
+        engine, arity = self._tenant.engine, relation.arity
+        symbols, ids = symbols[:], ids[:]
+        for index, row_id in enumerate(ids):
+            if row_id == NO_ROW:
+                *group, value = symbols[index * arity : (index + 1) * arity]
+                rows, matching_ids = relation.match([*group, 0])
+                best, *written = engine.texts(array("I", (value, *rows[arity - 1 :: arity])))
+                at = next(at for at, text in enumerate(written) if test(EQUAL, best, text))
+                symbols[index * arity : (index + 1) * arity] = rows[at * arity : (at + 1) * arity]
+                ids[index] = matching_ids[at]
+        return symbols, ids
 
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> int:
         if isinstance(item, Comparison):

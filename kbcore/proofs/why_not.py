@@ -30,6 +30,8 @@ from kbcore.state.rulebook import stored_rule
 from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.limits import MAX_COLUMNS
+from kbplanner.ir.numbers import test
+from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -432,7 +434,10 @@ class Search:
             rows, count = self._solve(reached.partition, atom)
             if count:
                 best = self._reasoner.tenant.engine.texts(rows[: atom.arity])[-1]
-                yield _candidate(reached, values, Comparison("=", best, value))
+                # Values are kept in canonical text: `1` answers no goal for `1.0`.
+                is_same = isinstance(value, str) and test(COMPARISONS.index("="), best, value)
+                op = "==" if is_same else "="
+                yield _candidate(reached, values, Comparison(op, best, value))
             else:  # the value is not a number
                 computed = Apply(extremum.function, (value,))
                 yield _candidate(reached, values, Comparison("=", computed, terms_of(goal)[-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.inherited_confidence import Oracle, Told
 from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
@@ -90,7 +92,7 @@ PROGRAMS = {
 
 NODES = "abcdef"
 nodes = st.sampled_from(NODES)
-weights = st.sampled_from(["0", "1", "2", "3", "5", "8", "2.5", "0.5", "13", "heavy"])
+weights = st.sampled_from(["0", "1", "2", "3", "5", "8", "2.5", "0.5", "2.0", "1e0", "heavy"])
 
 
 def atom(name: str, *args: object) -> Atom:
@@ -309,3 +311,25 @@ def test_a_retraction_counts_replaced_values(runtime, world):
     assert outcome.cascaded == len(shown)
     assert outcome.newly_derivable == len({e for e in after - before if e[0] in conclusions})
     assert not outcome.truncated
+
+
+@examples(150)
+@given(worlds(), st.lists(st.sampled_from([None, None, 0.25, 0.5]), min_size=16, max_size=16))
+def test_best_values_inherit_the_confidence_of_their_facts(runtime, world, confidences):
+    rules, begin, asked = world
+    begin = [fact for fact in begin if naive.kept_fact(rules, fact) in ([], [fact])]
+    rules = [replace(rule, confidence=c) for rule, c in zip(rules, confidences[8:], strict=False)]
+    told = {fact: Told(c) for fact, c in zip(begin, confidences, strict=False)}
+    kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")
+    kb.assert_rules(rules)
+    for fact, one in told.items():
+        kb.assert_facts([Fact(fact.predicate, fact.args, confidence=one.confidence)])
+    oracle = Oracle(rules, told)
+    expected = oracle.confidences()
+    for goal in asked:
+        for row in kb.infer(Literal(goal)):
+            atom = Atom(goal.predicate, tuple(row["args"]))
+            own = told.get(atom)
+            is_plain = own is not None and own.confidence is None
+            assert row["confidence"] == (None if is_plain else expected[atom])
+            assert row["metadata"].get("nonMonotonic", False) is (own is None)

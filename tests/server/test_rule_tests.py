@@ -101,6 +101,13 @@ def test_failures(query, shown):
     assert [line.strip() for line in result.stdout.splitlines()[2 : 2 + len(shown)]] == shown
 
 
+def test_because_knows_the_rule_of_a_best_value():
+    text = "@zero: dist(?x, min ?d) :- start(?x), ?d = 0.\n@far: dist(?x, min ?d) :- far(?x, ?d).\n"
+    text += 'test "t" { start(a). far(a, 3). far(b, 4).\n?- dist(b, ?d) because @far.\n'
+    assert run("-", text=text + "?- dist(a, ?d) because @zero. }").exit_code == 0
+    assert run("-", text=text + "?- dist(a, ?d) because @far. }").exit_code == 1
+
+
 def test_because_knows_each_rule_that_concludes_an_answer():
     text = "@one: p(?x) :- q(?x).\n@two: p(?x) :- r(?x), ?x != b.\n@sum: n(sum(?x)) :- q(?x).\n"
     text += 'test "t" { q(1). r(1). q(b). r(b).\n?- p(1) because @one. ?- p(1) because @two.\n'

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
+from math import isfinite
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.ir.compute import compute, text_test
-from kbplanner.ir.numbers import answer_key, number
+from kbplanner.ir.numbers import answer_key, number, number_text
 from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.terms import (
@@ -137,17 +138,31 @@ def terms(head: Atom) -> tuple:
 
 
 def keep_best(rule: Rule, rows: set[tuple[str, ...]]) -> None:
-    """Remove the rows that a rule's extremum does not keep: values that are no numbers, and values that are not the best."""
+    """Remove the rows that a rule's extremum does not keep: values that are no numbers, and values that are not the best.
+
+    Numbers are kept in their canonical text.
+    """
     extremum = extremum_of(rule.head)
     if extremum is None:
         return
     best: dict[tuple[str, ...], str] = {}
     choose = min if extremum.function == "min" else max
-    for *group, value in rows:
-        if number(value) is not None:
-            known = best.get(tuple(group), value)
-            best[tuple(group)] = choose(known, value, key=answer_key)
-    rows.intersection_update({(*group, value) for group, value in best.items()})
+    for *group, text in rows:
+        value = number(text)
+        if value is not None and isfinite(value):
+            known = best.get(tuple(group), number_text(value))
+            best[tuple(group)] = choose(known, number_text(value), key=answer_key)
+    rows.clear()
+    rows.update((*group, value) for group, value in best.items())
+
+
+def kept_fact(rules: Iterable[Rule], fact: Atom) -> list[Atom]:
+    """The form in which a fact is kept by the rules of its predicate; no atom where its value is no number."""
+    rows = {fact.args}
+    for rule in rules:
+        if key(rule.head) == key(fact):
+            keep_best(rule, rows)
+    return [Atom(fact.predicate, row, fact.positive) for row in rows]
 
 
 def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dict]:
@@ -210,11 +225,18 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
         return
     for env in envs(rule, found):
         row = tuple(env.get(arg, arg) for arg in terms(rule.head))
-        if extremum_of(rule.head) and row not in found.get(key(rule.head), ()):
-            continue
+        if extremum_of(rule.head):
+            kept = {row}
+            keep_best(rule, kept)
+            if not kept <= found.get(key(rule.head), set()):
+                continue
+            (row,) = kept or [row]
+            if not kept:
+                continue
         head = Atom(rule.head.predicate, row, rule.head.positive)
         for facts, absent in _choices(rule, env, found):
-            yield head, [[[fact]] for fact in facts], absent
+            is_best = extremum_of(rule.head) is not None  # a better value removes it
+            yield head, [[[fact]] for fact in facts], absent or is_best
 
 
 def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], bool]]:

@@ -4,10 +4,10 @@ or the greatest last argument.
     least dist/2(?x, ?d) :- start/1(?x), ?d := 0.
     least dist/2(?y, ?d) :- least dist/2(?x, ?e), edge/3(?x, ?y, ?w), ?d := ?e + ?w.
 
-The `lower` pass makes such relations, and the engine keeps the best row of each
-group. A recursion through such a relation is evaluated by replacing the row of a group whenever a rule
-concludes a better one. That has one result, whatever the order of the steps, if a better value
-never takes a conclusion away and never makes another value worse: the rules are *monotone* (Ross,
+The `lower` pass makes such relations, and the engine keeps the best row of each group. A recursion
+through such a relation is evaluated by replacing the row of a group whenever a rule concludes a
+better one. That has one result, whatever the order of the steps, if a better value never takes a
+conclusion away and never makes another value worse: the rules are *monotone* (Ross,
 Sagiv: "Monotonic aggregation in deductive databases", 1992). `improving_values` follows the values
 that can still improve through a clause; `extremum_findings` refuses rules that use one otherwise.
 

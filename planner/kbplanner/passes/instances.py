@@ -31,9 +31,9 @@ from itertools import count
 
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.ir.terms import Variable
+from kbplanner.ir.terms import Comparison, Variable
 from kbplanner.passes.parts import Unseen, split
 
 
@@ -117,7 +117,7 @@ def instances(
                 GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds)
             )
             continue
-        whole = _named(clause, seed_relation, confidence_sources)
+        whole = _named(_canonical(clause), seed_relation, confidence_sources)
         for level in split(whole, names, distinguishes):
             if len(level.columns) > MAX_COLUMNS:
                 raise BudgetExceeded(
@@ -167,6 +167,24 @@ def _supporting(program: Program, seed_relation: RelationSchema | None) -> Itera
             (c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule
         )
     )
+
+
+def _canonical(clause: Clause) -> Clause:
+    """Return a clause whose head has the value that is kept, if it is a best value.
+
+    The engine keeps numbers in canonical text, in which computed values are already.
+    """
+    if clause.head.schema.role not in BEST:
+        return clause
+    *group, value = clause.head.args
+    computed = (item for item in clause.body if isinstance(item, Computation))
+    if any(item.target == value and item.function != "=" for item in computed):
+        return clause
+    head = replace(clause.head, args=(*group, _KEPT))
+    return replace(clause, head=head, body=(*clause.body, Comparison("=", _KEPT, value)))
+
+
+_KEPT = Variable("kept#")
 
 
 def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> bool:

@@ -7,6 +7,7 @@ the protocols of `backend`; the word formats and the meaning of a round are thos
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from array import array
 from collections import Counter
@@ -27,7 +28,7 @@ from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.compute import compute, text_test
-from kbplanner.ir.numbers import answer_key, number, test
+from kbplanner.ir.numbers import answer_key, number, number_text, test
 from kbplanner.ir.operators import AGGREGATES, OPERATIONS
 from kbplanner.ir.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
@@ -343,14 +344,15 @@ class ReferenceRun:
 
     def _emit(self, step: Sequence[int], registers: Mapping[int, int]) -> None:
         relation = self._slots[step[1]]
-        if (
-            self._plan.best[step[1]] is not None
-            and number(self._engine.text(registers[step[-1]])) is None
-        ):
-            self._warnings += 1
-            return
+        row = [registers[register] for register in step[2:]]
+        if self._plan.best[step[1]] is not None:
+            value = number(self._engine.text(row[-1]))
+            if value is None or not math.isfinite(value):
+                self._warnings += 1
+                return
+            row[-1] = self._engine.intern(number_text(value))
         before = len(relation.order)
-        relation.add(tuple(registers[register] for register in step[2:]))
+        relation.add(tuple(row))
         self._rows += len(relation.order) - before
         if self._limits.rows and self._rows > self._limits.rows:
             self._spend("derivedRows", self._limits.rows)

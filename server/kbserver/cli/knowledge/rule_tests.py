@@ -11,7 +11,17 @@ from kbcore.embed import KnowledgeBase
 from kbcore.errors import KBError
 from kbcore.node.runtime import open_runtime
 from kbplanner.authoring.blocks import Block, Expectation, Source
-from kbplanner.ir.terms import Aggregate, Atom, BodyItem, Comparison, Literal, Rule, Term, Variable
+from kbplanner.ir.terms import (
+    Aggregate,
+    Atom,
+    BodyItem,
+    Comparison,
+    Literal,
+    Rule,
+    Term,
+    Variable,
+    extremum_of,
+)
 from kbplanner.ir.unify import substituted, unify
 from kbplanner.syntax.printer import print_constant, print_item, print_rule
 from kbplanner.syntax.statements import GoalStatement, RuleStatement, Span
@@ -247,6 +257,15 @@ def _concludes(kb: KnowledgeBase, rule: Rule, goal: Atom) -> bool:
         return any(
             proof.proof["step"]["rule"] == text for proof in kb.prove(print_item(Literal(goal)))
         )
+    if extremum_of(rule.head) is None:
+        return _holds(kb, rule, goal)
+    # The body can hold for other values than the one that is kept.
+    rows = kb.ask(print_item(Literal(goal)))
+    return any(_holds(kb, rule, Atom(goal.predicate, row, goal.positive)) for row in rows)
+
+
+def _holds(kb: KnowledgeBase, rule: Rule, goal: Atom) -> bool:
+    """Return True if the body of a rule holds where its head is the goal."""
     values = unify(rule.head, goal)
     if values is None:
         return False
