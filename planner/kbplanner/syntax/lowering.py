@@ -88,8 +88,17 @@ class Lowering:
         """Return the phrase of a declaration."""
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = 'write @phrase works_at/2 "{0} works at {1}"., or @name: before a rule'
+            hint = (
+                'write @phrase works_at/2 "{0} works at {1}"., @equivalence same/2., '
+                "or @name: before a rule"
+            )
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
+            return Phrase("", 0, "")
+        if not texts:
+            message = "a phrase has a text in quotes"
+            hint = 'write @phrase works_at/2 "{0} works at {1}".'
+            self._at("bad-declaration", message, hint, arity)
+            return Phrase("", 0, "")
         if not arity.value.isdigit() or int(arity.value) > self.limits.args:
             message = f"the number of arguments is 0 to {self.limits.args}, found {arity.value}"
             self._at("bad-arity", message, None, arity)
@@ -101,6 +110,26 @@ class Lowering:
             if problem := phrase_problem(replace(phrase, text=sentence or "", negative=None)):
                 self._at("bad-phrase", problem, None, token)
         return phrase
+
+    def equivalence(self, clause: Clause) -> list[Rule]:
+        """Return the rules that a declaration of an equivalence relation is short for."""
+        _, name, arity, *texts = clause.tokens
+        if texts:
+            message = "an equivalence has no text"
+            self._at("bad-declaration", message, "write @equivalence same/2.", texts[0])
+        if arity.value != "2":
+            message = f"an equivalence relation has 2 arguments, found {arity.value}"
+            self._at("bad-arity", message, None, arity)
+        if name.type == "IDENT":
+            self._refuse_reserved(name)
+        scope = self.annotations(clause, ("scope",)).scope
+        predicate = self.text(name)
+        self.predicates.append((predicate, 2, name.start, name.end))
+        x, y, z = Variable("x"), Variable("y"), Variable("z")
+        pairs = {pair: Atom(predicate, pair) for pair in ((x, y), (y, x), (y, z), (x, z))}
+        symmetric = Rule(pairs[y, x], (Literal(pairs[x, y]),), scope=scope)
+        both = Literal(pairs[x, y]), Literal(pairs[y, z])
+        return [symmetric, Rule(pairs[x, z], both, scope=scope)]
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""

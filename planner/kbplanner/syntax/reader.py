@@ -163,6 +163,9 @@ class Reader:
             fitting = _count_within_limits(tokens)
             result = self._parse(tokens[:fitting])
             if isinstance(result, Clause):
+                if result.kind == "declaration" and result.tokens[0].value == "equivalence":
+                    yield from self._lower_equivalence(result, tokens)
+                    return
                 statement = self._lower(result, tokens)
                 if statement is not None:
                     yield statement
@@ -253,6 +256,27 @@ class Reader:
             (name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens)
         )
         return replace(statement, predicates=predicates, variables=variables, items=items)
+
+    def _lower_equivalence(self, clause: Clause, tokens: list[Token]) -> list[Statement]:
+        """Return the rules of a declaration of an equivalence relation; none if it has an error."""
+        where = _Positions(self, tokens)
+        span = where.span(tokens[0].start, tokens[-1].end)
+        if self._mode != "program":
+            message = f"expected a single {self._mode}, found a declaration of two rules"
+            problem = Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)
+            where.report([problem])
+            return []
+        lowering = Lowering(self.text, self._limits)
+        rules = lowering.equivalence(clause)
+        if lowering.problems:
+            self._note_names(tokens)
+            where.report(lowering.problems)
+            return []
+        text = self.text[tokens[0].start : tokens[-1].end]
+        predicates = tuple(
+            (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
+        )
+        return [RuleStatement(rule, span, predicates=predicates, text=text) for rule in rules]
 
     # ---- positions ----
 
