@@ -25,7 +25,7 @@ static inline uint32_t tag_of(const kb_sym *row, uint32_t columns, uint64_t hash
 }
 
 /* Replace the table of groups by one for twice as many. */
-static kb_status grow_groups(kb_relation *relation)
+kb_status kb_groups_grow(kb_relation *relation)
 {
     uint64_t size = relation->groups == NULL ? 64 : (relation->group_mask + UINT64_C(1)) * 2;
     uint32_t mask = (uint32_t)(size - 1);
@@ -35,11 +35,13 @@ static kb_status grow_groups(kb_relation *relation)
         return KB_NOMEM;
     for (uint64_t i = 0; relation->groups != NULL && i <= relation->group_mask; i++) {
         const kb_group_slot *slot = relation->groups + i;
+        uint64_t hash;
         uint32_t at;
 
         if (slot->row == 0)
             continue;
-        at = (uint32_t)kb_hash_row(kb_row(relation, slot->row - 1), relation->arity - 1) & mask;
+        hash = relation->arity == 2 ? kb_mix(slot->tag) : kb_hash_row(kb_row(relation, slot->row - 1), relation->arity - 1);
+        at = (uint32_t)hash & mask;
         while (groups[at].row != 0)
             at = (at + 1) & mask;
         groups[at] = *slot;
@@ -62,8 +64,17 @@ static inline kb_group_slot *group_slot(const kb_relation *relation, const kb_sy
     return slot;
 }
 
+kb_group_slot *kb_group_find(const kb_relation *relation, kb_sym value)
+{
+    uint32_t at = (uint32_t)kb_mix(value) & relation->group_mask;
+
+    while (relation->groups[at].row != 0 && relation->groups[at].tag != value)
+        at = (at + 1) & relation->group_mask;
+    return relation->groups + at;
+}
+
 /* Mark a row dead, and remove it from the set if it is there. */
-static kb_status bury(kb_relation *relation, uint32_t id)
+kb_status kb_best_bury(kb_relation *relation, uint32_t id)
 {
     if (relation->state == NULL && (relation->state = kb_alloc(relation->heap, relation->capacity, 1)) == NULL)
         return KB_NOMEM;
@@ -76,7 +87,7 @@ static kb_status bury(kb_relation *relation, uint32_t id)
 }
 
 /* Append a row that becomes the live one of its group. */
-static kb_status append(kb_relation *relation, const kb_sym *row)
+kb_status kb_best_append(kb_relation *relation, const kb_sym *row)
 {
     uint32_t id = relation->rows;
 
@@ -128,7 +139,7 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
     kb_sym known = 0;
 
     if (relation->groups == NULL || relation->group_count > relation->group_mask / 2)
-        if (grow_groups(relation) < 0)
+        if (kb_groups_grow(relation) < 0)
             return KB_NOMEM;
     tag = tag_of(row, last, hash);
     slot = group_slot(relation, row, hash, tag);
@@ -155,7 +166,7 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
         return KB_LIMIT;
     }
     row[last] = sym;
-    if ((slot->row != 0 && bury(relation, slot->row - 1) < 0) || append(relation, row) < 0)
+    if ((slot->row != 0 && kb_best_bury(relation, slot->row - 1) < 0) || kb_best_append(relation, row) < 0)
         return KB_NOMEM;
     relation->group_count += slot->row == 0;
     slot->row = relation->rows;

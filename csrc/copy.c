@@ -99,7 +99,7 @@ kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out)
     bytes = relation->owned ? 0 : kb_block_bytes(relation);
     bytes += kb_block_bytes(relation->cells) + kb_block_bytes(relation->state) + kb_block_bytes(relation->slots)
              + kb_block_bytes(relation->blocks) + kb_block_bytes(relation->matrix.words) + kb_block_bytes(relation->changes)
-             + kb_block_bytes(relation->snapshot) + kb_block_bytes(relation->groups);
+             + kb_block_bytes(relation->snapshot) + kb_block_bytes(relation->groups) + kb_block_bytes(relation->members);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         bytes += kb_block_bytes(relation->columns[i]);
     for (const kb_lookup *index = relation->indexes; index != NULL; index = index->next)

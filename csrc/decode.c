@@ -7,7 +7,7 @@
 #define MAGIC 0x4B425031u
 #define VERSION 1u
 #define MAX_REGISTERS 0x10000u        /* so that a register number fits a kb_pair */
-#define KB_SLOT_KINDS 5u
+#define KB_SLOT_KINDS 6u
 #define MAX_WORDS 0x10000000u
 
 static int read_rule(kb_reader *reader)
@@ -94,8 +94,8 @@ static int read_all(kb_reader *reader)
             return 0;
         plan->slots[i].demand = plan->slots[i].derived == 2;
         if (plan->slots[i].derived > 2) {
-            plan->slots[i].best = plan->slots[i].derived == 3 ? KB_BEST_LEAST : KB_BEST_GREATEST;
-            if (plan->slots[i].arity == 0)
+            plan->slots[i].best = plan->slots[i].derived - 2;
+            if (plan->slots[i].arity == 0 || (plan->slots[i].best == KB_BEST_CLASSES && plan->slots[i].arity != 2))
                 return kb_read_refuse(reader, reader->at - 2);
         }
         plan->slots[i].derived = plan->slots[i].derived != 0;

@@ -117,6 +117,8 @@ kb_status kb_heads_flush(kb_run *run)
     arity = target->arity;
     before = target->rows;
     run->head_count = 0;
+    if (target->best == KB_BEST_CLASSES)
+        return kb_classes_add(run, run->heads, count);
     if (target->best)
         return kb_best_add(run, run->heads, count);
     if (run->distinct)

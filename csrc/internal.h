@@ -141,8 +141,8 @@ typedef struct kb_lookup {
     uint8_t columns[KB_MAX_ARITY];
 } kb_lookup;
 
-/* best.c: what is kept of the rows that agree in all columns but the last */
-enum { KB_BEST_NONE, KB_BEST_LEAST, KB_BEST_GREATEST };
+/* best.c: what is kept of the rows that agree in all columns but the last; CLASSES: classes.c */
+enum { KB_BEST_NONE, KB_BEST_LEAST, KB_BEST_GREATEST, KB_BEST_CLASSES };
 
 /* rows.c and relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
@@ -173,6 +173,12 @@ typedef struct kb_group_slot {        /* best.c: the live row of a group, and it
     double value;                     /* the nearest double */
 } kb_group_slot;
 
+typedef struct kb_member {            /* classes.c: a name, with the circle of the names of its class */
+    kb_sym name;
+    uint32_t root, next, row;         /* members; the live row of the name */
+    uint32_t size;                    /* of a root: the number of names of its class */
+} kb_member;
+
 typedef struct kb_relation {
     kb_heap *heap;
     kb_sym *cells;
@@ -197,6 +203,8 @@ typedef struct kb_relation {
     uint32_t owned;                   /* by a run: only the run changes it */
     uint32_t best;                    /* best.c: KB_BEST_*; of each group of rows only one is live */
     struct kb_group_slot *groups;     /* best.c: the groups; load at most 1/2 */
+    kb_member *members;               /* of a relation of classes, in order of appearance */
+    uint32_t member_capacity;
     uint32_t group_mask, group_count, unindexed;   /* unindexed: dead rows that the indexes have not */
     struct kb_relation *snapshots;    /* the first snapshot that still copies from this relation */
     struct kb_snapshot *snapshot;     /* of a snapshot, which is never changed */

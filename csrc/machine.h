@@ -349,6 +349,16 @@ double kb_best_value(const kb_run *run, const kb_relation *relation, uint32_t id
 /* between two rounds: drop the indexes of a relation that list too many replaced rows */
 void kb_best_end_round(kb_relation *relation);
 
+kb_status kb_groups_grow(kb_relation *relation);
+/* of groups of one column: the slot of a value, or the free slot where it would go */
+kb_group_slot *kb_group_find(const kb_relation *relation, kb_sym value);
+kb_status kb_best_append(kb_relation *relation, const kb_sym *row);
+kb_status kb_best_bury(kb_relation *relation, uint32_t id);
+
+/* classes.c */
+/* unite the classes of the names of each pair */
+kb_status kb_classes_add(kb_run *run, const kb_sym *pairs, uint32_t count);
+
 /* bestfirst.c */
 /* takes over the round if the component allows it */
 kb_status kb_queue_begin(kb_run *run, const kb_component *component);

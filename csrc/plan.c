@@ -47,7 +47,7 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
         const kb_rule *rule = plan->rules + r;
         const kb_step *steps = plan->steps + rule->first;
         const kb_slot *head = plan->slots + steps[rule->count - 1].slot;
-        int is_sensitive = everything || head->sensitive || head->best;
+        int is_sensitive = everything || head->sensitive || head->best == KB_BEST_LEAST || head->best == KB_BEST_GREATEST;
 
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
@@ -110,7 +110,7 @@ static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
     kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *call = emit - 1, *loop = emit - 2;
     const kb_pair *heads = plan->pairs + emit->pairs;
 
-    if (rule->count < 3 || !plan->slots[emit->slot].best || call->op != KB_OP_CALL || call->keys != 2
+    if (rule->count < 3 || !plan->slots[emit->slot].best || plan->slots[emit->slot].best == KB_BEST_CLASSES || call->op != KB_OP_CALL || call->keys != 2
         || call->compare >= KB_FUNCTION_CONCAT || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
         return;
     for (uint32_t i = 0; i < emit->arity; i++)

@@ -23,6 +23,7 @@ void kb_relation_clear(kb_relation *relation)
     kb_release(relation->heap, relation->slots);
     kb_release(relation->heap, relation->changes);
     kb_release(relation->heap, relation->groups);
+    kb_release(relation->heap, relation->members);
     kb_bits_free(relation);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         kb_release(relation->heap, relation->columns[i]);
@@ -32,6 +33,8 @@ void kb_relation_clear(kb_relation *relation)
     relation->slots = NULL;
     relation->changes = NULL;
     relation->groups = NULL;
+    relation->members = NULL;
+    relation->member_capacity = 0;
     relation->group_mask = relation->group_count = relation->unindexed = 0;
     memset(relation->columns, 0, sizeof relation->columns);
     relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;

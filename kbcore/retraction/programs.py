@@ -123,7 +123,9 @@ class Programs:
             originals = {candidate_rows(schema): schema for schema in component.relations}
             # Few rows usually change: joins should start from them.
             expecting = SmallDerived(statistics, originals.__contains__)
-            program_text = rewrite(clauses, ALL, "", expecting, skip={"restrict", "project"})
+            program_text = rewrite(
+                clauses, ALL, "", expecting, skip={"restrict", "equivalence", "project"}
+            )
             goal = CompiledGoal(load(self._tenant.engine, program_text, expecting))
             slots = tuple(
                 (originals[schema.bare], slot)

@@ -9,7 +9,7 @@ from kbplanner.engine.engine import opcodes
 
 OP = {name: number for name, (number, _) in opcodes().items()}
 FULL, DELTA, OLD = 0, 1, 2
-BASE, DERIVED, DEMAND, LEAST, GREATEST = range(5)
+BASE, DERIVED, DEMAND, LEAST, GREATEST, CLASSES = range(6)
 NO_SLOT = 0xFFFFFFFF
 COMPARE = {"=": 0, "!=": 1, "==": 2, "!==": 3, "<": 4, "<=": 5, ">": 6, ">=": 7}
 

@@ -12,6 +12,7 @@ from support.examples import examples
 from engine import assembler as asm
 from engine.assembler import (
     BASE,
+    CLASSES,
     DELTA,
     DERIVED,
     FULL,
@@ -197,6 +198,7 @@ FAULTS = {
         MEET,
     ),
     "best rows without a column": (one(emit(3), slots=[*SLOTS[:3], (0, LEAST)]), 8 + 6),
+    "classes of three columns": (one(emit(3), slots=[*SLOTS[:2], (3, CLASSES), SLOTS[3]]), 8 + 4),
     "numbers into a parameter": (one([asm.OP["EQUAL"], 0, 0], emit(3)), HEAD + 1),
     "numbers of nothing": (one([asm.OP["EQUAL"], 1, 1], emit(3)), HEAD + 2),
     "an unknown test": (one(SCANNED, [asm.OP["TEST"], 3, 1, 2], emit(3)), HEAD + 6),
@@ -254,7 +256,7 @@ def test_faults_of_the_frame(engine):
         (7, 3, 7),
         (7, 0, 7),
         (8, 65, 8),
-        (9, 5, 9),
+        (9, 6, 9),
         (slots, 2, slots),
         (slots + 1, 2, slots + 1),
         (slots + 2, 4, len(good) - 1),

@@ -19,6 +19,7 @@ FORMS = [
     parse_rule(text)
     for text in (
         "p(?x, ?z) :- p(?x, ?y), p(?y, ?z).",
+        "p(?x, ?y) :- p(?y, ?x).",
         "q(?x, ?z) :- q(?y, ?z), q(?x, ?y).",
         "p(?x, ?z) :- e(?x, ?y), p(?y, ?z).",
         "p(?x, ?z) :- p(?x, ?y), e(?y, ?z).",

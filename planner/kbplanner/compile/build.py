@@ -48,7 +48,7 @@ from kbplanner.ir.program import (
     Program,
     equated,
 )
-from kbplanner.ir.schema import BEST, ROLE_OF_EXTREMUM, RelationSchema, Role
+from kbplanner.ir.schema import REPLACING, ROLE_OF_EXTREMUM, RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Comparison, Expr, Term, Variable
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
@@ -73,7 +73,7 @@ def build(program: Program, statistics: Statistics) -> Plan:
         slots=tuple(builder.slots),
         derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
         demand=tuple(schema.role is Role.DEMAND for schema in builder.slots),
-        best=tuple(_EXTREMUM.get(schema.role) for schema in builder.slots),
+        best=tuple(_KEPT.get(schema.role) for schema in builder.slots),
         parameters=tuple(builder.constants),
         registers=builder.registers,
         strata=tuple(stages),
@@ -84,7 +84,7 @@ def build(program: Program, statistics: Statistics) -> Plan:
     )
 
 
-_EXTREMUM = {role: function for function, role in ROLE_OF_EXTREMUM.items()}
+_KEPT = {role: function for function, role in ROLE_OF_EXTREMUM.items()} | {Role.CLASSES: "classes"}
 _IDENTICAL = COMPARISONS.index("==")
 
 
@@ -195,7 +195,9 @@ class _Builder:
         """Return True if an index pays off for one rule: not on demand, nor on a relation that
         grows or replaces rows.
         """
-        return schema.role not in (Role.DEMAND, Role.REACH, *BEST) and schema not in self.growing
+        return (
+            schema.role not in (Role.DEMAND, Role.REACH, *REPLACING) and schema not in self.growing
+        )
 
     def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
         slot = self._slot[atom.schema]

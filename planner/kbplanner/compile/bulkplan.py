@@ -176,9 +176,11 @@ def _program(
 ) -> Program:
     adornment = "".join("b" if isinstance(arg, str) else "f" for arg in goal.args)
     clauses = rules.clauses(known)
-    program = rewrite(clauses, schema.derived, adornment, skip={"project"})
+    program = rewrite(clauses, schema.derived, adornment, skip={"equivalence", "project"})
     if demand_can_cost_more(program) and not _computes_recursively(program, rules):
-        return rewrite(clauses, schema.derived, "f" * schema.arity, full=True, skip={"project"})
+        return rewrite(
+            clauses, schema.derived, "f" * schema.arity, full=True, skip={"equivalence", "project"}
+        )
     return program
 
 

@@ -81,8 +81,8 @@ def _rule(join: JoinPlan) -> list[int]:
     return [Opcode.RULE, join.rule, len(steps), *steps]
 
 
-KIND_OF = {"min": 3, "max": 4}
-"""Kinds of slots that keep the best row of each group."""
+KIND_OF = {"min": 3, "max": 4, "classes": 5}
+"""Kinds of slots that keep the best row of each group, or the classes of names."""
 
 _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 

@@ -77,7 +77,7 @@ class GroundPlans:
             rule.confidence is not None for rule in rules.rules
         )
         clauses = rules.proof_clauses(denied, allow_rewriting=not keeps_rule_shape)
-        skip = OPTIONAL if confidence_sources is None else {"restrict", "project"}
+        skip = OPTIONAL if confidence_sources is None else {"restrict", "equivalence", "project"}
         program = instances(
             rewrite(clauses, rules.conclusions(goal), adornment, statistics, skip=skip),
             confidence_sources,

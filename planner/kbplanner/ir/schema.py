@@ -30,6 +30,9 @@ class Role(str, Enum):
     column, the one with the least value there. It takes the place of DERIVED."""
     GREATEST_VALUE = "greatest"
     """As LEAST_VALUE, with the greatest value."""
+    CLASSES = "classes"
+    """The names of an equivalence relation, each with the representative of its class; a clause that
+    concludes a pair of names unites their classes."""
     UNDENIED = "undenied"
     """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
@@ -46,6 +49,9 @@ class Role(str, Enum):
 
 BEST = (Role.LEAST_VALUE, Role.GREATEST_VALUE)
 """Roles of relations with one row for each group."""
+
+REPLACING = (*BEST, Role.CLASSES)
+"""Roles of relations in which new rows take the place of others."""
 
 ROLE_OF_EXTREMUM = {"min": Role.LEAST_VALUE, "max": Role.GREATEST_VALUE}
 """The role of the conclusions of rules with this extremum in their heads."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from kbplanner.errors import EngineFault
+from kbplanner.ir.equivalence import by_classes
 from kbplanner.ir.program import Clause, Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.verify import verify
@@ -32,6 +33,7 @@ Pass = Callable[[Program, PassContext], Program]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("restrict", lambda program, context: restrict(program)),
+    ("equivalence", lambda program, context: by_classes(program)),
     ("slice", lambda program, context: slice_program(program)),
     ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
     ("linear_recursion", lambda program, context: rewrite_linear_recursion(program)),
@@ -40,7 +42,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 """Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
 
-OPTIONAL = frozenset({"restrict", "linear_recursion", "project"})
+OPTIONAL = frozenset({"restrict", "equivalence", "linear_recursion", "project"})
 
 
 def rewrite(
@@ -66,16 +68,16 @@ def rewrite(
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
     source = Program(tuple(clauses), goal)
-    if (
-        "restrict" not in skip
-    ):  # once: the passes that may run again name relations that are computed in full
-        source = _run("restrict", PASSES[0][1], source, context, timings)
+    # Once: the passes that may run again name relations that are computed in full.
+    for name, run in PASSES[:2]:
+        if name not in skip:
+            source = _run(name, run, source, context, timings)
     if full:
         sliced = slice_program(source)
         source = replace(sliced, full=frozenset(clause.head.schema for clause in sliced.clauses))
     while True:
         program = source
-        for name, run in PASSES[1:]:
+        for name, run in PASSES[2:]:
             if name not in skip:
                 program = _run(name, run, program, context, timings)
         widened = widen(program, source)

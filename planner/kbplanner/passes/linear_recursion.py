@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, single_relations
-from kbplanner.ir.schema import BEST, RelationSchema, Role
+from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Term, Variable, numbered_variables
 from kbplanner.passes.adorn import bound_args
 
@@ -52,7 +52,7 @@ def rewrite_linear_recursion(program: Program) -> Program:
     for schema, own in heads.items():
         candidate = (
             schema in single
-            and schema.role not in BEST
+            and schema.role not in REPLACING
             and schema.bare not in program.full
             and "b" in schema.adornment
         )

@@ -44,7 +44,7 @@ from kbplanner.ir.program import (
     components,
     dependencies,
 )
-from kbplanner.ir.schema import BEST, RelationSchema, Role
+from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Variable
 from kbplanner.passes.order import DERIVED_ROWS, Statistics, is_test, rows_per_lookup
 
@@ -69,7 +69,7 @@ def project(program: Program, statistics: Statistics) -> Program:
     names = count(1)
     replaced: dict[Clause, list[Clause]] = {}
     for part in components(program.clauses):
-        if part.recursive and not any(schema.role in BEST for schema in part.relations):
+        if part.recursive and not any(schema.role in REPLACING for schema in part.relations):
             replaced.update(_split_component(program.clauses, part, statistics, names))
     if not replaced:
         return program

@@ -33,7 +33,7 @@ from kbplanner.ir.operators import AGGREGATES, OPERATIONS
 from kbplanner.ir.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
-from kbplanner.reference.relation import BestRows, ReferenceRelation
+from kbplanner.reference.relation import BestRows, Classes, ReferenceRelation
 
 
 class ReferenceRun:
@@ -345,7 +345,7 @@ class ReferenceRun:
     def _emit(self, step: Sequence[int], registers: Mapping[int, int]) -> None:
         relation = self._slots[step[1]]
         row = [registers[register] for register in step[2:]]
-        if self._plan.best[step[1]] is not None:
+        if self._plan.best[step[1]] in ("min", "max"):
             value = number(self._engine.text(row[-1]))
             if value is None or not math.isfinite(value):
                 self._warnings += 1
@@ -370,9 +370,11 @@ class ReferenceRun:
 
 
 def _derived(arity: int, best: str | None, engine: ReferenceEngine) -> ReferenceRelation:
-    """Return an empty relation of a run, which keeps the best row of each group if `best` says so."""
+    """Return an empty relation of a run, which keeps what `best` says."""
     if best is None:
         return ReferenceRelation(arity)
+    if best == "classes":
+        return Classes(arity)
     return BestRows(arity, best, engine.text)
 
 

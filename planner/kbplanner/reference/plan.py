@@ -115,7 +115,7 @@ def _sensitive(plan: ReferencePlan) -> set[int]:
     for component in plan.components:
         for rule in component.rules:
             target = rule.steps[-1][1]
-            if plan.best[target] is not None:
+            if plan.best[target] in ("min", "max"):
                 slots.add(target)
             for step in rule.steps:
                 if step[0] in READS or step[0] == Opcode.ABSENT:

@@ -364,3 +364,30 @@ class BestRows(ReferenceRelation):
     def _is_better(self, symbol: int, other: int) -> bool:
         key, other_key = answer_key(self._text(symbol)), answer_key(self._text(other))
         return key < other_key if self._is_least else key > other_key
+
+
+class Classes(ReferenceRelation):
+    """Names with the representatives of their classes; adding a pair of names unites their classes."""
+
+    def __init__(self, arity: int) -> None:
+        super().__init__(arity)
+        self._members: dict[int, list[int]] = {}
+        self._root: dict[int, int] = {}
+
+    def add(self, row: Row) -> int:
+        """Unite the classes of two names: those of the smaller class get new rows."""
+        for name in row:
+            if name not in self._root:
+                self._root[name] = name
+                self._members[name] = [name]
+                super().add((name, name))
+        to, other = (self._root[name] for name in row)
+        if to != other:
+            if len(self._members[to]) < len(self._members[other]):
+                to, other = other, to
+            for name in self._members[other]:
+                self.order[self.ids.pop((name, other))] = None
+                super().add((name, to))
+                self._root[name] = to
+            self._members[to] += self._members.pop(other)
+        return self.ids[row[0], to]

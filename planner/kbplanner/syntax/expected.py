@@ -101,7 +101,7 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     is_constraint = len(tokens) > 1 and tokens[1].type == "CONSTRAINT"
     is_named = tokens[0].type == "_AT" and not is_constraint
     if at > 2 and is_named and tokens[2].type in ("IDENT", "STRING"):
-        at = at if tokens[1].value == "phrase" else 2  # the colon after the name of a rule
+        at = at if tokens[1].value in DECLARATIONS else 2  # the colon after the name of a rule
     context = context_of(tokens, at)
     before = tokens[at - 1] if at else None
     token = tokens[at] if at < len(tokens) else None
@@ -121,13 +121,16 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
         start, end = (before.start, before.end) if token is None else (token.start, token.end)
         message = f'expected predicates with "," between them and a final ".", found {actual}'
         return Problem("bad-declaration", message, _CONSTRAINTS[tokens[1].value], start, end)
-    if before is not None and before.type != "STRING" and _is_phrase(tokens, at):
+    if before is not None and before.type != "STRING" and _is_declaration(tokens, at):
         end = before if token is None else token
+        is_phrase = tokens[1].value == "phrase"
+        example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else "equivalence same/2"
         return Problem(
             "bad-declaration",
-            f"expected the name and arity of a predicate and its phrase in quotes, found "
+            f"expected the name and arity of a predicate"
+            f"{' and its phrase in quotes' if is_phrase else ''}, found "
             f"{'the end of the text' if token is None else _shown(text, token)}",
-            'write @phrase works_at/2 "{0} works at {1}".',
+            f"write @{example}.",
             end.start,
             end.end,
         )
@@ -155,12 +158,16 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     return _at_start(token, before, context, actual)
 
 
-def _is_phrase(tokens: list[Token], at: int) -> bool:
+DECLARATIONS = ("phrase", "equivalence")
+"""Words after `@` that begin a declaration."""
+
+
+def _is_declaration(tokens: list[Token], at: int) -> bool:
     """Return whether a statement begins like `@phrase works_at/2`, not like a rule with a name."""
     return (
         at > 1
         and tokens[0].type == "_AT"
-        and tokens[1].value == "phrase"
+        and tokens[1].value in DECLARATIONS
         and (at == 2 or tokens[2].type != "_COLON")
         and at <= 5
     )

@@ -99,8 +99,14 @@ class Lowering:
         """Return the phrase of a declaration."""
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = "write @phrase, @key, @disjoint or @total, or @name: before a rule"
+            hint = "write @phrase, @equivalence, @key, @disjoint or @total, or @name: before a rule"
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
+            return Phrase("", 0, "")
+        if not texts:
+            message = "a phrase has a text in quotes"
+            hint = 'write @phrase works_at/2 "{0} works at {1}".'
+            self._at("bad-declaration", message, hint, arity)
+            return Phrase("", 0, "")
         if not arity.value.isdigit() or int(arity.value) > self.limits.args:
             message = f"the number of arguments is 0 to {self.limits.args}, found {arity.value}"
             self._at("bad-arity", message, None, arity)
@@ -199,6 +205,26 @@ class Lowering:
         name = self.text(node.token)
         self.predicates.append((name, arity, node.token.start, node.token.end))
         return name, arity
+
+    def equivalence(self, clause: Clause) -> tuple[Rule, ...]:
+        """Return the rules that a declaration of an equivalence relation is short for."""
+        _, name, arity, *texts = clause.tokens
+        if texts:
+            message = "an equivalence has no text"
+            self._at("bad-declaration", message, "write @equivalence same/2.", texts[0])
+        if arity.value != "2":
+            message = f"an equivalence relation has 2 arguments, found {arity.value}"
+            self._at("bad-arity", message, None, arity)
+        if name.type == "IDENT":
+            self._refuse_builtin(name, 2)
+        scope = self.annotations(clause, ("scope",)).scope
+        predicate = self.text(name)
+        self.predicates.append((predicate, 2, name.start, name.end))
+        x, y, z = Variable("x"), Variable("y"), Variable("z")
+        pairs = {pair: Atom(predicate, pair) for pair in ((x, y), (y, x), (y, z), (x, z))}
+        symmetric = Rule(pairs[y, x], (Literal(pairs[x, y]),), scope=scope)
+        both = Literal(pairs[x, y]), Literal(pairs[y, z])
+        return symmetric, Rule(pairs[x, z], both, scope=scope)
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
@@ -664,8 +690,9 @@ class Lowering:
         return plain
 
     def _refuse_reserved(self, node: Node) -> None:
-        token = node.token
-        count = len(node.args) if node.kind == "call" else 0
+        self._refuse_builtin(node.token, len(node.args) if node.kind == "call" else 0)
+
+    def _refuse_builtin(self, token: Token, count: int) -> None:
         if token.type == "IDENT" and is_builtin(token.value, count):
             message = f'"{token.value}" is a builtin and cannot be asserted or concluded'
             self._at(

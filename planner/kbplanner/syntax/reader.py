@@ -224,8 +224,9 @@ class Reader:
                 [Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)]
             )
             return
-        if clause.kind == "constraint":
-            yield from self._constraint(clause, tokens, where)
+        is_equivalence = clause.kind == "declaration" and clause.tokens[0].value == "equivalence"
+        if clause.kind == "constraint" or is_equivalence:
+            yield from self._declared_rules(clause, tokens, where)
             return
         if clause.kind == "fact":
             if self._mode == "atom":
@@ -259,26 +260,29 @@ class Reader:
         )
         yield replace(statement, predicates=predicates, variables=variables, items=items)
 
-    def _constraint(
+    def _declared_rules(
         self, clause: Clause, tokens: list[Token], where: _Positions
     ) -> Iterator[Statement]:
-        """Yield the rules that a declared constraint stands for, all at its place."""
+        """Yield the rules that a declaration stands for, all at its place."""
         lowering = Lowering(self.text, self._limits)
-        rules = lowering.constraint(clause)
+        word = clause.tokens[0]
+        predicates: list[tuple[str, int, Span]] = []
+        if clause.kind == "constraint":
+            rules = lowering.constraint(clause)
+            predicates.append((CONTRADICTION, 3, where.span(word.start, word.end)))
+        else:
+            rules = lowering.equivalence(clause)
         if lowering.problems:
             self._note_names(tokens)
             where.report(lowering.problems)
             return
-        span = where.span(tokens[0].start, tokens[-1].end)
-        word = clause.tokens[0]
-        head = (CONTRADICTION, 3, where.span(word.start, word.end))
-        named = (
+        predicates += [
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
-        )
-        predicates = (head, *named)
+        ]
+        span = where.span(tokens[0].start, tokens[-1].end)
         text = self.text[tokens[0].start : tokens[-1].end]
         for rule in rules:
-            yield RuleStatement(rule, span, predicates=predicates, text=text)
+            yield RuleStatement(rule, span, predicates=tuple(predicates), text=text)
 
     # ---- positions ----
 

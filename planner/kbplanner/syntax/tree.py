@@ -147,7 +147,7 @@ class TreeMaker:
     def declaration(self, parts: list[Any]) -> Clause:
         """Make a declaration: a word, a predicate and its texts."""
         word, (_, name, arity), *rest = parts
-        annotations = tuple(rest.pop()) if isinstance(rest[-1], list) else ()
+        annotations = tuple(rest.pop()) if rest and isinstance(rest[-1], list) else ()
         tokens = (word, name, arity, *rest)
         return Clause("declaration", annotations=annotations, tokens=tokens)
 
