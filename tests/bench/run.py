@@ -25,6 +25,7 @@ import conversations
 import demand
 import distances
 import durability
+import equivalence
 import games
 import http_routes
 import joins
@@ -60,6 +61,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "games": (games.games, "programs"),
     "demand": (demand.demand, ""),
     "distances": (distances.distances, "distances"),
+    "equivalence": (equivalence.equivalence, "equivalence"),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),

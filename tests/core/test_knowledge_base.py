@@ -645,3 +645,18 @@ def test_a_preview_inside_a_transaction_is_refused(kb):
         kb.transaction() as transaction,
     ):
         transaction.preview("p(a)")
+
+
+def test_an_equivalence_is_stored_as_its_rules(kb):
+    taught = kb.teach("@equivalence same/2.")
+    assert [rule.text for rule in taught.rules] == [
+        "same(?y, ?x) :- same(?x, ?y).",
+        "same(?x, ?z) :- same(?x, ?y), same(?y, ?z).",
+    ]
+    kb.load("same(bob, robert). same(robert, bert). stay(bert, rome).")
+    assert kb.ask("same(bert, ?x)") == [("bert", "bert"), ("bert", "bob"), ("bert", "robert")]
+    assert kb.ask("same(bob, ?x), stay(?x, ?town)") == [("bert", "rome")]
+    outcome = kb.retract("same(robert, bert)")
+    assert (outcome.retracted, outcome.cascaded, outcome.newly_derivable) == (1, 4, 0)
+    assert kb.ask("same(bert, ?x)") == []
+    assert len(kb.ask("same(?x, ?y)")) == 4

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -489,3 +490,19 @@ parser.parse_rule("p :- q.")
 assert "lark" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_an_equivalence_is_short_for_two_rules() -> None:
+    written = "same(?y, ?x) :- same(?x, ?y). same(?x, ?z) :- same(?x, ?y), same(?y, ?z)."
+    for text, scope in (("@equivalence same/2.", None), ("@equivalence same/2 [scope=s].", "s")):
+        declared = parse_program(text)
+        for statement, other in zip(declared, parse_program(written), strict=True):
+            assert isinstance(statement, RuleStatement)
+            assert isinstance(other, RuleStatement)
+            assert statement.rule == replace(other.rule, scope=scope)
+            assert statement.predicates[0][:2] == ("same", 2)
+    (rule,) = parse_program("@equivalence: p(?x) :- q(?x).")
+    assert isinstance(rule, RuleStatement)
+    assert rule.rule.name == "equivalence"
+    with pytest.raises(RuleSyntaxError, match="expected a single rule, found a declaration"):
+        parse_rule("@equivalence same/2.")

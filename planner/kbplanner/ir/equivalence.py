@@ -40,7 +40,7 @@ from kbplanner.ir.terms import Variable, numbered_variables
 def by_classes(program: Program) -> Program:
     """Replace the pairs of equivalence relations by classes."""
     heads = program.heads()
-    found = {
+    equivalences = {
         schema: base
         for schema, clauses in heads.items()
         if schema.role is Role.DERIVED
@@ -48,17 +48,17 @@ def by_classes(program: Program) -> Program:
         and (base := _base(schema, clauses)) is not None
         and not _may_not_end(program.clauses, schema)
     }
-    if not found:
+    if not equivalences:
         return program
-    names = {schema: replace(schema, role=Role.CLASSES) for schema in found}
+    names = {schema: replace(schema, role=Role.CLASSES) for schema in equivalences}
     rewritten: list[Clause] = []
     for schema, clauses in heads.items():
-        if schema in found:
+        if schema in equivalences:
             rewritten.extend(
                 _reading_classes(
                     replace(clause, head=replace(clause.head, schema=names[schema])), names
                 )
-                for clause in found[schema]
+                for clause in equivalences[schema]
             )
             pair = ClauseAtom(schema, numbered_variables(2))
             rewritten.append(_reading_classes(Clause(pair, (pair,)), names))

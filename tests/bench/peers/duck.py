@@ -138,6 +138,19 @@ def distances(edges: Sequence[Sequence[int]], effort: Effort) -> tuple[Sample, i
         db.close()
 
 
+def equivalence(pairs: Sequence[Sequence[int]], effort: Effort) -> Sample:
+    """The number of pairs, from labels of names."""
+    from equivalence import SQL
+
+    db = open_database()
+    db.execute("CREATE TABLE alias (x INTEGER, y INTEGER)")
+    insert_rows(db, "alias", dict.fromkeys(("x", "y"), "INTEGER"), pairs)
+    try:
+        return median_of(lambda: int(db.execute(SQL).fetchone()[0]), effort)
+    finally:
+        db.close()
+
+
 def handed_out(edges: Sequence[Sequence[str]], effort: Effort) -> dict[str, Sample]:
     """The closure of a graph with its names, as tuples and as an Arrow table."""
     from answers import HANDED_OUT
