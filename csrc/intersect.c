@@ -81,7 +81,7 @@ void kb_scan_order(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_rule *rule = run->plan->rules + run->rule;
     int outer = rule->outer && !run->distinct && step == run->plan->steps + rule->scan && run->target->rows == 0
-                && run->head_count == 0 && run->seen == NULL;
+                && !kb_is_bits(run->target) && run->head_count == 0 && run->seen == NULL;
 
     if ((step->sort_column || outer) && cursor->order == NULL && cursor->end - cursor->at >= (outer ? MIN_SORTED_HEADS : MIN_SORTED_ROWS))
         cursor->order = kb_relation_sorted(run->slots[step->slot], &run->heap, outer ? rule->outer_from : step->sort_column - 1u,

@@ -153,7 +153,9 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
     if (kb_intersect_start(run, rule) < 0)
         return KB_NOMEM;
     run->target = run->slots[steps[rule->count - 1].slot];
-    run->distinct = rule->distinct && run->target->rows == 0;
+    /* Such heads are appended, and the set is built afterwards: one that exists, a rectangle that mixed.c
+     * shares, would not get them. */
+    run->distinct = rule->distinct && run->target->rows == 0 && !kb_is_bits(run->target);
     run->depth = 0;
     run->entering = 1;
     return KB_OK;

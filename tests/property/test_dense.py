@@ -293,6 +293,17 @@ def check_history(program, seed, triples):
         world.check(program)
 
 
+def test_heads_of_other_rules_are_new_in_an_empty_rectangle():
+    """Both rules of `p` find its rectangle without rows, and many of their heads are the same."""
+    program = [
+        Clause(("q", "x", "z"), (("many", "x", "y"), ("p", "y", "z")), (), "", ("q", False)),
+        Clause(("p", "x", "y"), (("many", "x", "y"),), (), ""),
+        Clause(("p", "y", "x"), (("p", "x", "y"),), (), ""),
+        Clause(("q", "x", "w"), (("q", "x", "y"), ("many", "y", "z"), ("p", "w", "z")), (), ""),
+    ]
+    check_history(program, 0, 0)
+
+
 @examples(40)
 @given(st.lists(clauses(), min_size=1, max_size=4), st.integers(0, 1 << 32))
 def test_dense_recursion_has_its_least_model(program, seed):
