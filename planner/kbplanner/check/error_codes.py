@@ -466,4 +466,13 @@ ERROR_CODES: tuple[Code, ...] = (
         bad='parent(ann, bob).\ntest "parents" { ?- parent(?x, ?y) = [ann]. }',
         good='parent(ann, bob).\ntest "parents" { ?- parent(?x, ?y) = [(ann, bob)]. }',
     ),
+    Code(
+        "K054",
+        "stray-list",
+        "misplaced list",
+        "A list is the second argument of `member` in a body, and nothing else: arguments of atoms are "
+        "single values. Write one fact for each value.",
+        bad="likes(ann, [tea, cake]).",
+        good="likes(ann, tea).\nlikes(ann, cake).",
+    ),
 )

@@ -99,21 +99,41 @@ STRING_FUNCTIONS = tuple(function.name for function in FUNCTION_LIST if function
 TRUE, FALSE = "true", "false"
 """The values of functions that are tests."""
 
-RESERVED_TESTS = ("before", "after")
-"""Functions that are tests and builtins with any number of arguments. The others are builtins only
-with the numbers of arguments that they take.
+GENERATOR_LIST = (
+    Function("member", 1, None, "member(?x, [a, b])"),
+    Function("range", 2, 2, "range(0, 10, ?x)"),
+    Function("split", 2, 2, 'split(?text, ",", ?part)'),
+)
+"""Conditions that give a variable one value after the other. The numbers of arguments are without
+that variable; those of `member` are the elements of its list. Their order gives the numbers of the
+bytecode.
 """
 
-OPERATIONS = (*ARITHMETIC, *FUNCTIONS)
+GENERATOR = {function.name: function for function in GENERATOR_LIST}
+"""The generators by name."""
+
+MEMBERSHIP = {"member": "is_member", "range": "is_in_range", "split": "is_part"}
+"""The function by which a generator tests a value, for the compiler alone: it takes the value before
+the arguments of the generator.
+"""
+
+RESERVED_CONDITIONS = ("before", "after", "range", "split")
+"""Conditions that are builtins with any number of arguments. `member` is one with a list, the others
+with the number of arguments that they take.
+"""
+
+OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
 """Operators and functions that compute a value."""
 
 AGGREGATES = ("count", "sum", "min", "max", "avg")
 """Aggregates, as head terms."""
 
-BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS)
+BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS, *GENERATOR)
 """Names of the builtins that a body item of JSON can have."""
 
-RESERVED = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *RESERVED_TESTS, *ARITHMETIC))
+RESERVED = frozenset(
+    (*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *RESERVED_CONDITIONS, *ARITHMETIC)
+)
 """Names that mean a builtin in text unless they are quoted."""
 
 

@@ -59,6 +59,14 @@ class TreeMaker:
         end = args[-1].end if args else name.end
         return Node("call", name, tuple(args), depth=depth, start=name.start, end=end)
 
+    def array(self, parts: list[Any]) -> Node:
+        """Make a list of values in brackets; its place is that of the values."""
+        depth = 1 + max(part.depth for part in parts)
+        first, last = parts[0], parts[-1]
+        return Node(
+            "array", first.token, tuple(parts), depth=depth, start=first.start, end=last.end
+        )
+
     def group(self, parts: list[Any]) -> Node:
         """Make an expression in parentheses."""
         (inner,) = parts
