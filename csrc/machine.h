@@ -21,6 +21,11 @@ enum {
     KB_FUNCTION_ADD_DAYS, KB_FUNCTION_ADD_SECONDS, KB_FUNCTION_YEAR, KB_FUNCTION_MONTH, KB_FUNCTION_DAY,
     KB_FUNCTION_WEEKDAY,
     KB_FUNCTION_NOW,                  /* never called: it is a parameter */
+    /* the relations of two intervals, of which one holds for any two, and INTERSECTS */
+    KB_FUNCTION_PRECEDES, KB_FUNCTION_PRECEDED_BY, KB_FUNCTION_MEETS, KB_FUNCTION_MET_BY,
+    KB_FUNCTION_OVERLAPS, KB_FUNCTION_OVERLAPPED_BY, KB_FUNCTION_STARTS, KB_FUNCTION_STARTED_BY,
+    KB_FUNCTION_DURING, KB_FUNCTION_INCLUDES, KB_FUNCTION_FINISHES, KB_FUNCTION_FINISHED_BY,
+    KB_FUNCTION_EQUALS_INTERVAL, KB_FUNCTION_INTERSECTS,
     /* these test what the generator of the same place yields; they stay the last ones */
     KB_FUNCTION_IS_MEMBER, KB_FUNCTION_IS_IN_RANGE, KB_FUNCTION_IS_PART,
     KB_FUNCTIONS
@@ -295,7 +300,8 @@ typedef kb_status kb_text_function(const kb_call *call, kb_text *out);
 
 kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_trim, kb_text_substring,
     kb_text_replace, kb_text_join;
-kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part;
+kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part,
+    kb_time_intervals;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);
 const char *kb_find_part(const char *at, const char *end, const kb_text *part);
 

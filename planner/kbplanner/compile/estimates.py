@@ -17,10 +17,10 @@ from kbplanner.compile.plan import (
     Project,
     Scan,
 )
+from kbplanner.ir.conditions import generated_values
 from kbplanner.ir.operators import GENERATOR_LIST
-from kbplanner.ir.program import Computation
-from kbplanner.ir.terms import ANONYMOUS, Variable
-from kbplanner.passes.order import Statistics, generated_values, rows_per_lookup
+from kbplanner.ir.terms import Variable
+from kbplanner.passes.order import Statistics, rows_per_lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,7 @@ def _generated(plan: Plan, step: Generate) -> float:
     """Estimate the values of a generator; its constants are parameters."""
     texts = [plan.parameters[arg] if arg < len(plan.parameters) else None for arg in step.args]
     args = tuple(Variable(str(i)) if text is None else text for i, text in enumerate(texts))
-    function = GENERATOR_LIST[step.function].name
-    return generated_values(Computation(ANONYMOUS, function, args))
+    return generated_values(GENERATOR_LIST[step.function].name, args)
 
 
 def _seeded_by_goals(plan: Plan) -> bool:

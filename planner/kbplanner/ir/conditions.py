@@ -50,6 +50,21 @@ def generator_of(item: BodyItem) -> Apply | None:
     return None
 
 
+GENERATED_VALUES = 100.0
+"""Assumed number of values of a generator whose arguments are not constants."""
+
+
+def generated_values(function: str, args: Sequence[Expr]) -> float:
+    """Estimate the number of values of a generator."""
+    if function == "member":
+        return float(len(args))
+    if function == "range" and all(isinstance(arg, str) for arg in args):
+        first, end = (number(str(arg)) for arg in args)
+        if isinstance(first, int) and isinstance(end, int):
+            return float(max(end - first, 0))
+    return GENERATED_VALUES
+
+
 def generate(function: str, args: Sequence[str]) -> Iterable[str] | None:
     """Return the values of a generator, perhaps some of them twice; None if it has no meaning for
     these arguments.

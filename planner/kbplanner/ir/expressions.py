@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.ir.conditions import condition, generator_of
+from kbplanner.ir.conditions import condition, generated_values, generator_of
 from kbplanner.ir.operators import MEMBERSHIP
 from kbplanner.ir.program import Computation
 from kbplanner.ir.terms import (
@@ -52,9 +52,9 @@ def flatten(
     computed: dict[Variable, Expr] = {}
     aggregated = {term.variable for term in head if isinstance(term, Aggregate)}
     while True:
-        # Equations first: a generator is a test where they bind its variable.
+        # Equations first, then the generator of the fewest values: the others of its variable test it.
         pairs = [(item, named) for item in items if (named := _named(item, bound)) is not None]
-        pairs.sort(key=lambda pair: generator_of(pair[0]) is not None)
+        pairs.sort(key=lambda pair: _values_of(pair[0]))
         if not pairs:
             break
         equation, (variable, value) = pairs[0]
@@ -100,6 +100,12 @@ class _Flat:
             self._known[key] = Variable(f"value#{len(self._known) + 1}")
             self.items.append(Computation(self._known[key], *key))
         return self._known[key]
+
+
+def _values_of(item: BodyItem) -> float:
+    """Estimate the number of values that an equation or a generator gives."""
+    call = generator_of(item)
+    return 0.0 if call is None else 1.0 + generated_values(call.function, call.args)
 
 
 def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None:

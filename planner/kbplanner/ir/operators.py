@@ -57,6 +57,26 @@ class Function:
         return self.least <= count and (self.most is None or count <= self.most)
 
 
+INTERVAL_RELATIONS = (
+    "precedes",
+    "preceded_by",
+    "meets",
+    "met_by",
+    "overlaps",
+    "overlapped_by",
+    "starts",
+    "started_by",
+    "during",
+    "includes",
+    "finishes",
+    "finished_by",
+    "equals_interval",
+    "intersects",
+)
+"""The thirteen relations of two intervals, of which one holds for any two (Allen, "Maintaining
+knowledge about temporal intervals", 1983), and `intersects`: they have a time in common.
+"""
+
 FUNCTION_LIST = (
     Function("abs", 1, 1, "abs(?x)"),
     Function("min", 1, None, "min(?x, ?y)"),
@@ -82,6 +102,10 @@ FUNCTION_LIST = (
     Function("day", 1, 1, "day(?instant)"),
     Function("weekday", 1, 1, "weekday(?instant)"),
     Function("now", 0, 0, "now()"),
+    *(
+        Function(name, 4, 4, f"{name}(?from1, ?to1, ?from2, ?to2)", test=True)
+        for name in INTERVAL_RELATIONS
+    ),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
 where), and a body in C with a row in the table of csrc/compute.c, all at the same place.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kbplanner.errors import EngineFault
-from kbplanner.ir.numbers import number
+from kbplanner.ir.conditions import generated_values
 from kbplanner.ir.program import ClauseAtom, ClauseItem, Computation, equated
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Variable
@@ -133,21 +133,6 @@ def order_items(
     return ordered
 
 
-GENERATED_VALUES = 100.0
-"""Assumed number of values of a generator whose arguments are not constants."""
-
-
-def generated_values(item: Computation) -> float:
-    """Estimate the number of values of a generator."""
-    if item.function == "member":
-        return float(len(item.args))
-    if item.function == "range" and all(isinstance(arg, str) for arg in item.args):
-        first, end = (number(str(arg)) for arg in item.args)
-        if isinstance(first, int) and isinstance(end, int):
-            return float(max(end - first, 0))
-    return GENERATED_VALUES
-
-
 def _yields(item: ClauseItem, known: set[Variable]) -> bool:
     """Return True if an item is a generator whose values are new."""
     return isinstance(item, Computation) and item.generates and item.target not in known
@@ -158,7 +143,7 @@ def _expected(
 ) -> float:
     """Estimate the rows that an atom or a generator gives for one combination of values."""
     if isinstance(item, Computation):
-        return generated_values(item)
+        return generated_values(item.function, item.args)
     if isinstance(item, ClauseAtom):
         return fan_out(item, known, statistics, seed)
     raise EngineFault("a test gives no rows")
