@@ -181,6 +181,23 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_DAY] = { 1, 1, kb_time_part },
     [KB_FUNCTION_WEEKDAY] = { 1, 1, kb_time_part },
     [KB_FUNCTION_NOW] = { 1, 0, NULL },
+    [KB_FUNCTION_PRECEDES] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_PRECEDED_BY] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_MEETS] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_MET_BY] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_OVERLAPS] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_OVERLAPPED_BY] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_STARTS] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_STARTED_BY] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_DURING] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_INCLUDES] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_FINISHES] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_FINISHED_BY] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_EQUALS_INTERVAL] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_INTERSECTS] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_IS_MEMBER] = { 2, KB_MAX_CALL, kb_test_member },
+    [KB_FUNCTION_IS_IN_RANGE] = { 3, 3, kb_test_range },
+    [KB_FUNCTION_IS_PART] = { 3, 3, kb_test_part },
 };
 
 int kb_function_takes(uint32_t function, uint32_t count)
@@ -214,7 +231,7 @@ kb_status kb_make_text(kb_run *run, uint32_t reg, const kb_text *value, int *has
 
 static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *syms, int *has_value)
 {
-    kb_arg args[KB_MAX_ARITY];
+    kb_arg args[KB_MAX_CALL];
     kb_text value = { NULL, 0 };
     kb_call call;
     kb_status status;
@@ -246,7 +263,7 @@ int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
 {
     kb_number values[KB_MAX_ARITY], value;
-    kb_sym args[KB_MAX_ARITY];
+    kb_sym args[KB_MAX_CALL];
     char text[KB_NUMBER_TEXT];
     int are_numbers = 1;
 

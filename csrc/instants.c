@@ -273,3 +273,61 @@ kb_status kb_time_part(const kb_call *call, kb_text *out)
     }
     return kb_number_value(call->run, &value, out);
 }
+
+typedef struct kb_interval { kb_moment start, end; } kb_interval;
+
+/* ".." is an open end. */
+static int read_end(const kb_text *text, int64_t open_end, kb_moment *out)
+{
+    kb_instant instant;
+
+    if (text->len == 2 && text->bytes[0] == '.' && text->bytes[1] == '.') {
+        out->seconds = open_end;
+        out->nanos = 0;
+        return 1;
+    }
+    if (!read_instant(text, &instant))
+        return 0;
+    *out = instant.moment;
+    return 1;
+}
+
+static int read_interval(const kb_arg *args, kb_interval *out)
+{
+    return read_end(&args[0].text, INT64_MIN, &out->start) && read_end(&args[1].text, INT64_MAX, &out->end)
+           && order_of(&out->start, &out->end) < 0;
+}
+
+/* Return the one relation of two intervals that holds: Allen, "Maintaining knowledge about temporal
+ * intervals" (1983). */
+static uint32_t relation_of(const kb_interval *a, const kb_interval *b)
+{
+    int before = order_of(&a->end, &b->start), after = order_of(&b->end, &a->start);
+    int starts = order_of(&a->start, &b->start), ends = order_of(&a->end, &b->end);
+
+    if (before <= 0)
+        return before == 0 ? KB_FUNCTION_MEETS : KB_FUNCTION_PRECEDES;
+    if (after <= 0)
+        return after == 0 ? KB_FUNCTION_MET_BY : KB_FUNCTION_PRECEDED_BY;
+    if (starts == 0)
+        return ends == 0 ? KB_FUNCTION_EQUALS_INTERVAL : ends < 0 ? KB_FUNCTION_STARTS : KB_FUNCTION_STARTED_BY;
+    if (ends == 0)
+        return starts > 0 ? KB_FUNCTION_FINISHES : KB_FUNCTION_FINISHED_BY;
+    if (starts < 0)
+        return ends > 0 ? KB_FUNCTION_INCLUDES : KB_FUNCTION_OVERLAPS;
+    return ends < 0 ? KB_FUNCTION_DURING : KB_FUNCTION_OVERLAPPED_BY;
+}
+
+kb_status kb_time_intervals(const kb_call *call, kb_text *out)
+{
+    kb_interval a, b;
+    uint32_t relation;
+
+    if (!read_interval(call->args, &a) || !read_interval(call->args + 2, &b))
+        return KB_DONE;
+    relation = relation_of(&a, &b);
+    if (call->function == KB_FUNCTION_INTERSECTS)
+        return truth(relation != KB_FUNCTION_PRECEDES && relation != KB_FUNCTION_PRECEDED_BY
+                     && relation != KB_FUNCTION_MEETS && relation != KB_FUNCTION_MET_BY, out);
+    return truth(relation == call->function, out);
+}

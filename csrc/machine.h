@@ -9,7 +9,7 @@
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
     KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
-    KB_OP_EQUAL, KB_OP_INTERSECT, KB_OP_CAPTURE, KB_OPCODES
+    KB_OP_EQUAL, KB_OP_INTERSECT, KB_OP_CAPTURE, KB_OP_GENERATE, KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
@@ -21,8 +21,16 @@ enum {
     KB_FUNCTION_ADD_DAYS, KB_FUNCTION_ADD_SECONDS, KB_FUNCTION_YEAR, KB_FUNCTION_MONTH, KB_FUNCTION_DAY,
     KB_FUNCTION_WEEKDAY,
     KB_FUNCTION_NOW,                  /* never called: it is a parameter */
+    /* the relations of two intervals, of which one holds for any two, and INTERSECTS */
+    KB_FUNCTION_PRECEDES, KB_FUNCTION_PRECEDED_BY, KB_FUNCTION_MEETS, KB_FUNCTION_MET_BY,
+    KB_FUNCTION_OVERLAPS, KB_FUNCTION_OVERLAPPED_BY, KB_FUNCTION_STARTS, KB_FUNCTION_STARTED_BY,
+    KB_FUNCTION_DURING, KB_FUNCTION_INCLUDES, KB_FUNCTION_FINISHES, KB_FUNCTION_FINISHED_BY,
+    KB_FUNCTION_EQUALS_INTERVAL, KB_FUNCTION_INTERSECTS,
+    /* these test what the generator of the same place yields; they stay the last ones */
+    KB_FUNCTION_IS_MEMBER, KB_FUNCTION_IS_IN_RANGE, KB_FUNCTION_IS_PART,
     KB_FUNCTIONS
 };
+enum { KB_GENERATOR_MEMBER, KB_GENERATOR_RANGE, KB_GENERATOR_SPLIT, KB_GENERATORS };
 enum { KB_TEST_STARTS, KB_TEST_ENDS, KB_TEST_CONTAINS, KB_TESTS };
 enum {
     KB_PATTERN_ACCEPT, KB_PATTERN_RANGES, KB_PATTERN_SPLIT, KB_PATTERN_JUMP, KB_PATTERN_BEGIN, KB_PATTERN_END,
@@ -34,13 +42,15 @@ enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLDS };
 
 #define KB_FIXED 0xFFu
+#define KB_MAX_CALL (KB_MAX_ARITY + 1u)  /* arguments of a function */
 #define KB_MAX_PATTERN_WORDS 4096u    /* words of a program of MATCHES */
 
 /* with: a register, or a column for SAME */
 typedef struct kb_pair { uint16_t column, with; } kb_pair;
 
 typedef struct kb_step {
-    uint8_t op, view, compare, arity; /* compare: of COMPARE and TEST; function of CALL; negated of
+    uint8_t op, view, compare, arity; /* compare: of COMPARE and TEST; function of CALL and
+                                       * GENERATE; negated of
                                        * MATCHES */
     uint8_t keys, loads, sames;       /* number of pairs of each kind, in this order from `pairs`
                                        * on */
@@ -57,7 +67,8 @@ typedef struct kb_step {
     uint32_t pairs;
     uint32_t a, b;                    /* registers of COMPARE, COPY and TEST; MATCHES: register,
                                        * program of `mark` words; CAPTURE: the same, and its first
-                                       * pair has the register of its value; CALL: a receives the value;
+                                       * pair has the register of its value; CALL and GENERATE: a receives the
+                                       * value;
                                        * AGGREGATE: a folds whose pairs start at b, two each:
                                        * (function, column), (0, register) */
     uint32_t word;                    /* start of its operands in the bytecode */
@@ -121,6 +132,7 @@ typedef struct kb_cursor {
     uint32_t first, words;
     uint32_t marked, strategy;        /* intersect.c: the entry whose list is marked, or KB_NONE;
                                        * KB_INTERSECT_* */
+    int64_t value;                    /* generate.c: the next number of a range */
     uint64_t *marks;                  /* bitmap by symbol */
     uint64_t *order;                  /* of a SCAN: value << 32 | id in the order of its rows, from
                                        * `first`; NULL: by id */
@@ -307,7 +319,8 @@ typedef kb_status kb_text_function(const kb_call *call, kb_text *out);
 
 kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_quoted, kb_text_trim, kb_text_substring,
     kb_text_replace, kb_text_join;
-kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part;
+kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part,
+    kb_time_intervals;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);
 const char *kb_find_part(const char *at, const char *end, const kb_text *part);
 
@@ -330,6 +343,13 @@ kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int 
 
 /* equal.c: OK: the next text that is the same number is in the register; DONE: no text is left */
 kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
+
+/* generate.c: OK: the next value is in the register; DONE: no value is left; PAUSED: `left` is used
+ * up */
+kb_status kb_generate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
+/* 1 if the generator takes this number of arguments */
+int kb_generator_takes(uint32_t generator, uint32_t count);
+kb_text_function kb_test_member, kb_test_range, kb_test_part;
 
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);

@@ -188,14 +188,16 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     return 1;
 }
 
+/* Read CALL or GENERATE. */
 static int read_call(kb_reader *reader, kb_step *step)
 {
     uint32_t function, count, reg;
+    int generates = step->op == KB_OP_GENERATE;
 
-    if (!kb_read_below(reader, KB_FUNCTIONS, &function) || !kb_read_below(reader, reader->plan->register_count, &step->a)
-        || !write_register(reader, step->a, 0) || !kb_read_below(reader, KB_MAX_ARITY + 1, &count))
+    if (!kb_read_below(reader, generates ? KB_GENERATORS : KB_FUNCTIONS, &function) || !kb_read_below(reader, reader->plan->register_count, &step->a)
+        || !write_register(reader, step->a, 0) || !kb_read_below(reader, KB_MAX_CALL + 1, &count))
         return 0;
-    if (!kb_function_takes(function, count))
+    if (!(generates ? kb_generator_takes : kb_function_takes)(function, count))
         return kb_read_refuse(reader, reader->at - 1);
     step->compare = (uint8_t)function;
     step->keys = (uint8_t)count;
@@ -352,12 +354,12 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
         return read_matches(reader, step);
     if (op == KB_OP_CAPTURE)
         return read_capture(reader, step);
-    if (op == KB_OP_EQUAL)
+    if (op == KB_OP_EQUAL || op == KB_OP_GENERATE)
         *back = plan->step_count - 1 - rule->first;
     if (op == KB_OP_COPY || op == KB_OP_EQUAL)
         return kb_read_below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
                && readable(reader, &step->b);
-    if (op == KB_OP_CALL)
+    if (op == KB_OP_CALL || op == KB_OP_GENERATE)
         return read_call(reader, step);
     if (!kb_read_below(reader, plan->slot_count, &step->slot))
         return 0;

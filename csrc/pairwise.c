@@ -132,7 +132,7 @@ static int loads_only(const kb_plan *plan, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         uint8_t op = plan->steps[rule->first + i].op;
 
-        if (op == KB_OP_CALL || op == KB_OP_CAPTURE || op == KB_OP_EQUAL || op == KB_OP_AGGREGATE)
+        if (op == KB_OP_CALL || op == KB_OP_CAPTURE || op == KB_OP_GENERATE || op == KB_OP_EQUAL || op == KB_OP_AGGREGATE)
             return 0;
     }
     return 1;

@@ -7,7 +7,7 @@ static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] 
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
     { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 }, { "AGGREGATE", -1 },
     { "TEST", 3 }, { "MATCHES", -1 }, { "EQUAL", 2 }, { "INTERSECT", -1 },
-    { "CAPTURE", -1 },
+    { "CAPTURE", -1 }, { "GENERATE", -1 },
 };
 
 /* Return 1 if the step reads only what is complete by then; components count from 1. */
@@ -90,7 +90,7 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
         const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
 
         /* these load registers without pairs */
-        rule->distinct &= steps[s].op != KB_OP_EQUAL && steps[s].op != KB_OP_AGGREGATE;
+        rule->distinct &= steps[s].op != KB_OP_EQUAL && steps[s].op != KB_OP_AGGREGATE && steps[s].op != KB_OP_GENERATE;
         if (steps[s].op != KB_OP_SCAN && steps[s].op != KB_OP_PROBE)
             continue;
         rule->distinct &= steps[s].keys + steps[s].loads + steps[s].sames == steps[s].arity;

@@ -277,6 +277,18 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
                 return status;
             passes = status == KB_OK;
             break;
+        case KB_OP_GENERATE:
+            /* Opcode: GENERATE generator to count registers
+             * For each value of a generator of `count` registers: load register `to`, continue. */
+            if ((status = kb_generate(run, step, cursor, entering)) < 0)
+                return status;
+            if (status == KB_PAUSED) {
+                run->depth = depth;
+                run->entering = 0;
+                return KB_PAUSED;
+            }
+            passes = status == KB_OK;
+            break;
         case KB_OP_AGGREGATE:
             /* Opcode: AGGREGATE slot view columns count folds
              * For each group of rows of the view with equal LOAD columns: load them and the value

@@ -63,7 +63,9 @@ LANGUAGE = 2
 of BUILTINS_SINCE_2 are predicates.
 """
 
-BUILTINS_SINCE_2 = frozenset(function.name for function in FUNCTION_LIST if function.test)
+BUILTINS_SINCE_2 = frozenset(
+    (*(function.name for function in FUNCTION_LIST if function.test), "range", "split")
+)
 
 
 def encode_changes(changes: ChangeSet) -> bytes:

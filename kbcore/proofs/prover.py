@@ -46,7 +46,7 @@ from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
-from kbplanner.ir.conditions import condition_of
+from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.instants import instant_text
 from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
@@ -58,6 +58,7 @@ from kbplanner.ir.terms import (
     Atom,
     BodyItem,
     Comparison,
+    Expr,
     Literal,
     Rule,
     Variable,
@@ -476,12 +477,16 @@ class Proof:
             comparison = Comparison(
                 item.op, filled(item.left, values), filled(item.right, values), item.negated
             )
-            test = condition_of(comparison)
-            call, negated = test or (Apply(item.op, (comparison.left, comparison.right)), False)
-            args = (
-                print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in call.args
-            )
-            return self.test(BUILTIN, Atom(call.function, tuple(args), not negated), comparison)
+            test, negated = condition_of(comparison) or (None, False)
+            call = test or generator_of(comparison)
+            sides: tuple[Expr, ...] = (comparison.left, comparison.right)
+            if test is not None:
+                sides = test.args
+            elif call is not None:
+                sides = (*call.args, comparison.left)
+            args = (print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in sides)
+            atom = Atom(call.function if call else item.op, tuple(args), not negated)
+            return self.test(BUILTIN, atom, comparison)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)

@@ -29,6 +29,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import stored_rule
 from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.conditions import generator_of
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
@@ -541,12 +542,15 @@ def _ordered(body: Sequence[BodyItem], values: Substitution) -> tuple[BodyItem, 
     """Return the premises with values filled in, in the order of evaluation.
 
     It is the order of the text, except that comparisons and negated literals come as soon as the
-    premises before them bind their variables.
+    premises before them bind their variables, and generators when no other premise can come.
     """
     waiting = [substituted(item, values) for item in body]
     chosen: list[BodyItem] = []
     while waiting:
-        ready = next((item for item in waiting if _is_ready(item, chosen)), waiting[0])
+        ready = next(
+            (item for item in waiting if not generator_of(item) and _is_ready(item, chosen)),
+            next((item for item in waiting if _is_ready(item, chosen)), waiting[0]),
+        )
         waiting.remove(ready)
         chosen.append(ready)
     return tuple(chosen)

@@ -65,9 +65,9 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
-        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT", "CAPTURE",
+        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT", "CAPTURE", "GENERATE",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(17))
+    assert [number for number, _ in table.values()] == list(range(18))
     assert [operands for _, operands in table.values()] == [
         0,
         2,
@@ -84,6 +84,7 @@ def test_the_table_of_opcodes():
         3,
         -1,
         2,
+        -1,
         -1,
         -1,
     ]
@@ -211,6 +212,20 @@ FAULTS = {
     "a pattern too long": (one(pattern(0, *[0] * 5000), emit(3)), HEAD + 3),
     "a pattern that does not end": (one(pattern(0, 4), emit(3)), HEAD + 4),
     "a pattern of unknown words": (one(pattern(0, 8, 0), emit(3)), HEAD + 4),
+    "an unknown generator": (one([asm.OP["GENERATE"], 3, 1, 2, 0, 0], emit(3)), HEAD + 1),
+    "a generator of too few values": (one([asm.OP["GENERATE"], 1, 1, 1, 0], emit(3)), HEAD + 3),
+    "a generator of too many values": (
+        one([asm.OP["GENERATE"], 0, 1, 65, *[0] * 65], emit(3)),
+        HEAD + 3,
+    ),
+    "a generator of its own value": (
+        one([asm.OP["GENERATE"], 1, 1, 2, 0, 1], emit(3)),
+        HEAD + 5,
+    ),
+    "a generator into a parameter": (
+        one([asm.OP["GENERATE"], 1, 0, 2, 0, 0], emit(3)),
+        HEAD + 2,
+    ),
     "a group into a parameter": (one([asm.OP["CAPTURE"], 0, 0, 1, 0], emit(3)), HEAD + 1),
     "a group of nothing": (one([asm.OP["CAPTURE"], 1, 2, 1, 0], emit(3)), HEAD + 2),
     "a group of an empty pattern": (one([asm.OP["CAPTURE"], 1, 0, 0], emit(3)), HEAD + 3),

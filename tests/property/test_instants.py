@@ -16,7 +16,7 @@ from kbplanner.ir.compute import compute
 from kbplanner.ir.conditions import condition
 from kbplanner.ir.instants import TIME_FUNCTIONS, instant
 from kbplanner.ir.numbers import number
-from kbplanner.ir.operators import FUNCTION
+from kbplanner.ir.operators import FUNCTION, INTERVAL_RELATIONS
 from kbplanner.ir.terms import Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.reference.engine import ReferenceEngine
 
@@ -236,6 +236,84 @@ def test_values(function, args, value):
     for made in worlds([rule]):
         made.tell([Atom("v", args)])
         assert made.ask(Atom("f", (Z,))) == ({(value,)} if value is not None else set())
+
+
+ends = st.one_of(
+    instants,
+    st.sampled_from(
+        ["2024-01-01", "2024-01-01T00:00Z", "2024-01-02", "2024-01-01T02:00+02:00", "2024-01-03"]
+    ),
+    st.sampled_from(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]),
+    st.just(".."),
+    broken,
+)
+FOUR = tuple(Variable(name) for name in "abcd")
+
+
+def limits(first, second):
+    """The ends of an interval as comparable values, by `datetime`; None where it has none."""
+    parsed = []
+    for text, open_end in ((first, -1), (second, 1)):
+        if text == "..":
+            parsed.append((open_end, 0))
+        elif (found := instant(text)) is None:
+            return None
+        else:
+            parsed.append((0, found.moment))
+    start, end = parsed
+    return (start, end) if start[0] < end[0] or (start[0] == end[0] == 0 and start < end) else None
+
+
+RELATIONS = {
+    "precedes": lambda s, e, os, oe: e < os,
+    "meets": lambda s, e, os, oe: e == os,
+    "overlaps": lambda s, e, os, oe: s < os < e < oe,
+    "starts": lambda s, e, os, oe: s == os and e < oe,
+    "during": lambda s, e, os, oe: os < s and e < oe,
+    "finishes": lambda s, e, os, oe: os < s and e == oe,
+    "equals_interval": lambda s, e, os, oe: s == os and e == oe,
+    "intersects": lambda s, e, os, oe: s < oe and os < e,
+}
+INVERSES = {
+    "preceded_by": "precedes",
+    "met_by": "meets",
+    "overlapped_by": "overlaps",
+    "started_by": "starts",
+    "includes": "during",
+    "finished_by": "finishes",
+}
+
+
+@examples(150)
+@given(st.lists(st.tuples(ends, ends, ends, ends), min_size=1, max_size=12))
+def test_the_relations_of_intervals(rows):
+    names = (*RELATIONS, *INVERSES)
+    assert set(names) == set(INTERVAL_RELATIONS)
+    rules = [
+        Rule(
+            Atom(f"{name}_{negated}", FOUR),
+            (Literal(Atom("v", FOUR)), condition(Apply(name, FOUR), negated)),
+        )
+        for name in names
+        for negated in (False, True)
+    ]
+    holding = {name: set() for name in names}
+    valid = set()
+    for row in rows:
+        first, second = limits(*row[:2]), limits(*row[2:])
+        if first is None or second is None:
+            continue
+        valid.add(row)
+        for name in names:
+            a, b = (second, first) if name in INVERSES else (first, second)
+            if RELATIONS[INVERSES.get(name, name)](*a, *b):
+                holding[name].add(row)
+        assert sum(row in holding[name] for name in names if name != "intersects") == 1
+    for made in worlds(rules):
+        made.tell(Atom("v", row) for row in rows)
+        for name in names:
+            assert made.ask(Atom(f"{name}_False", FOUR)) == holding[name]
+            assert made.ask(Atom(f"{name}_True", FOUR)) == valid - holding[name]
 
 
 def test_every_day_of_the_calendar():

@@ -220,10 +220,13 @@ def test_rules_of_earlier_logs_keep_their_meaning() -> None:
     assert found == parse_rule(
         'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
     )
-    old = decode_rule({"text": "before(?x, ?y) :- after(?y, ?x), not starts(?x, ?y, a, b)."})
+    old = decode_rule(
+        {"text": "before(?x, ?y) :- after(?y, ?x), range(?x), not starts(?x, ?y, a, b)."}
+    )
     assert old.head == Atom("before", (X, Y))
     assert old.body == (
         Literal(Atom("after", (Y, X))),
+        Literal(Atom("range", (X,))),
         Literal(Atom("starts", (X, Y, "a", "b")), negated=True),
     )
     assert decode_rule(encode_rule(old)) == old

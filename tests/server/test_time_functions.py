@@ -54,6 +54,27 @@ def test_conditions_in_json_and_their_mistakes(client: Client) -> None:
     )
 
 
+def test_intervals_and_names_of_rules(client: Client) -> None:
+    text = """
+    shift(ann, "2026-05-01T06:00Z", "2026-05-01T14:00Z"). shift(bob, "2026-05-01T12:00Z", "..").
+    shift(cid, "2026-05-01T14:00Z", "2026-05-01T15:00+01:00"). shift(dan, "..", "2026-05-01T06:00Z").
+    overlaps(?a, ?b) :- shift(?a, ?f, ?t), shift(?b, ?from, ?to), overlaps(?f, ?t, ?from, ?to).
+    meets(?a, ?b) :- shift(?a, ?f, ?t), shift(?b, ?from, ?to), meets(?f, ?t, ?from, ?to).
+    """
+    assert client.post("/teach", {"text": text}).status_code == 200
+    assert client.ask("overlaps", "?a", "?b") == [["ann", "bob"]]
+    assert client.ask("meets", "dan", "?b") == [["dan", "ann"]]
+    refused = client.post("/teach", {"text": "overlaps(?a, ?b, ?c, ?d) :- p(?a, ?b, ?c, ?d)."})
+    assert "is a builtin" in error_of(refused, 400, "VALIDATION_ERROR")["message"]
+    rule = {
+        "head": {"predicate": "overlaps", "args": ["?a", "?b", "?c", "?d"]},
+        "body": [{"predicate": "p", "args": ["?a", "?b", "?c", "?d"]}],
+    }
+    assert client.post("/teach", rule).text == (
+        "Rule Asserted: 'overlaps'(?a, ?b, ?c, ?d) :- p(?a, ?b, ?c, ?d)."
+    )
+
+
 def test_proofs_show_the_instants(client: Client) -> None:
     client.post("/teach", {"text": FACTS + RULES})
     goal = {"predicate": "late", "args": ["i1", "?d"], "withProof": True}

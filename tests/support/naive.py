@@ -12,6 +12,7 @@ from math import isfinite
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.ir.compute import compute, text_test
+from kbplanner.ir.conditions import generate, generator_of
 from kbplanner.ir.numbers import answer_key, number, number_text
 from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
@@ -170,9 +171,9 @@ def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dic
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
     atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
     for env in _join(atoms, {}, found):
-        env = _equate(tests, env)
-        if env is not None and all(holds(item, env, found, assumed) for item in tests):
-            yield env
+        for named in _equate(tests, env):
+            if all(holds(item, named, found, assumed) for item in tests):
+                yield named
 
 
 def aggregates(rule: Rule) -> bool:
@@ -282,17 +283,36 @@ def _unify(args: tuple, row: tuple[str, ...], env: dict) -> dict | None:
     return bound
 
 
-def _equate(tests: list, env: dict) -> dict | None:
-    """Name and compute values: the first equation that can, again and again. None where one has no value."""
+def _equate(tests: list, env: dict) -> Iterator[dict]:
+    """Name and compute values: the first equation that can, again and again; then each value of a generator.
+
+    Nothing where an equation has no value.
+    """
     env = dict(env)
     while True:
         found = next((named for item in tests if (named := _named(item, env)) is not None), None)
         if found is None:
-            return env
+            break
         variable, value = found
         if value is None:
-            return None
+            return
         env[variable] = value
+    for item in tests:
+        call = generator_of(item)
+        if call is None or item.negated or item.left in env or not isinstance(item.left, Variable):
+            continue
+        if all(v in env for v in expression_variables(call)):
+            for value in set(_generated(call, env) or ()):
+                yield from _equate(tests, {**env, item.left: value})
+            return
+    yield env
+
+
+def _generated(call: Apply, env: dict) -> list[str] | None:
+    """The values of a generator, None where it has no meaning for its arguments."""
+    args = [_value(arg, env) for arg in call.args]
+    values = None if None in args else generate(call.function, args)
+    return None if values is None else list(values)
 
 
 def _named(item, env: dict) -> tuple[Variable, str | None] | None:
@@ -318,6 +338,9 @@ def _value(expr, env: dict) -> str | None:
 
 
 def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
+    if (call := generator_of(item)) is not None:
+        element, values = _value(item.left, env), _generated(call, env)
+        return element is not None and values is not None and (element in values) != item.negated
     if isinstance(item, Comparison):
         left, right = _value(item.left, env), _value(item.right, env)
         if left is None or right is None:

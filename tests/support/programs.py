@@ -18,6 +18,7 @@ from kbplanner.evaluate.evaluate import (
     goal_pattern,
 )
 from kbplanner.evaluate.settle import Models, View
+from kbplanner.ir.conditions import generator
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
@@ -121,8 +122,25 @@ SHAPES = [
     lambda a, b: Apply("div", (a, "2")),
     lambda a, b: Apply("upper", (a,)),
     lambda a, b: Apply("round", (a,)),
+    lambda a, b: Apply("substring", (Apply("concat", (a, b)), "1", "1")),
+    lambda a, b: Apply("replace", (a, b, "1")),
+    lambda a, b: Apply("capture", (Apply("join", ("a", a, b)), "([a-c])(1?)", "2")),
 ]
 """Expressions of which no recursion makes values without end."""
+
+
+def generators(terms):
+    """Calls of generators, with at most four values each."""
+    return st.one_of(
+        st.lists(terms, min_size=1, max_size=3).map(lambda args: Apply("member", tuple(args))),
+        st.tuples(st.sampled_from(["0", "1", "-1"]), st.sampled_from(["2", "3"])).map(
+            lambda args: Apply("range", args)
+        ),
+        terms.map(lambda end: Apply("range", ("0", Apply("min", (end, "3"))))),
+        st.tuples(terms, terms).map(
+            lambda args: Apply("split", (Apply("join", ("1", *args)), args[1]))
+        ),
+    )
 
 
 @st.composite
@@ -142,8 +160,15 @@ def computing_rules(draw):
     )
     made = []
     for _ in range(draw(st.integers(0, 2))):
-        kind = draw(st.integers(0, 5))
-        if kind == 0:
+        kind = draw(st.integers(0, 7))
+        if kind > 5:
+            element = draw(st.sampled_from([*made, *bound, Variable(f"made{len(made)}")]))
+            if element not in (*made, *bound):
+                made.append(element)
+            body.append(generator(draw(generators(terms)), element, False))
+            if draw(st.integers(0, 2)) == 0:
+                body.append(generator(draw(generators(terms)), element, draw(st.booleans())))
+        elif kind == 0:
             body.append(
                 Comparison(
                     draw(st.sampled_from(COMPARISONS)),
@@ -279,7 +304,13 @@ class World:
         self.version += 1
 
     def ask(
-        self, goal: Atom, *, keep: bool = False, fuel: int = 10_000, possible: bool = False
+        self,
+        goal: Atom,
+        *,
+        keep: bool = False,
+        fuel: int = 10_000,
+        possible: bool = False,
+        limits: Limits = PLENTY,
     ) -> set[tuple[str, ...]]:
         schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
         pattern = goal_pattern(goal.args, self.engine.intern)
@@ -288,7 +319,7 @@ class World:
             rows, ids = self.bind(schema).match(pattern)
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
-        budget = Slices(fuel)
+        budget = Slices(fuel, limits)
         facts = View(self.rules, denied, self.bind, self)
         version = self.version if keep else -1
         with self.models.view(facts, (schema,), budget, version=version) as view:
@@ -309,7 +340,7 @@ class World:
             run.close()
             run = None
         if run is None:
-            run = GoalRun(self.engine, compiled, bind, Limits())
+            run = GoalRun(self.engine, compiled, bind, budget.limits)
         answers = run.ask(pattern, budget)
         assert answers is not None
         rows, count = answers

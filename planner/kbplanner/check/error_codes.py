@@ -470,6 +470,15 @@ ERROR_CODES: tuple[Code, ...] = (
         good='parent(ann, bob).\ntest "parents" { ?- parent(?x, ?y) = [(ann, bob)]. }',
     ),
     Code(
+        "K054",
+        "stray-list",
+        "misplaced list",
+        "A list is the second argument of `member` in a body, and nothing else: arguments of atoms are "
+        "single values. Write one fact for each value.",
+        bad="likes(ann, [tea, cake]).",
+        good="likes(ann, tea).\nlikes(ann, cake).",
+    ),
+    Code(
         "K060",
         "extremum-place",
         "min or max in the wrong place",

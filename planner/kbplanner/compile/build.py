@@ -8,7 +8,7 @@ round of a recursion, and the continuation after new facts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from kbplanner.compile.plan import (
@@ -22,6 +22,7 @@ from kbplanner.compile.plan import (
     Equal,
     Filter,
     Fold,
+    Generate,
     Group,
     Intersect,
     JoinPlan,
@@ -38,7 +39,15 @@ from kbplanner.compile.plan import (
     View,
 )
 from kbplanner.errors import EngineFault
-from kbplanner.ir.operators import AGGREGATES, COMPARISONS, OPERATIONS, SUBSTRING_TESTS
+from kbplanner.ir.operators import (
+    AGGREGATES,
+    COMPARISONS,
+    GENERATOR,
+    MEMBERSHIP,
+    OPERATIONS,
+    SUBSTRING_TESTS,
+    TRUE,
+)
 from kbplanner.ir.program import (
     Aggregation,
     Clause,
@@ -102,6 +111,8 @@ class _Builder:
                 if isinstance(item, (ClauseAtom, Computation)):
                     if isinstance(item, Computation) and item.function == "now":
                         constants[NOW] = None
+                    if isinstance(item, Computation) and item.generates:
+                        constants[TRUE] = None
                     if isinstance(item, Computation) and item.function == "capture":
                         item = replace(item, args=item.args[:1])  # the rest is in the step
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
@@ -255,6 +266,8 @@ class _Builder:
         to = registers[target] = len(self.constants) + len(registers)
         if item.function == "now":
             args = (self.constants[NOW],)
+        if item.generates:
+            return self._generated(item, args, to, registers)
         if item.function in ("=", "now"):
             copy: list[Step] = [Copy(to, args[0])]
             return [*copy, Filter(_IDENTICAL, registers[item.target], to)] if known else copy
@@ -262,6 +275,20 @@ class _Builder:
         if captures:
             call = Capture(to, args[0], str(item.args[1]), int(str(item.args[2])))
         return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
+
+    def _generated(
+        self,
+        item: Computation,
+        args: tuple[int, ...],
+        to: int,
+        registers: Mapping[Variable, int],
+    ) -> list[Step]:
+        """Return the step that yields values, or those that test the target if it is bound."""
+        if registers[item.target] == to:
+            return [Generate(tuple(GENERATOR).index(item.function), to, args)]
+        test = OPERATIONS.index(MEMBERSHIP[item.function])
+        call = Call(test, to, (registers[item.target], *args))
+        return [call, Filter(_IDENTICAL, to, self.constants[TRUE])]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
         if isinstance(term, str):

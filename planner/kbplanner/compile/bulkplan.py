@@ -136,7 +136,7 @@ def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = (
     """Compile rules for a goal; `denied` are the stored relations of explicit negatives with rows.
 
     Raises UnfitForBulk where the goal depends on recursion through negation, on a predicate that keeps
-    the best value of each group, or on `now()`.
+    the best value of each group, on `now()`, or on a generator.
     """
     schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
     known = frozenset(denied) & rules.deniable
@@ -160,14 +160,13 @@ def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = (
         program = Program((), schema, None, schema, tuple(range(schema.arity)))
     else:
         program = _program(rules, schema, goal, known)
-    if any(
-        isinstance(item, Computation) and item.function == "now"
-        for clause in program.clauses
-        for item in clause.body
-    ):
-        raise UnfitForBulk(
-            "now() has no value in a bulk run; write the instant as a constant", [str(schema)]
-        )
+    for item in (item for clause in program.clauses for item in clause.body):
+        if isinstance(item, Computation) and item.function == "now":
+            message = "now() has no value in a bulk run; write the instant as a constant"
+            raise UnfitForBulk(message, [str(schema)])
+        if isinstance(item, Computation) and item.generates:
+            message = f"{item.function}(...) gives no values in a bulk run; store them as facts"
+            raise UnfitForBulk(message, [str(schema)])
     return _Naming(program, goal).plan(_computes_recursively(program, rules))
 
 

@@ -13,6 +13,7 @@ from kbplanner.compile.plan import (
     Copy,
     Equal,
     Filter,
+    Generate,
     Group,
     Intersect,
     JoinPlan,
@@ -52,6 +53,7 @@ class Opcode(IntEnum):
     EQUAL = 14
     INTERSECT = 15
     CAPTURE = 16
+    GENERATE = 17
 
 
 def encode(plan: Plan) -> array[int]:
@@ -112,6 +114,8 @@ def _step(step: Step) -> list[int]:
         return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
     if isinstance(step, Call):
         return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Generate):
+        return [Opcode.GENERATE, step.function, step.to, len(step.args), *step.args]
     if isinstance(step, Capture):
         program = compile_pattern(step.pattern, step.group)
         return [Opcode.CAPTURE, step.to, step.text, len(program), *program]

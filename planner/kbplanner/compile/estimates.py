@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kbplanner.compile.plan import (
     Column,
     ColumnKind,
+    Generate,
     Group,
     Intersect,
     JoinPlan,
@@ -16,6 +17,9 @@ from kbplanner.compile.plan import (
     Project,
     Scan,
 )
+from kbplanner.ir.conditions import generated_values
+from kbplanner.ir.operators import GENERATOR_LIST
+from kbplanner.ir.terms import Variable
 from kbplanner.passes.order import Statistics, rows_per_lookup
 
 
@@ -46,11 +50,21 @@ def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Es
             reads = step.probe, step.other
         elif isinstance(step, (Scan, Probe, Group)):
             reads = (step,)
-        if reads:
+        if isinstance(step, Generate):
+            expected = _generated(plan, step)
+            rows *= expected
+        elif reads:
             expected = min(_expected(plan, read.slot, read.columns, statistics) for read in reads)
             rows *= expected
             assumed = assumed or any(_is_assumed(plan, read.slot) for read in reads)
         yield Estimate(expected, rows, assumed)
+
+
+def _generated(plan: Plan, step: Generate) -> float:
+    """Estimate the values of a generator; its constants are parameters."""
+    texts = [plan.parameters[arg] if arg < len(plan.parameters) else None for arg in step.args]
+    args = tuple(Variable(str(i)) if text is None else text for i, text in enumerate(texts))
+    return generated_values(GENERATOR_LIST[step.function].name, args)
 
 
 def _seeded_by_goals(plan: Plan) -> bool:

@@ -14,6 +14,7 @@ from kbplanner.compile.plan import (
     Copy,
     Equal,
     Filter,
+    Generate,
     Group,
     Intersect,
     JoinPlan,
@@ -25,7 +26,13 @@ from kbplanner.compile.plan import (
     Step,
     TextTest,
 )
-from kbplanner.ir.operators import AGGREGATES, COMPARISONS, OPERATIONS, SUBSTRING_TESTS
+from kbplanner.ir.operators import (
+    AGGREGATES,
+    COMPARISONS,
+    GENERATOR_LIST,
+    OPERATIONS,
+    SUBSTRING_TESTS,
+)
 from kbplanner.ir.program import Aggregation, Clause, ClauseItem, Computation, Program
 from kbplanner.ir.terms import Aggregate, Apply, Comparison
 from kbplanner.syntax.printer import print_expression, print_item, print_term
@@ -123,6 +130,9 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Call):
         args = ", ".join(join.names[register] for register in step.args)
         return f"call {join.names[step.to]} = {OPERATIONS[step.function]} ({args})"
+    if isinstance(step, Generate):
+        args = ", ".join(join.names[register] for register in step.args)
+        return f"generate {join.names[step.to]} = {GENERATOR_LIST[step.function].name} ({args})"
     if isinstance(step, Capture):
         text, pattern = join.names[step.text], print_term(step.pattern)
         return f"capture {join.names[step.to]} = {text} {pattern} group {step.group}"

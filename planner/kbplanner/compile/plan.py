@@ -145,6 +145,18 @@ class Capture:
 
 
 @dataclass(frozen=True, slots=True)
+class Generate:
+    """`generate ?z = range (1, ?y)`: continue with each value of a generator in a register.
+
+    `function` counts along operators.GENERATOR_LIST.
+    """
+
+    function: int
+    to: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextTest:
     """`test ?x starts_with ?y`: continue if the test holds; `op` counts along operators.SUBSTRING_TESTS, +8
     negates it.
@@ -205,6 +217,7 @@ Step = (
     | Match
     | Call
     | Capture
+    | Generate
     | Copy
     | Equal
     | Project

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
+from kbplanner.ir.conditions import MEMBERSHIP_FUNCTIONS
 from kbplanner.ir.instants import TIME_FUNCTIONS
 from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import Apply, Expr, Variable
@@ -35,12 +36,10 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     division by zero, nor a text beyond MAX_TEXT_BYTES. `capture` needs a valid pattern and group;
     `check_rule` refuses others.
     """
-    body = TEXT_FUNCTIONS.get(function) or TIME_FUNCTIONS.get(function)
+    body = _BODIES.get(function)
     if body is not None:
         text = body(args)
-        if text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES:
-            return text
-        return None
+        return text if text is not None and fits(text) else None
     values = [number(arg) for arg in args]
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
@@ -53,6 +52,11 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     ):
         return None
     return number_text(value)
+
+
+def fits(text: str) -> bool:
+    """Return True if a text is short enough for a value."""
+    return len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
 
 
 def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
@@ -138,6 +142,9 @@ def _round(args: Sequence[Number]) -> Number | None:
         Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ROUNDING)
     )
 
+
+_BODIES = {**TEXT_FUNCTIONS, **TIME_FUNCTIONS, **MEMBERSHIP_FUNCTIONS}
+"""Bodies of the functions whose arguments are texts."""
 
 _ARITHMETIC: dict[str, Callable[[Sequence[Number]], Number | None]] = {
     "+": _add,

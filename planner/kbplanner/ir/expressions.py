@@ -6,12 +6,18 @@ and function becomes one computation, into a variable that text cannot name; equ
 computed once:
 
     ?x * 2 + 1 < ?y    is    value#1 := ?x * 2, value#2 := value#1 + 1, value#2 < ?y
+
+A generator computes its variable, with any number of values, where nothing else binds it; otherwise
+it tests it: `range(1, 9, ?x)` is `?x := range(1, 9)`, or `value#1 := is_in_range(?x, 1, 9), value#1
+== true`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbplanner.ir.conditions import condition, generated_values, generator_of
+from kbplanner.ir.operators import MEMBERSHIP
 from kbplanner.ir.program import Computation
 from kbplanner.ir.terms import (
     Aggregate,
@@ -47,12 +53,12 @@ def flatten(
     computed: dict[Variable, Expr] = {}
     aggregated = {term.variable for term in head if isinstance(term, (Aggregate, Extremum))}
     while True:
-        binding = next(
-            ((item, *named) for item in items if (named := _named(item, bound)) is not None), None
-        )
-        if binding is None:
+        # Equations first, then the generator of the fewest values: the others of its variable test it.
+        pairs = [(item, named) for item in items if (named := _named(item, bound)) is not None]
+        pairs.sort(key=lambda pair: _values_of(pair[0]))
+        if not pairs:
             break
-        equation, variable, value = binding
+        equation, (variable, value) = pairs[0]
         items = [item for item in items if item is not equation]
         if isinstance(value, Apply) or variable in aggregated:
             computed[variable] = value
@@ -64,6 +70,10 @@ def flatten(
     for target, expr in computed.items():
         flat.assign(target, expr)
     for item in items:
+        call = generator_of(item)
+        if call is not None and isinstance(item, Comparison):
+            test = Apply(MEMBERSHIP[call.function], (item.left, *call.args))
+            item = condition(test, item.negated)
         if isinstance(item, Comparison):
             item = Comparison(item.op, flat.value(item.left), flat.value(item.right), item.negated)
         flat.items.append(item)
@@ -93,8 +103,22 @@ class _Flat:
         return self._known[key]
 
 
+def _values_of(item: BodyItem) -> float:
+    """Estimate the number of values that an equation or a generator gives."""
+    call = generator_of(item)
+    return 0.0 if call is None else 1.0 + generated_values(call.function, call.args)
+
+
 def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None:
-    """Return the variable that an equation binds and its expression, whose variables are all bound."""
+    """Return the variable that an equation or a generator binds, and its expression, whose variables
+    are all bound.
+    """
+    call = generator_of(item)
+    if call is not None and isinstance(item, Comparison) and not item.negated:
+        target = item.left
+        if not isinstance(target, Variable) or target.anonymous or target in bound:
+            return None
+        return (target, call) if bound.issuperset(expression_variables(call)) else None
     if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
         return None
     for variable, value in ((item.left, item.right), (item.right, item.left)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from kbplanner.ir.numbers import number, number_text
+from kbplanner.ir.operators import INTERVAL_RELATIONS
 
 OPEN_END = ".."
 """The text of an end of an interval that is open: before all instants, or after all (ISO 8601-2)."""
@@ -172,6 +173,54 @@ def _date_part(part: Callable[[date], int]) -> Callable[[Sequence[str]], str | N
     return body
 
 
+def _end(text: str, open_end: Moment) -> Moment | None:
+    """Return the moment of an end of an interval, which may be open."""
+    if text == OPEN_END:
+        return open_end
+    end = instant(text)
+    return None if end is None else end.moment
+
+
+def _interval(texts: Sequence[str]) -> tuple[Moment, Moment] | None:
+    """Return the ends of an interval; None if they are none, or in the wrong order."""
+    start, end = _end(texts[0], _ALWAYS), _end(texts[1], _NEVER)
+    return (start, end) if start is not None and end is not None and start < end else None
+
+
+def _relation(a: tuple[Moment, Moment], b: tuple[Moment, Moment]) -> str:
+    """Return the name of the one relation of two intervals that holds."""
+    (start, end), (other_start, other_end) = a, b
+    if end <= other_start:
+        return "meets" if end == other_start else "precedes"
+    if other_end <= start:
+        return "met_by" if other_end == start else "preceded_by"
+    if start == other_start:
+        if end == other_end:
+            return "equals_interval"
+        return "starts" if end < other_end else "started_by"
+    if end == other_end:
+        return "finishes" if start > other_start else "finished_by"
+    if start < other_start:
+        return "includes" if end > other_end else "overlaps"
+    return "during" if end < other_end else "overlapped_by"
+
+
+_DISJOINT = ("precedes", "preceded_by", "meets", "met_by")
+
+
+def _holds(name: str) -> Callable[[Sequence[str]], str | None]:
+    """Return the body of a relation of two intervals."""
+
+    def body(args: Sequence[str]) -> str | None:
+        first, second = _interval(args[:2]), _interval(args[2:])
+        if first is None or second is None:
+            return None
+        relation = _relation(first, second)
+        return _truth(relation == name or (name == "intersects" and relation not in _DISJOINT))
+
+    return body
+
+
 TIME_FUNCTIONS: Mapping[str, Callable[[Sequence[str]], str | None]] = {
     "before": _before,
     "after": _after,
@@ -183,5 +232,6 @@ TIME_FUNCTIONS: Mapping[str, Callable[[Sequence[str]], str | None]] = {
     "month": _date_part(lambda day: day.month),
     "day": _date_part(lambda day: day.day),
     "weekday": _date_part(lambda day: day.isoweekday()),
+    **{name: _holds(name) for name in INTERVAL_RELATIONS},
 }
 """The body of each function of instants."""

@@ -57,6 +57,26 @@ class Function:
         return self.least <= count and (self.most is None or count <= self.most)
 
 
+INTERVAL_RELATIONS = (
+    "precedes",
+    "preceded_by",
+    "meets",
+    "met_by",
+    "overlaps",
+    "overlapped_by",
+    "starts",
+    "started_by",
+    "during",
+    "includes",
+    "finishes",
+    "finished_by",
+    "equals_interval",
+    "intersects",
+)
+"""The thirteen relations of two intervals, of which one holds for any two (Allen, "Maintaining
+knowledge about temporal intervals", 1983), and `intersects`: they have a time in common.
+"""
+
 FUNCTION_LIST = (
     Function("abs", 1, 1, "abs(?x)"),
     Function("min", 1, None, "min(?x, ?y)"),
@@ -83,6 +103,10 @@ FUNCTION_LIST = (
     Function("day", 1, 1, "day(?instant)"),
     Function("weekday", 1, 1, "weekday(?instant)"),
     Function("now", 0, 0, "now()"),
+    *(
+        Function(name, 4, 4, f"{name}(?from1, ?to1, ?from2, ?to2)", test=True)
+        for name in INTERVAL_RELATIONS
+    ),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
 where), and a body in C with a row in the table of csrc/compute.c, all at the same place.
@@ -100,12 +124,30 @@ STRING_FUNCTIONS = tuple(function.name for function in FUNCTION_LIST if function
 TRUE, FALSE = "true", "false"
 """The values of functions that are tests."""
 
-RESERVED_TESTS = ("before", "after")
-"""Functions that are tests and builtins with any number of arguments. The others are builtins only
-with the numbers of arguments that they take.
+GENERATOR_LIST = (
+    Function("member", 1, None, "member(?x, [a, b])"),
+    Function("range", 2, 2, "range(0, 10, ?x)"),
+    Function("split", 2, 2, 'split(?text, ",", ?part)'),
+)
+"""Conditions that give a variable one value after the other. The numbers of arguments are without
+that variable; those of `member` are the elements of its list. Their order gives the numbers of the
+bytecode.
 """
 
-OPERATIONS = (*ARITHMETIC, *FUNCTIONS)
+GENERATOR = {function.name: function for function in GENERATOR_LIST}
+"""The generators by name."""
+
+MEMBERSHIP = {"member": "is_member", "range": "is_in_range", "split": "is_part"}
+"""The function by which a generator tests a value, for the compiler alone: it takes the value before
+the arguments of the generator.
+"""
+
+RESERVED_CONDITIONS = ("before", "after", "range", "split")
+"""Conditions that are builtins with any number of arguments. `member` is one with a list, the others
+with the number of arguments that they take.
+"""
+
+OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
 """Operators and functions that compute a value."""
 
 AGGREGATES = ("count", "sum", "min", "max", "avg")
@@ -114,10 +156,12 @@ AGGREGATES = ("count", "sum", "min", "max", "avg")
 EXTREMA = ("min", "max")
 """Words before the last variable of a rule head that keep the least or greatest value of a group."""
 
-BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS)
+BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS, *GENERATOR)
 """Names of the builtins that a body item of JSON can have."""
 
-RESERVED = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *RESERVED_TESTS, *ARITHMETIC))
+RESERVED = frozenset(
+    (*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS, *RESERVED_CONDITIONS, *ARITHMETIC)
+)
 """Names that mean a builtin in text unless they are quoted."""
 
 

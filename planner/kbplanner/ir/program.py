@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
 
@@ -32,12 +33,18 @@ class Computation:
     """`target` is the value of `function` applied to `args`; it fails where the function has no
     value.
 
-    `function` is one of operators.OPERATIONS, or `=`, which returns its one argument.
+    `function` is one of operators.OPERATIONS, or `=`, which returns its one argument. A generator,
+    one of operators.GENERATOR, has any number of values, and the target is each of them.
     """
 
     target: Variable
     function: str
     args: tuple[Term, ...]
+
+    @property
+    def generates(self) -> bool:
+        """True if the target can have several values."""
+        return self.function in GENERATOR
 
     def inputs(self) -> Iterator[Variable]:
         """Yield the variables it computes from, including repeats."""

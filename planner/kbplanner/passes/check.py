@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from kbplanner.errors import InvalidInput, UnsafeRule
-from kbplanner.ir.conditions import condition_of
+from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.operators import STRING_TESTS
 from kbplanner.ir.pattern import compile_pattern
@@ -176,6 +176,9 @@ def bound_variables(rule: Rule) -> set[str]:
         if isinstance(item, Literal):
             if not item.negated:
                 bound.update(_names(item.variables()))
+        elif (call := generator_of(item)) is not None:
+            if isinstance(item.left, Variable) and not (item.negated or item.left.anonymous):
+                waiting.append((item.left.name, frozenset(_names(expression_variables(call)))))
         elif item.op == "=" and not item.negated:
             for target, source in ((item.left, item.right), (item.right, item.left)):
                 if isinstance(target, Variable) and not target.anonymous:
@@ -197,6 +200,13 @@ def unsafe_variables(rule: Rule) -> Iterator[UnsafeRule]:
     """Yield an error for each unsafe occurrence of a variable, those of the head first."""
     bound = bound_variables(rule)
     hint = _lookalike_hint(rule)
+    for item in rule.body:
+        # First: the variable of a generator without its inputs is unbound in consequence.
+        if (call := generator_of(item)) is not None:
+            missing = list(_unsafe_in_generator(call, bound, hint))
+            if missing:
+                yield from missing
+                return
     for arg in rule.head.args:
         variable = arg.variable if isinstance(arg, (Aggregate, Extremum)) else arg
         if not isinstance(variable, Variable):
@@ -224,6 +234,16 @@ def _unsafe_in_negated(item: Literal, bound: set[str], hint: str | None) -> Iter
             yield UnsafeRule(message, "?" + name, hint or UNDER_NOT_HINT)
 
 
+def _unsafe_in_generator(call: Apply, bound: set[str], hint: str | None) -> Iterator[UnsafeRule]:
+    for name in dict.fromkeys(_names(expression_variables(call))):
+        if name not in bound:
+            message = (
+                f"the variable ?{name} in {call.function}(...) is not bound by a positive atom"
+            )
+            own = f"{call.function} gives values to its variable only; use ?{name} in a positive body atom"
+            yield UnsafeRule(message, "?" + name, hint or own)
+
+
 def _unsafe_in_comparison(
     item: Comparison, bound: set[str], hint: str | None
 ) -> Iterator[UnsafeRule]:
@@ -234,7 +254,8 @@ def _unsafe_in_comparison(
             )
         elif variable.name not in bound:
             test = condition_of(item)
-            name = test[0].function if test else item.op if item.op in STRING_TESTS else None
+            call = test[0] if test else generator_of(item)
+            name = call.function if call else item.op if item.op in STRING_TESTS else None
             what = f"in {name}(...)" if name else "of a comparison"
             message = f"the variable {variable} {what} is not bound by a positive atom"
             yield UnsafeRule(

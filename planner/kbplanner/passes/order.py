@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kbplanner.errors import EngineFault
+from kbplanner.ir.conditions import generated_values
 from kbplanner.ir.program import ClauseAtom, ClauseItem, Computation, equated
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Variable
@@ -81,8 +82,9 @@ def order_items(
     """Order the items of a body for evaluation from left to right, starting with `bound` variables
     known.
 
-    Tests and computations come as soon as the variables they need are bound; of the atoms, the one
-    with the smallest estimated fan-out comes next, and of equal ones the earlier one. Before an
+    Tests and computations come as soon as the variables they need are bound; of the atoms and the
+    generators, the one with the smallest estimated fan-out comes next, and of equal ones the earlier
+    one. Before an
     atom that is expected to give several rows comes an equation that binds another variable.
     `first`, if given, comes first; `seed` is the relation of the goal's own bindings.
     """
@@ -95,17 +97,23 @@ def order_items(
         ordered.append(first)
         known.update(first.variables())
     while left:
-        ready = [item for item in left if is_test(item) and tested_variables(item) <= known]
+        ready = [
+            item
+            for item in left
+            if is_test(item) and tested_variables(item) <= known and not _yields(item, known)
+        ]
         if ready:
             ordered.extend(ready)
             known.update(item.target for item in ready if isinstance(item, Computation))
             left = [item for item in left if not any(item is test for test in ready)]
             continue
-        atoms = [item for item in left if isinstance(item, ClauseAtom) and not item.absent]
-        best = (
-            min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
-        )
-        if best is None or fan_out(best, known, statistics, seed) > 1.0:
+        sources = [
+            item
+            for item in left
+            if not is_test(item) or (_yields(item, known) and tested_variables(item) <= known)
+        ]
+        best = min(sources, key=lambda item: _expected(item, known, statistics, seed), default=None)
+        if best is None or _expected(best, known, statistics, seed) > 1.0:
             pairs = (
                 (item, binding[0]) for item in left if (binding := equated(item, known)) is not None
             )
@@ -123,6 +131,22 @@ def order_items(
         left = [item for item in left if item is not best]
         known.update(best.variables())
     return ordered
+
+
+def _yields(item: ClauseItem, known: set[Variable]) -> bool:
+    """Return True if an item is a generator whose values are new."""
+    return isinstance(item, Computation) and item.generates and item.target not in known
+
+
+def _expected(
+    item: ClauseItem, known: set[Variable], statistics: Statistics, seed: RelationSchema | None
+) -> float:
+    """Estimate the rows that an atom or a generator gives for one combination of values."""
+    if isinstance(item, Computation):
+        return generated_values(item.function, item.args)
+    if isinstance(item, ClauseAtom):
+        return fan_out(item, known, statistics, seed)
+    raise EngineFault("a test gives no rows")
 
 
 def is_test(item: ClauseItem) -> bool:

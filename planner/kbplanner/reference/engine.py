@@ -27,9 +27,10 @@ from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
-from kbplanner.ir.compute import compute, text_test
+from kbplanner.ir.compute import compute, fits, text_test
+from kbplanner.ir.conditions import generate
 from kbplanner.ir.numbers import answer_key, number, number_text, test
-from kbplanner.ir.operators import AGGREGATES, OPERATIONS
+from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
 from kbplanner.ir.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
@@ -252,6 +253,12 @@ class ReferenceRun:
                 to = step[1 if opcode == Opcode.CAPTURE else 2]
                 bound = {**registers, to: self._engine.intern(value)}
                 yield from self._steps_from(rule, index + 1, bound, bounds)
+        elif opcode == Opcode.GENERATE:
+            for text in self._generated(step, registers):
+                self._tick()
+                yield
+                bound = {**registers, step[2]: self._engine.intern(text)}
+                yield from self._steps_from(rule, index + 1, bound, bounds)
         elif opcode == Opcode.AGGREGATE:
             for bound in self._groups(step, registers, bounds):
                 self._tick()
@@ -293,6 +300,15 @@ class ReferenceRun:
         value = compute(OPERATIONS[step[1]], [text(registers[arg]) for arg in step[4:]])
         self._warnings += value is None
         return value
+
+    def _generated(self, step: tuple[int, ...], registers: Mapping[int, int]) -> Iterator[str]:
+        """Yield the values of GENERATE; count a warning if it has no meaning for its arguments."""
+        function = GENERATOR_LIST[step[1]].name
+        values = generate(function, [self._engine.text(registers[arg]) for arg in step[4:]])
+        if values is None:
+            self._warnings += 1
+        # The elements of a list are not made, so that any length of a constant will do.
+        return (text for text in values or () if function == "member" or fits(text))
 
     def _groups(
         self,

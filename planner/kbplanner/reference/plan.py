@@ -101,7 +101,7 @@ def _steps(
         elif opcode == Opcode.AGGREGATE:
             arity = arities[words[at + 1]]
             size = 4 + arity + 3 * words[at + 3 + arity]
-        elif opcode in (Opcode.CALL, Opcode.MATCHES, Opcode.CAPTURE):
+        elif opcode in (Opcode.CALL, Opcode.MATCHES, Opcode.CAPTURE, Opcode.GENERATE):
             size = 4 + words[at + 3]
         else:
             size = _HEADER[opcode] + arities[words[at + 1]]

@@ -66,7 +66,7 @@ def context_of(tokens: list[Token], at: int) -> Context:
         kind = token.type
         if kind in _OPENING:
             stack.append((token, index > 0 and tokens[index - 1].type in ("IDENT", "STRING")))
-            if kind == "_LSQB":
+            if kind == "_LSQB" and len(stack) == 1:  # inside a bracket it begins a list
                 part = "annotations"
         elif kind in _CLOSING and stack:
             stack.pop()
@@ -348,6 +348,10 @@ def _after_operand(
 def _inside_brackets(
     text: str, token: Token, before: Token, context: Context, actual: str
 ) -> Problem:
+    if context.open[-1].type == "_LSQB" and len(context.open) > 1:
+        hint = "put a comma between elements" if token.type in OPERAND_START else None
+        message = f'expected "," or "]" after an element of a list, {actual}'
+        return Problem("syntax", message, hint, token.start, token.end)
     if context.open[-1].type == "_LSQB":
         if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
             message = f'expected "=" after "{excerpt(before.value)}", {actual}'
@@ -416,6 +420,8 @@ def _expected_after(before: Token | None, context: Context) -> str:
         return "the rule's name" + after
     if before.type == "_COLON":
         return "the head of the rule after its name"
+    if context.open and context.open[-1].type == "_LSQB" and len(context.open) > 1:
+        return "an element of a list" + after
     if context.open and context.open[-1].type == "_LSQB":
         return ("a value" if before.type in ("EQ", "MINUS") else "name=value") + after
     if before.type in ("CMP", "EQ", "PLUS", "MINUS", "STAR", "SLASH", "DIV", "MOD"):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.conditions import condition
+from kbplanner.ir.conditions import condition, generator
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_NAME, Limits, shortened, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
@@ -22,6 +22,7 @@ from kbplanner.ir.operators import (
     COMPARISONS,
     EXTREMA,
     FUNCTION,
+    GENERATOR,
     OPPOSITE,
     fits_as_atom,
 )
@@ -114,6 +115,8 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         )
     at = _under(path, "args")
     values = _array(_field(fields, "args", path), at)
+    if predicate in GENERATOR:
+        return _generator(predicate, values, at, negated, limits)
     if predicate in FUNCTION and FUNCTION[predicate].test:
         if problem := limits.call_problem(FUNCTION[predicate], len(values)):
             raise InvalidInput.at(at, problem)
@@ -140,6 +143,23 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     if predicate in OPPOSITE and negated:
         return Comparison(OPPOSITE[predicate], left, right)
     return Comparison(predicate, left, right, negated)
+
+
+def _generator(
+    name: str, values: Sequence[Any], at: str, negated: bool, limits: Limits
+) -> Comparison:
+    """Read a generator: `{"builtin": "range", "args": [0, 10, "?x"]}`, or `member` with an array."""
+    expected = 2 if name == "member" else GENERATOR[name].least + 1
+    if len(values) != expected:
+        raise InvalidInput.at(at, f"{name} takes {expected} arguments, found {len(values)}")
+    inputs, element, element_path = values[:-1], values[-1], f"{at}[{expected - 1}]"
+    if name == "member":
+        inputs, element, element_path = _array(values[1], f"{at}[1]"), values[0], f"{at}[0]"
+        at = f"{at}[1]"
+        if not inputs or len(inputs) > limits.args:
+            raise InvalidInput.at(at, f"must have 1 to {limits.args} elements")
+    args = tuple(_expression(value, f"{at}[{i}]", limits) for i, value in enumerate(inputs))
+    return generator(Apply(name, args), _expression(element, element_path, limits), negated)
 
 
 def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS) -> Literal:

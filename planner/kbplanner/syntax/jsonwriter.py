@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbplanner.ir.conditions import condition_of
+from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.terms import Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Rule, Variable
 from kbplanner.syntax.printer import print_expression, print_term
@@ -36,15 +36,21 @@ def atom_to_json(atom: Atom) -> dict[str, Any]:
 def item_to_json(item: BodyItem) -> dict[str, Any]:
     """Return a body item as `item_from_json` reads it.
 
-    String tests and conditions have `builtin` in place of `predicate`. An ordinary atom whose name is a comparison
-    sign is marked with `builtin: false`. What JSON cannot express comes back different: a constant
-    that starts with `?`, an expression without variables, in a comparison a constant that reads as
-    an expression, in a head one that reads as an aggregate or an extremum.
+    String tests, conditions and generators have `builtin` in place of `predicate`. An ordinary atom
+    whose name is a comparison sign is marked with `builtin: false`. What JSON cannot express comes
+    back different: a constant that starts with `?`, an expression without variables, in a comparison
+    a constant that reads as an expression, in a head one that reads as an aggregate or an extremum.
     """
     if (test := condition_of(item)) is not None:
         call, negated = test
         args = [_expression_to_json(arg) for arg in call.args]
         return {"builtin": call.function, "args": args, "negated": negated}
+    values = generator_of(item)
+    if values is not None and isinstance(item, Comparison):
+        inputs: list[Any] = [_expression_to_json(arg) for arg in values.args]
+        element = _expression_to_json(item.left)
+        whole = [element, inputs] if values.function == "member" else [*inputs, element]
+        return {"builtin": values.function, "args": whole, "negated": item.negated}
     if isinstance(item, Comparison):
         key = "predicate" if item.op in COMPARISONS else "builtin"
         args = [_expression_to_json(item.left), _expression_to_json(item.right)]

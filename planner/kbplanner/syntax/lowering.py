@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from kbplanner.ir.conditions import condition
+from kbplanner.ir.conditions import condition, generator
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
     EXTREMA,
     FUNCTION,
     FUNCTIONS,
+    GENERATOR,
     OPPOSITE,
+    RESERVED,
     STRING_FUNCTIONS,
     STRING_TESTS,
     Function,
@@ -288,6 +290,10 @@ class Lowering:
                 return self._string_test(inner, negated)
             if inner.token.value in STRING_FUNCTIONS:
                 return self._string_function(inner, negated)
+            if inner.token.value in GENERATOR and (
+                inner.token.value in RESERVED or any(arg.kind == "array" for arg in inner.args)
+            ):
+                return self._generator(GENERATOR[inner.token.value], inner, negated)
             function = FUNCTION.get(inner.token.value)
             if function is not None and is_builtin(function.name, len(inner.args)):
                 return self._test(function, inner, negated)
@@ -353,6 +359,9 @@ class Lowering:
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
         if node.kind == "extremum":
             return self._extremum(node, where)
+        if node.kind == "array":
+            self._stray_list(node)
+            return ""
         excerpt_text = excerpt(
             self.source[node.start : node.end] + (")" if node.kind == "call" else "")
         )
@@ -531,6 +540,29 @@ class Lowering:
         args = tuple(self.expression(arg) for arg in node.args)
         return condition(Apply(function.name, args), negated)
 
+    def _generator(self, function: Function, node: Node, negated: bool) -> BodyItem:
+        """Read a generator: `range(0, 10, ?x)`, or `member(?x, [a, b])`."""
+        name, args = function.name, node.args
+        expected = 2 if name == "member" else function.least + 1
+        if len(args) != expected or (name == "member" and args[1].kind != "array"):
+            problem = f"{name} takes {expected} arguments, found {len(args)}"
+            if len(args) == expected:
+                problem = "the second argument of member is a list"
+            hint = f"write {function.usage}; to mean a predicate, quote its name: '{name}'(...)"
+            self._at("wrong-arity", problem, hint, node.token)
+            return Literal(Atom(""))
+        inputs, element = (args[1].args, args[0]) if name == "member" else (args[:-1], args[-1])
+        if len(inputs) > self.limits.args:
+            problem = f"a list has at most {self.limits.args} elements, this one has {len(inputs)}"
+            self._add("too-many-arguments", problem, "store them as facts", node.start, node.end)
+        values = tuple(self.expression(arg) for arg in inputs)
+        return generator(Apply(name, values), self.expression(element), negated)
+
+    def _stray_list(self, node: Node) -> None:
+        message = "a list is only allowed as the second argument of member"
+        hint = "write one fact or atom for each value, or member(?x, [a, b]) in a body"
+        self._add("stray-list", message, hint, node.start, node.end)
+
     def expression(self, node: Node) -> Expr:
         """Read an expression; nesting deeper than MAX_DEPTH is refused before recursion."""
         if node.depth > MAX_DEPTH:
@@ -545,6 +577,9 @@ class Lowering:
             return Apply(node.operators[0].value, tuple(self.expression(arg) for arg in node.args))
         if node.kind == "call":
             return self._function(node)
+        if node.kind == "array":
+            self._stray_list(node)
+            return ""
         if node.kind == "ANON":
             message, hint = (
                 f'"{node.token.value}" has no value to compare or compute with',

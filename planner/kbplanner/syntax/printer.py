@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from kbplanner.ir.conditions import condition_of
+from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.operators import (
     AGGREGATES,
     ARITHMETIC,
@@ -126,6 +126,22 @@ def print_item(item: BodyItem) -> str:
     return _comparison(item)
 
 
+def call_of(item: BodyItem) -> tuple[str, list[str], bool] | None:
+    """Return a condition or a generator as its name, its arguments as text, and whether it is under
+    `not`; None for other items.
+    """
+    if (test := condition_of(item)) is not None:
+        call, negated = test
+        return call.function, [print_expression(arg) for arg in call.args], negated
+    values = generator_of(item)
+    if values is None or not isinstance(item, Comparison):
+        return None
+    args, element = [print_expression(arg) for arg in values.args], print_expression(item.left)
+    if values.function == "member":
+        return "member", [element, f"[{', '.join(args)}]"], item.negated
+    return values.function, [*args, element], item.negated
+
+
 def print_rule(rule: Rule, *, bare: bool = False) -> str:
     """Return a rule as text, as in `head(?x) :- b1(?x, ?y), not b2(?y)`, with a final dot.
 
@@ -144,9 +160,9 @@ def print_rule(rule: Rule, *, bare: bool = False) -> str:
 
 
 def _comparison(item: Comparison) -> str:
-    if (test := condition_of(item)) is not None:
-        call, negated = test
-        return f"{'not ' if negated else ''}{print_expression(call)}"
+    if (call := call_of(item)) is not None:
+        name, args, negated = call
+        return f"{'not ' if negated else ''}{name}({', '.join(args)})"
     left, right = print_expression(item.left), print_expression(item.right)
     if item.op not in COMPARISONS:
         return f"{'not ' if item.negated else ''}{item.op}({left}, {right})"

@@ -66,6 +66,14 @@ class TreeMaker:
         inner = Node(variable.type, variable, start=variable.start, end=variable.end)
         return Node("extremum", word, (inner,), depth=1, start=word.start, end=variable.end)
 
+    def array(self, parts: list[Any]) -> Node:
+        """Make a list of values in brackets; its place is that of the values."""
+        depth = 1 + max(part.depth for part in parts)
+        first, last = parts[0], parts[-1]
+        return Node(
+            "array", first.token, tuple(parts), depth=depth, start=first.start, end=last.end
+        )
+
     def group(self, parts: list[Any]) -> Node:
         """Make an expression in parentheses."""
         (inner,) = parts
