@@ -39,6 +39,7 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
+from kbcore.reason.external import ExternalPredicates
 from kbcore.replication.failover import Connect
 from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades
@@ -186,6 +187,16 @@ class Runtime:
         self.yield_now = scheduling.yield_now
         self.yield_in_background = scheduling.yield_in_background
         self.scorer = plugins.salience_scorer()
+        provided = plugins.predicates()
+        self.predicates = (
+            ExternalPredicates(
+                provided,
+                scheduling.call_within,
+                partial(self.meters.failed, "kb_predicates"),
+            )
+            if provided
+            else None
+        )
         self.model = model
         self.embedding: Embedding | None = None
         self.token_counter = TokenCounter()
@@ -553,7 +564,11 @@ class Runtime:
         if reasoner is None:
             config = self.config
             new = Reasoner(
-                tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables
+                tenant,
+                config.goal_table_mb << 20,
+                config.engine_verify,
+                self.meters.tables,
+                self.predicates,
             )
             reasoner = tenant.attached.setdefault("reasoner", new)
         return cast(Reasoner, reasoner)

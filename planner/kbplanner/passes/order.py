@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kbplanner.errors import EngineFault
+from kbplanner.ir.modes import NO_MODES, Modes, permitted
 from kbplanner.ir.program import ClauseAtom, ClauseItem, Computation, equated
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Variable
@@ -77,6 +78,7 @@ def order_items(
     statistics: Statistics,
     first: ClauseAtom | None = None,
     seed: RelationSchema | None = None,
+    modes: Modes = NO_MODES,
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables
     known.
@@ -84,7 +86,9 @@ def order_items(
     Tests and computations come as soon as the variables they need are bound; of the atoms, the one
     with the smallest estimated fan-out comes next, and of equal ones the earlier one. Before an
     atom that is expected to give several rows comes an equation that binds another variable.
-    `first`, if given, comes first; `seed` is the relation of the goal's own bindings.
+    `first`, if given, comes first; `seed` is the relation of the goal's own bindings. Atoms of the
+    relations in `modes` come after what binds the arguments they need; the caller has checked that
+    there is such an order.
     """
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}
@@ -101,7 +105,13 @@ def order_items(
             known.update(item.target for item in ready if isinstance(item, Computation))
             left = [item for item in left if not any(item is test for test in ready)]
             continue
-        atoms = [item for item in left if isinstance(item, ClauseAtom) and not item.absent]
+        atoms = [
+            item
+            for item in left
+            if isinstance(item, ClauseAtom)
+            and not item.absent
+            and (not modes or _is_permitted(item, known, modes))
+        ]
         best = (
             min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
         )
@@ -123,6 +133,11 @@ def order_items(
         left = [item for item in left if item is not best]
         known.update(best.variables())
     return ordered
+
+
+def _is_permitted(atom: ClauseAtom, known: set[Variable], modes: Modes) -> bool:
+    marks = "".join("b" if isinstance(arg, str) or arg in known else "f" for arg in atom.args)
+    return permitted(modes, atom.schema, marks)
 
 
 def is_test(item: ClauseItem) -> bool:

@@ -21,7 +21,7 @@ After:
 
 `{1 == 2, 1 < _}` marks the version whose arguments are equal and whose first one is below a
 constant. Constant arguments need no version: `adorn` binds them. Rules used under absence,
-aggregates and recursive relations keep their general form.
+aggregates, recursive relations and relations of plugins keep their general form.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def restrict(program: Program) -> Program:
     heads = program.heads()
     general = {schema for part in parts if part.recursive for schema in part.relations}
     general.update(clause.head.schema for clause in program.clauses if clause.aggregates)
+    general.update(program.external)
     order = {schema: number for number, schema in enumerate(heads)}
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions
