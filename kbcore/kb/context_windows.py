@@ -40,8 +40,11 @@ class ContextWindows(TenantHandle):
         """
         check_request(request)
         near = self._similarity(request, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> Window:
             return self._window(tenant, request, budget, near)[0]
+
+        return self._evaluated(evaluate, request_limits, kind="window")
 
     def context_with_changes(
         self, request: WindowRequest, *, request_limits: RequestLimits | None = None
@@ -53,8 +56,11 @@ class ContextWindows(TenantHandle):
         """
         check_request(request)
         near = self._similarity(request, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> tuple[Window, WindowDiff | None]:
             return self._window(tenant, request, budget, near, compare=True)
+
+        return self._evaluated(evaluate, request_limits, kind="window")
 
     def context_diff(
         self, session: str, changes: dict[str, Any], *, request_limits: RequestLimits | None = None
@@ -68,14 +74,16 @@ class ContextWindows(TenantHandle):
         Raises InvalidInput and BudgetExceeded.
         """
         near = self._similarity_again(session, changes, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> WindowDiff | None:
             last = self._sessions(tenant).get(session)
             if last is None:
-                return UNKNOWN
+                return None
             request = replace(last.request, **changes)
             check_request(request)
-            _, difference = self._window(tenant, request, budget, near, compare=True)
-        return difference or UNKNOWN
+            return self._window(tenant, request, budget, near, compare=True)[1]
+
+        return self._evaluated(evaluate, request_limits, kind="window") or UNKNOWN
 
     def last_window(self, session: str) -> Window | None:
         """Return the last window of a session, or None if the session is unknown."""
@@ -96,13 +104,16 @@ class ContextWindows(TenantHandle):
         The summary does not count as an access. Raises BudgetExceeded.
         """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> Summary:
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             selected = make_window(
                 self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget
             )
             return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
+
+        return self._evaluated(evaluate, request_limits, kind="window")
 
     def _similarity(
         self, request: WindowRequest, request_limits: RequestLimits | None
@@ -201,7 +212,7 @@ class ContextWindows(TenantHandle):
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
-            if not staged:
+            if not staged and budget.external is None:  # rows of plugins are those of one request
                 recent.keep(key, selected)
             supply.scores.show(selected.facts)
         return selected.window

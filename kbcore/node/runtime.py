@@ -578,7 +578,7 @@ class Runtime:
         cascades = tenant.attached.get("cascades")
         return cast(
             Cascades,
-            tenant.attached.setdefault("cascades", Cascades(tenant))
+            tenant.attached.setdefault("cascades", Cascades(tenant, self.predicates))
             if cascades is None
             else cascades,
         )

@@ -32,6 +32,7 @@ from kbplanner.evaluate.evaluate import (
 from kbplanner.evaluate.grounding import GroundPlans
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.settle import View
+from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 from kbplanner.lru import LruCache
@@ -171,6 +172,27 @@ class Reasoner:
         visible = self.tenant.rules.visible(partition.name)
         return RuleSet([*visible.rules, *added], visible)
 
+    def concludes(self, partition: Partition, schema: RelationSchema) -> bool:
+        """Return True if a stored schema can have answers that are not stored: from rules visible
+        in a partition, or from a plugin.
+        """
+        if self.external is not None and schema in self.external.modes:
+            return True
+        return schema in self.tenant.rules.visible(partition.name).derived
+
+    def modes(self, partition: Partition) -> Modes:
+        """Return the modes of DERIVED relations that have to be asked with bound arguments."""
+        rules = self.tenant.rules.visible(partition.name)
+        if self.external is None or rules.reads.isdisjoint(self.external.modes):
+            return {} if self.external is None else self.external.derived_modes
+        return rules.with_external(self.external.modes).inferred
+
+    def external_rules(self, rules: RuleSet, schema: RelationSchema) -> ExternalRules | None:
+        """Return the form of rules to evaluate a goal on a stored schema with, if it depends on an
+        external predicate.
+        """
+        return None if self.external is None else self.external.rules(rules, schema)
+
     def solve_once(
         self,
         partition: Partition,
@@ -206,6 +228,11 @@ class Reasoner:
         else:
             rules, atom = self.body_rules(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        external = self.external_rules(rules, schema)
+        if external is not None:
+            rules = external
+            external.check_components(external.deniable, (schema,))
+            self._external_rows(budget)
         shape = self._goal_shape(rules, schema, atom)
         pattern = None if shape is None else shape[0]
         if schema not in rules.derived:
@@ -429,10 +456,9 @@ class Reasoner:
         tenant, as_of = self.tenant, options.as_of
         noted = ready is not None and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        if self.external is not None:
-            external_rules = self.external.rules(rules, schema)
-            if external_rules is not None:
-                return self._solve_external(partition, external_rules, atom, budget, options)
+        external = self.external_rules(rules, schema)
+        if external is not None:
+            return self._solve_external(partition, external, atom, budget, options)
         if shape is None:
             shape = self._goal_shape(rules, schema, atom)
         if shape is None:

@@ -25,10 +25,12 @@ from itertools import chain, islice
 from kbcore.errors import (
     BudgetExceeded,
     Conflict,
+    ExternalRecursion,
     InvalidInput,
     KBError,
     NotReady,
     PredicateFailed,
+    UnboundArgument,
 )
 from kbcore.plug.ports import Predicate, PredicateCall
 from kbcore.reason.budget import Budget
@@ -56,6 +58,9 @@ Values = tuple[str, ...]
 
 Key = tuple[RelationSchema, str]
 """A relation and a mode of it, with `b` for "in" and `f` for "out"."""
+
+EXTERNAL_PROBLEMS = (PredicateFailed, UnboundArgument, ExternalRecursion, Conflict)
+"""Errors of a goal that depends on external predicates, beside those of every goal."""
 
 log = logging.getLogger("kbcore.predicates")
 
@@ -101,6 +106,7 @@ class ExternalPredicates:
             )
             for schema, each in self.by_schema.items()
         }
+        self.derived_modes: Modes = {schema.derived: own for schema, own in self.modes.items()}
         self.signatures = frozenset((each.name, each.arity) for each in predicates.values())
         self._kept = KeptRows()
 
@@ -125,6 +131,12 @@ class ExternalPredicates:
                     {"reason": "external", "predicate": str(schema)},
                 )
         return form
+
+    def independent(self, rules: RuleSet) -> RuleSet:
+        """Return the rules whose conclusions depend on no external predicate."""
+        if rules.reads.isdisjoint(self.modes):
+            return rules
+        return rules.with_external(self.modes).independent()
 
     def check_new(self, signatures: Iterable[tuple[str, int]]) -> None:
         """Raise InvalidInput if facts or rules of these predicates cannot be stored."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kbcore import Config, hookimpl, open_kb
+from kbcore.errors import Conflict, ExternalRecursion, InvalidInput, UnboundArgument
 from kbcore.plug.ports import Predicate
+from kbplanner.syntax.printer import print_item
 
 MEMORY = Config(storage_backend="memory")
 PRICES = {"apple": "3", "melon": "12", "nut": "1"}
@@ -60,3 +62,213 @@ def test_a_goal_names_the_predicate_itself(kb):
     assert not kb.ask("price(melon, 13)")
     assert not kb.ask("price(stone, ?p)")
     assert kb.ask("not price(melon, 13)")
+
+
+def test_a_pure_predicate_is_asked_once_for_each_input():
+    prices = Prices(pure=True)
+    with open_kb(config=MEMORY, plugins=[prices]) as kb:
+        kb.execute("item(apple).")
+        kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+        for _ in range(3):
+            assert list(kb.ask("cheap(?x)")) == [("apple",)]
+        kb.execute("item(nut). item(stone).")
+        for _ in range(2):
+            assert list(kb.ask("cheap(?x)")) == [("apple",), ("nut",)]
+    assert prices.calls == [[("apple",)], [("nut",), ("stone",)]]
+
+
+ITEMS = "item(apple). item(melon). item(stone). flag(melon)."
+
+
+def test_negation_aggregates_and_recursion_read_the_rows_of_a_plugin(kb):
+    kb.execute(ITEMS + " next(apple, nut). next(12, 3). sold(12). sold(1).")
+    kb.teach("""
+        free(?x) :- item(?x), not price(?x, _).
+        other(?x) :- item(?x), not price(?x, 3).
+        total(sum(?p)) :- item(?x), price(?x, ?p).
+        linked(?x, ?y) :- price(?x, ?y).
+        linked(?x, ?z) :- next(?x, ?y), linked(?y, ?z).
+        bad(?x) :- price(?x, ?p), ?p > 10, flag(?x).
+        good(?x, ?p) :- item(?x), not bad(?x), price(?x, ?p).
+    """)
+    assert list(kb.ask("free(?x)")) == [("stone",)]
+    assert list(kb.ask("other(?x)")) == [("melon",), ("stone",)]
+    assert list(kb.ask("total(?s)")) == [("15",)]
+    assert list(kb.ask("linked(apple, ?y)")) == [("apple", "1"), ("apple", "3")]
+    assert list(kb.ask("good(?x, ?p)")) == [("apple", "3")]
+    assert list(kb.ask("item(?x), price(?x, ?p), ?p > 10")) == [("melon", "12")]
+
+
+def test_the_order_of_a_body_binds_what_a_predicate_needs_also_through_rules(kb):
+    """Many items make `cheap` the smaller relation by estimate; it cannot come first all the same."""
+    kb.execute(" ".join(f"item(i{n})." for n in range(20_000)) + " item(nut).")
+    kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10. offer(?x) :- cheap(?x), item(?x).")
+    assert list(kb.ask("offer(?x)")) == [("nut",)]
+
+
+def unbound(call):
+    with pytest.raises(UnboundArgument) as caught:
+        call()
+    assert caught.value.code == "VALIDATION_ERROR"
+    return caught.value.details
+
+
+def test_a_goal_that_binds_too_little_names_the_argument(kb, prices):
+    kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10. top(?x) :- cheap(?x).")
+    details = {
+        "kind": "unbound-argument",
+        "predicate": "price/2",
+        "arguments": [1],
+        "modes": [["in", "out"]],
+    }
+    text = "cheap(?x) :- price(?x, ?p), ?p < 10."
+    expected = details | {"variables": ["?x"], "rule": text}
+    assert unbound(lambda: kb.ask("cheap(?x)")) == expected
+    assert unbound(lambda: kb.ask("top(?x)")) == expected
+    assert unbound(lambda: kb.plan("top(?x)")) == expected
+    assert unbound(lambda: kb.ask("price(?x, 3)")) == details | {"variables": [], "rule": None}
+    assert kb.ask("top(nut)")
+    assert prices.calls == [[("nut",)]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "some(?p) :- price(?x, ?p).",
+        "a(?p) :- b(?x, ?p). b(?x, ?p) :- price(?x, ?p).",
+        "r(?x, ?y) :- r(?x, ?z), price(?z, ?y). r(?x, ?y) :- price(?y, ?x).",
+    ],
+)
+def test_a_rule_that_no_goal_can_bind_is_refused_when_it_is_stored(kb, text):
+    kb.teach("b(?x, ?p) :- price(?x, ?p).") if text.startswith("a") else None
+    before = kb.rules()
+    assert unbound(lambda: kb.teach(text))["predicate"] == "price/2"
+    assert kb.rules() == before
+
+
+def test_recursion_through_negation_over_a_plugin_is_refused(kb):
+    with pytest.raises(ExternalRecursion, match="price/2"):
+        kb.teach("win(?x) :- price(?x, ?y), not win(?y).")
+    assert kb.rules() == []
+    kb.execute("move(apple, melon). move(melon, nut).")
+    kb.teach("win(?x) :- move(?x, ?y), not win(?y). won(?x, ?p) :- win(?x), price(?x, ?p).")
+    assert list(kb.ask("won(?x, ?p)")) == [("melon", "12")]
+
+
+def test_facts_and_rules_of_a_plugins_predicate_cannot_be_stored(kb):
+    for write in (
+        lambda: kb.tell("price", ["apple", 3]),
+        lambda: kb.tell_many("price", [("apple", 3)]),
+        lambda: kb.teach("price(?x, 1) :- item(?x)."),
+        lambda: kb.execute("price(apple, 3)."),
+    ):
+        with pytest.raises(InvalidInput, match="price/2 comes from a plugin"):
+            write()
+    kb.tell("price", ["apple", 3, "euro"])
+    assert kb.ask("price(apple, 3, ?c)")
+
+
+def test_explicit_negatives_deny_rows_of_a_plugin(kb):
+    kb.execute("item(apple). item(nut). ~price(nut, 1).")
+    kb.teach("denied(?x) :- item(?x), ~price(?x, _). open(?x) :- item(?x), not price(?x, 1).")
+    assert list(kb.ask("denied(?x)")) == [("nut",)]
+    assert list(kb.ask("open(?x)")) == [("apple",), ("nut",)]
+
+
+@pytest.mark.parametrize("text", ["price(apple, 7).", "price(?x, 7) :- item(?x)."])
+def test_a_plugin_that_is_added_later_does_not_hide_what_is_stored(tmp_path, text):
+    config = Config(min_free_mb=0)
+    with open_kb(path=tmp_path, config=config) as kb:
+        kb.execute("item(apple).")
+        kb.execute(text)
+        kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10.")
+    with open_kb(path=tmp_path, config=config, plugins=[Prices()]) as kb:
+        assert list(kb.ask("item(?x)")) == [("apple",)]
+        for goal in ("cheap(apple)", "price(apple, ?p)"):
+            with pytest.raises(Conflict, match="price/2 comes from a plugin"):
+                kb.ask(goal)
+        if text.startswith("price(apple"):
+            kb.retract("price", ["apple", 7])
+        else:
+            kb.retract_rule(kb.rules()[0].id)
+        assert kb.ask("cheap(apple)")
+
+
+def test_a_proof_shows_which_facts_come_from_a_plugin(kb):
+    kb.execute("item(apple). item(melon).")
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    (proof,) = kb.prove("cheap(?x)")
+    leaf = proof.proof["step"]["bodyProofs"][1]
+    assert leaf["step"]["type"] == "external"
+    assert leaf["step"]["fact"]["args"] == ["apple", "3"]
+    assert leaf["step"]["fact"]["createdAt"] is None
+    (graph,) = kb.prove("cheap(?x)", form="dag")
+    kinds = {node["fact"]["predicate"]: node["kind"] for node in graph.proof["nodes"].values()}
+    assert kinds == {"cheap": "derived", "item": "asserted", "price": "external", "<": "builtin"}
+    assert "  price(apple, 3)  from a plugin" in kb.explain("cheap(?x)").splitlines()
+    assert kb.explain("price(apple, ?p)") == "price(apple, 3)  from a plugin"
+
+
+def test_a_plan_shows_the_calls(kb, prices):
+    kb.execute(ITEMS)
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    (plan,) = kb.plans("cheap(?x)")
+    call = {"predicate": "price/2", "mode": ["in", "out"], "relation": "demand price/2[bf]"}
+    assert plan["external"] == [call | {"inputs": None, "rows": None}]
+    assert prices.calls == []
+    (plan,) = kb.plans("cheap(?x)", analyze=True)
+    assert plan["external"] == [call | {"inputs": 3, "rows": 2}]
+    assert plan["answers"] == 1
+    line = "call price/2 (in, out) for demand price/2[bf]"
+    assert line in kb.plan("cheap(?x)").splitlines()
+    assert f"{line}  [inputs 3, rows 2]" in kb.plan("cheap(?x)", analyze=True).splitlines()
+    assert kb.plans("item(?x)")[0]["external"] == []
+
+
+def test_why_not_asks_a_plugin_for_what_the_premises_before_bind(kb):
+    kb.execute(ITEMS)
+    kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10, item(?x).")
+    (candidate,) = kb.why_not("cheap(melon)").candidates
+    assert print_item(candidate.missing) == "12 < 10"
+    (candidate,) = kb.why_not("cheap(stone)").candidates
+    assert print_item(candidate.missing) == "price(stone, ?p)"
+    explained = kb.why_not("item(?x), price(?x, ?p), ?p > 100")
+    assert [print_item(each.missing) for each in explained.candidates] == [
+        "3 > 100",
+        "12 > 100",
+    ]
+
+
+def test_confidence_and_absence_are_inherited_around_a_plugin(kb):
+    kb.tell("item", ["apple"], confidence=0.5)
+    kb.tell("item", ["nut"])
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    kb.teach("free(?x) :- item(?x), not price(?x, 3).")
+    assert [row["confidence"] for row in kb.ask("cheap(?x)").rows()] == [0.5, None]
+    (row,) = kb.ask("free(?x)").rows()
+    assert row["metadata"] == {"nonMonotonic": True}
+
+
+def test_a_window_has_conclusions_from_a_plugin_and_asks_each_time(kb, prices):
+    kb.execute(ITEMS)
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    for asked in (1, 2):
+        window = kb.context(goals=["cheap(?x)", "price(melon, ?p)"])
+        shown = {(entry.predicate, *entry.args) for entry in window.entries}
+        assert {("cheap", "apple"), ("item", "apple"), ("price", "melon", "12")} <= shown
+        assert len(prices.calls) == asked
+
+
+def test_a_retraction_does_not_count_conclusions_from_a_plugin(kb):
+    kb.execute("item(apple). item(stone). known(?x) :- item(?x).")
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    kb.teach("free(?x) :- item(?x), not price(?x, _). both(?x) :- cheap(?x), known(?x).")
+    outcome = kb.retract("item", ["apple"])
+    assert [row["predicate"] for row in outcome.cascaded_atoms] == ["known"]
+    assert list(kb.ask("cheap(?x)")) == []
+
+
+def test_a_transaction_reads_the_rows_of_a_plugin(kb):
+    kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+    answers = kb.execute("item(nut). ?- cheap(?x). item(apple). ?- cheap(?x).").answers
+    assert [row["args"] for row in answers] == [["nut"], ["apple"], ["nut"]]

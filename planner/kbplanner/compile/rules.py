@@ -286,6 +286,11 @@ class ExternalRules(RuleSet):
             self._independent = self._source if same else RuleSet(chosen)
         return self._independent
 
+    @cached_property
+    def inferred(self) -> Modes:
+        """The modes of the external relations and of those derived ones that depend on them."""
+        return infer_modes(self.clauses(frozenset()), self.external)
+
     def check_components(
         self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
     ) -> None:
@@ -309,10 +314,10 @@ class ExternalRules(RuleSet):
             return
         self.check_components(denied, goals)
         clauses = self.clauses(denied)
-        modes = infer_modes(clauses, self.external)
         for schema in goals:
+            marks = "b" * schema.arity
             try:
-                check_callable(clauses, schema.derived, "b" * schema.arity, modes, self.external)
+                check_callable(clauses, schema.derived, marks, self.inferred, self.external)
             except UnboundArgument as error:
                 raise naming_call(error, self.rules) from error
 

@@ -22,7 +22,7 @@ permitted until a clause shows that they are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from kbplanner.errors import EngineFault, UnboundArgument
@@ -38,6 +38,9 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Term, Variable
+
+Call = tuple[RelationSchema, str]
+"""A relation, and the arguments with which it is asked."""
 
 MAX_ENUMERATED = 8
 """Relations with more arguments get one mode: the first that is found by freeing one argument after
@@ -108,10 +111,13 @@ def unbound(
     )
 
 
-def stuck(clause: Clause, marks: str, modes: Modes) -> tuple[ClauseAtom, str] | None:
+def stuck(
+    clause: Clause, marks: str, modes: Modes, assumed: Container[Call] = ()
+) -> tuple[ClauseAtom, str] | None:
     """Return the first atom that no order of a clause's body can ask, with its bound arguments.
 
-    None if there is an order. `marks` are those of the head.
+    None if there is an order. `marks` are those of the head; calls that are `assumed` are taken as
+    permitted.
     """
     targets = {item.target for item in clause.body if isinstance(item, Aggregation)}
     known = {
@@ -121,7 +127,7 @@ def stuck(clause: Clause, marks: str, modes: Modes) -> tuple[ClauseAtom, str] | 
     }
     left = list(clause.body)
     while True:
-        ready = [item for item in left if _is_ready(item, known, modes)]
+        ready = [item for item in left if _is_ready(item, known, modes, assumed)]
         if not ready:
             break
         for item in ready:
@@ -130,14 +136,17 @@ def stuck(clause: Clause, marks: str, modes: Modes) -> tuple[ClauseAtom, str] | 
     for item in left:
         if isinstance(item, ClauseAtom):
             own = marks_of(item, known)
-            if not permitted(modes, item.schema, own):
+            if not permitted(modes, item.schema, own) and (item.schema, own) not in assumed:
                 return item, own
     return None
 
 
-def _is_ready(item: ClauseItem, known: set[Variable], modes: Modes) -> bool:
+def _is_ready(
+    item: ClauseItem, known: set[Variable], modes: Modes, assumed: Container[Call]
+) -> bool:
     if isinstance(item, ClauseAtom):
-        return permitted(modes, item.schema, marks_of(item, known))
+        marks = marks_of(item, known)
+        return permitted(modes, item.schema, marks) or (item.schema, marks) in assumed
     if isinstance(item, Computation):
         return known.issuperset(item.inputs())
     if isinstance(item, Aggregation):
@@ -200,17 +209,18 @@ def _blocked(
     marks: str,
     modes: Modes,
     external: frozenset[RelationSchema],
-    visited: set[tuple[RelationSchema, str]],
+    visited: set[Call],
 ) -> UnboundArgument | None:
-    """Return the error of the external atom because of which a relation cannot be asked."""
+    """Return the error of the external atom because of which a relation cannot be asked.
+
+    The calls that led here are taken as permitted, so that the reason is not the recursion itself.
+    """
     if schema in external:
         whole: tuple[Term, ...] = tuple(Variable(f"a{i}") for i in range(schema.arity))
         return unbound(ClauseAtom(schema, whole), marks, modes, named=False)
-    if (schema, marks) in visited:
-        return None
     visited.add((schema, marks))
     for clause in heads.get(schema, ()):
-        atom_marks = stuck(clause, marks, modes)
+        atom_marks = stuck(clause, marks, modes, visited)
         if atom_marks is None:
             continue
         atom, own = atom_marks
