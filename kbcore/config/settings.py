@@ -340,6 +340,9 @@ class Config:
         "weight of salience relative to text relevance, which is 1 for the best match of a query",
     )
     embedder: str = _setting("none", TEXT, "plugin that embeds texts for context queries, or none")
+    sql_predicates: str = _setting(
+        "", TEXT, "file (JSON) that describes tables of SQL databases as predicates of rules"
+    )
     tokenizer: str = _setting(
         "none", TEXT, "plugin that counts tokens for maxTokens; none: characters / 4"
     )

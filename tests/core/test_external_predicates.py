@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
 import pytest
 
 from kbcore import Config, hookimpl, open_kb
-from kbcore.errors import Conflict, ExternalRecursion, InvalidInput, UnboundArgument
+from kbcore.errors import (
+    BudgetExceeded,
+    ConfigError,
+    Conflict,
+    ExternalRecursion,
+    InvalidInput,
+    NotReady,
+    PredicateFailed,
+    UnboundArgument,
+)
 from kbcore.plug.ports import Predicate
 from kbplanner.syntax.printer import print_item
 
@@ -272,3 +284,178 @@ def test_a_transaction_reads_the_rows_of_a_plugin(kb):
     kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
     answers = kb.execute("item(nut). ?- cheap(?x). item(apple). ?- cheap(?x).").answers
     assert [row["args"] for row in answers] == [["nut"], ["apple"], ["nut"]]
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def test_a_call_is_made_in_a_thread_of_its_own_without_a_lock():
+    """In the callback, a write needs the tenant's lock alone, and a goal needs the engine."""
+    seen = []
+
+    def rows(call):
+        kb.tell("asked", list(call.columns[0]))
+        seen.append((threading.current_thread(), list(kb.ask("asked(?x)"))))
+        yield ("apple", 3)
+
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb:
+        kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10.")
+        for read in (
+            lambda: kb.ask("cheap(apple)"),
+            lambda: kb.prove("cheap(apple)"),
+            lambda: kb.why_not("cheap(nut)"),
+            lambda: kb.plan("cheap(apple)", analyze=True),
+            lambda: kb.context(goals=["cheap(apple)"]),
+            lambda: kb.retract("cheap", ["apple"]),
+        ):
+            seen.clear()
+            read()
+            assert seen
+            assert all(thread is not threading.current_thread() for thread, _ in seen)
+            assert all(("apple",) in answers for _, answers in seen)
+
+
+def test_a_write_during_a_call_is_seen_by_the_evaluation_after_it():
+    def rows(call):
+        kb.tell("item", ["nut"])
+        return [(item, PRICES[item]) for (item,) in call.inputs() if item in PRICES]
+
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb:
+        kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+        kb.tell("item", ["apple"])
+        assert list(kb.ask("cheap(?x)")) == [("apple",), ("nut",)]
+
+
+def test_a_slow_call_ends_at_the_deadline_of_the_request():
+    release = threading.Event()
+
+    def rows(call):
+        assert 0 < call.seconds <= 0.2
+        release.wait(60)
+        return [("apple", 3)]
+
+    config = Config(storage_backend="memory", query_timeout_ms=200)
+    with open_kb(config=config, plugins=[Prices(rows=rows)]) as kb:
+        kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10.")
+        with pytest.raises(BudgetExceeded) as caught:
+            kb.ask("cheap(apple)")
+        assert caught.value.details["limit"] == "timeMs"
+        release.set()
+        assert kb.ask("not cheap(nut)")
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (lambda call: 1 / 0, "error"),
+        (lambda call: iter_and_fail(), "error"),
+        (lambda call: None, "it returned NoneType instead of rows"),
+        (lambda call: ["ab"], "a row must be a sequence of 2 values"),
+        (lambda call: [("apple",)], "a row must be a sequence of 2 values"),
+        (lambda call: [("apple", None)], "value: must be a text, a number or a boolean, not null"),
+        (lambda call: [("apple", "\0")], "a value of a row is no constant"),
+        (lambda call: [("apple", float("nan"))], "value: must be a finite number"),
+    ],
+)
+def test_a_failing_predicate_is_named_and_changes_nothing(rows, reason, caplog):
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb:
+        kb.tell("item", ["apple"])
+        kb.teach("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.")
+        with pytest.raises(PredicateFailed, match="price/2") as caught:
+            kb.ask("cheap(?x)")
+        assert caught.value.details["predicate"] == "price/2"
+        assert caught.value.details["reason"].startswith(reason)
+        assert "price/2 failed" in caplog.text
+        assert list(kb.ask("item(?x)")) == [("apple",)]
+        outcome = kb.retract("cheap", ["apple"])
+        assert outcome.truncated
+
+
+def iter_and_fail():
+    yield "apple", 3
+    raise ValueError("secret")
+
+
+@pytest.mark.parametrize("error", [InvalidInput("unknown item"), NotReady("no connection")])
+def test_errors_meant_for_the_client_are_passed_on(error):
+    def rows(call):
+        raise error
+
+    with (
+        open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb,
+        pytest.raises(type(error), match=error.message),
+    ):
+        kb.ask("price(apple, ?p)")
+
+
+def test_more_rows_than_the_budget_end_the_evaluation():
+    def rows(call):
+        assert call.max_rows == 100
+        return (("apple", number) for number in itertools.count())
+
+    config = Config(storage_backend="memory", query_max_rows=100)
+    with (
+        open_kb(config=config, plugins=[Prices(rows=rows)]) as kb,
+        pytest.raises(BudgetExceeded, match="price/2 gave more rows"),
+    ):
+        kb.ask("price(apple, ?p)")
+
+
+def test_rows_that_fit_no_input_are_ignored():
+    def rows(call):
+        return [("apple", 3), ("Apple", 4), ["apple", True], ("apple", 2.0)]
+
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb:
+        assert [price for _, price in kb.ask("price(apple, ?p)")] == ["2", "3", "true"]
+        assert list(kb.ask("price('Apple', ?p)")) == [("Apple", "4")]
+
+
+def test_many_inputs_are_divided_into_calls():
+    sizes = []
+
+    def rows(call):
+        sizes.append(call.count)
+        return [(item, len(item)) for (item,) in call.inputs()]
+
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)]) as kb:
+        kb.tell_many("item", [(f"i{number}",) for number in range(2500)])
+        assert len(kb.ask("item(?x), price(?x, ?p)")) == 2500
+    assert sizes == [1000, 1000, 500]
+
+
+def test_a_call_says_for_whom_it_is_made():
+    calls = []
+
+    def rows(call):
+        calls.append((call.database, call.tenant, call.scope, call.mode, call.columns))
+        return []
+
+    with open_kb(config=MEMORY, plugins=[Prices(rows=rows)], tenant="acme") as kb:
+        kb.tell("item", ["apple"], scope="draft")
+        kb.ask("item(?x), price(?x, ?p)", scope="draft")
+    assert calls == [("default", "acme", "draft", ("in", "out"), (("apple",),))]
+
+
+@pytest.mark.parametrize(
+    ("predicates", "problem"),
+    [
+        ({"cost/2": ("price", 2, (("in", "out"),))}, "is described as 'price/2'"),
+        ({"price/2": ("price", 2, ())}, "has no modes"),
+        ({"price/2": ("price", 2, (("in",),))}, "has the mode"),
+        ({"price/2": ("price", 2, (("in", "bound"),))}, "has the mode"),
+        ({"?x/1": ("?x", 1, (("in",),))}, "has a name that"),
+    ],
+)
+def test_a_predicate_that_contradicts_itself_prevents_the_start(predicates, problem):
+    class Plugin:
+        @hookimpl
+        def kb_predicates(self):
+            return {key: Predicate(*own, list) for key, own in predicates.items()}
+
+    with pytest.raises(ConfigError, match=problem):
+        open_kb(config=MEMORY, plugins=[Plugin()])
+
+
+def test_two_plugins_cannot_provide_the_same_predicate():
+    with pytest.raises(ConfigError, match="both offer 'price/2'"):
+        open_kb(config=MEMORY, plugins=[Prices(), Prices()])

@@ -95,7 +95,7 @@ def told(kb: TenantKB, rules: list[Rule], facts: list[Atom]) -> None:
     kb.assert_facts([Fact(fact.predicate, fact.args, fact.positive) for fact in facts])
 
 
-@examples(6000)
+@examples(400)
 @given(
     written_rules,
     st.lists(programs.facts(), max_size=14),

@@ -220,13 +220,11 @@ def _blocked(
         return unbound(ClauseAtom(schema, whole), marks, modes, named=False)
     visited.add((schema, marks))
     for clause in heads.get(schema, ()):
-        atom_marks = stuck(clause, marks, modes, visited)
-        if atom_marks is None:
-            continue
-        atom, own = atom_marks
-        if atom.schema in external:
-            return unbound(atom, own, modes, clause.rule)
-        error = _blocked(heads, atom.schema, own, modes, external, visited)
-        if error is not None:
-            return error
+        while (call := stuck(clause, marks, modes, visited)) is not None:
+            atom, own = call
+            if atom.schema in external:
+                return unbound(atom, own, modes, clause.rule)
+            error = _blocked(heads, atom.schema, own, modes, external, visited)
+            if error is not None:
+                return error
     return None
