@@ -111,7 +111,9 @@ class TenantHandle:
         """
         tenant = self._read_tenant()
         with tenant.lock.read():
-            return unknown_predicates(tenant, signatures, scope)
+            external = self._services.predicates
+            provided = () if external is None else external.signatures
+            return unknown_predicates(tenant, signatures, scope, provided)
 
     def _commit(
         self, changes: tuple[Change, ...], check: Callable[[], None] | None = None

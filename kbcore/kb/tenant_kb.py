@@ -301,6 +301,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         stored = Stored(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
+            self._modes(),
         )
         if kind == GOAL:
             return check_goal(text, stored)
@@ -387,7 +388,9 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         known = self.known_predicates()
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
-        return checks, [*lint(statements), *arity_warnings(statements, known)]
+        external = self._services.predicates
+        provided = () if external is None else external.signatures
+        return checks, [*lint(statements), *arity_warnings(statements, known, provided)]
 
     def _arities(self, predicate: str, scope: str | None) -> set[int]:
         """Return the arities of the stored relations of a predicate."""

@@ -193,8 +193,12 @@ class Search:
             if candidate.because is not None:
                 candidates.append(candidate.because)
         atoms = [item.atom for item in items if isinstance(item, Literal)]
+        external = self._reasoner.external
         unknown = unknown_predicates(
-            self._reasoner.tenant, ((atom.predicate, atom.arity) for atom in atoms), scope
+            self._reasoner.tenant,
+            ((atom.predicate, atom.arity) for atom in atoms),
+            scope,
+            () if external is None else external.signatures,
         )
         unknown_names = () if result.holds else tuple(unknown)
         return replace(result, unknown_predicates=unknown_names, truncated=self.truncated)

@@ -100,12 +100,7 @@ class ExternalPredicates:
         self.by_schema = {
             RelationSchema(each.name, each.arity): each for each in predicates.values()
         }
-        self.modes: Modes = {
-            schema: tuple(
-                "".join("b" if use == "in" else "f" for use in mode) for mode in each.modes
-            )
-            for schema, each in self.by_schema.items()
-        }
+        self.modes: Modes = {schema: modes_of(each) for schema, each in self.by_schema.items()}
         self.derived_modes: Modes = {schema.derived: own for schema, own in self.modes.items()}
         self.signatures = frozenset((each.name, each.arity) for each in predicates.values())
         self._kept = KeptRows()
@@ -187,6 +182,11 @@ class ExternalPredicates:
     def _failed(self, schema: RelationSchema, reason: str) -> None:
         log.warning("predicate %s failed: %s", schema, reason)
         self._on_failure()
+
+
+def modes_of(predicate: Predicate) -> tuple[str, ...]:
+    """Return the modes of a predicate, `b` for "in" and `f` for "out"."""
+    return tuple("".join("b" if use == "in" else "f" for use in mode) for mode in predicate.modes)
 
 
 class KeptRows:

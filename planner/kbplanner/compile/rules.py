@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from kbplanner.errors import ExternalRecursion, UnboundArgument
+from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
     Aggregation,
@@ -20,7 +20,7 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
-from kbplanner.passes.modes import check_callable, infer_modes
+from kbplanner.passes.modes import blocked_rules, check_callable, infer_modes
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
 from kbplanner.passes.wellfounded import (
     NegativeComponent,
@@ -320,6 +320,26 @@ class ExternalRules(RuleSet):
                 check_callable(clauses, schema.derived, marks, self.inferred, self.external)
             except UnboundArgument as error:
                 raise naming_call(error, self.rules) from error
+
+    def problems(self) -> Iterator[tuple[int, InvalidInput]]:
+        """Yield the number of each rule that no goal can evaluate, once, with the error of its call
+        of an external predicate.
+        """
+        denied: frozenset[RelationSchema] = frozenset()
+        clauses = self.clauses(denied)
+        refused: set[int] = set()
+        for part in self.negative_components(denied):
+            reached = self._reached(denied, part.relations)
+            names = sorted(str(schema.stored) for schema in self.external if schema in reached)
+            numbers = (c.rule for c in clauses if c.rule and c.head.schema in part.relations)
+            number = next(numbers, 0)
+            if names and number:
+                refused.add(number)
+                yield number, ExternalRecursion(names)
+        for number, error in blocked_rules(clauses, self.inferred, self.external):
+            if number not in refused:
+                refused.add(number)
+                yield number, error
 
     def _readable(self, item: ClauseItem) -> ClauseItem:
         if not isinstance(item, ClauseAtom) or item.schema.role is not Role.STORED:

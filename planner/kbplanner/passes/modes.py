@@ -97,6 +97,29 @@ def check_callable(
         raise error or EngineFault(f"{goal} cannot be asked with {marks}, for no reason")
 
 
+def blocked_rules(
+    clauses: Sequence[Clause], modes: Modes, external: Iterable[RelationSchema]
+) -> Iterator[tuple[int, UnboundArgument]]:
+    """Yield the number of the rule of each clause that has no order even if all of its head is
+    bound, and the error of the call that is to blame.
+
+    Clauses that only call relations of such clauses are not reported.
+    """
+    heads = by_head(clauses)
+    callable_modes = {schema: own for schema, own in modes.items() if own}
+    for clause in clauses:
+        marks = "b" * clause.head.schema.arity
+        call = stuck(clause, marks, callable_modes) if clause.rule else None
+        if call is not None:
+            atom, own = call
+            if atom.schema in external:
+                yield clause.rule, unbound(atom, own, modes, clause.rule)
+            else:
+                error = _blocked(heads, atom.schema, own, modes, frozenset(external), set())
+                if error is not None:
+                    yield clause.rule, error
+
+
 def unbound(
     atom: ClauseAtom, marks: str, modes: Modes, rule: int = 0, named: bool = True
 ) -> UnboundArgument:
