@@ -28,6 +28,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
     from kbcore.plug.manager import Plugins
+    from kbcore.reason.external import TextSearcher
 
 
 T = TypeVar("T")
@@ -309,7 +310,7 @@ class Reading:
         self._lock = None
         if lock is not None:
             lock.__exit__(None, None, None)
-        needed.fetch(budget)
+        needed.fetch(budget, cast("TextSearcher", self._handle))
         self._tenant = tenant = self._handle._read_tenant()
         lock = tenant.lock.read()
         lock.__enter__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,18 +11,23 @@ from kbcore.context.diff import UNKNOWN, WindowDiff, diff
 from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
-from kbcore.context.relevance.vectors import Near, Vectors, blended, pool, text_of
+from kbcore.context.relevance.vectors import NEAR, Near, Vectors, blended, pool, text_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.window import Window
-from kbcore.errors import InvalidInput
+from kbcore.context.window import Window, fact_key
+from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.overlay import Overlay
+from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
+
+MAX_MATCHES = 100
+"""Facts that a search of a rule returns for a text."""
 
 
 class ContextWindows(TenantHandle):
@@ -114,6 +120,44 @@ class ContextWindows(TenantHandle):
             return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
 
         return self._evaluated(evaluate, request_limits, kind="window")
+
+    def matching(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the keys of the facts of a scope that share words with a text, best first.
+
+        With their scores, in (0, 1], at most MAX_MATCHES. Raises BudgetExceeded.
+        """
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            (partition,) = self._partitions(tenant, scope)
+            found = LexicalIndex.of(tenant).search(partition, text, MAX_MATCHES, budget)
+            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in found]
+
+    def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the keys of the facts of a scope whose vectors are near that of a text, best first.
+
+        With their cosines, at most MAX_MATCHES. Raises BudgetExceeded, and PredicateFailed if the
+        embedder gives no vector.
+        """
+        embedding, near = self._services.embedding, None
+        facts: dict[str, str] = {}
+        if embedding is not None:
+            tenant = self._read_tenant()
+            request = WindowRequest(query=text, scope=scope)
+            with tenant.lock.read():
+                candidates = pool(self._supply(tenant, request, budget), None)
+                rows = [fact.row for fact in candidates]
+                facts = {
+                    fact_key(
+                        row["predicate"], row["args"], negated=row["negated"], scope=row["scope"]
+                    ): text_of(row)
+                    for row in rows
+                }
+                vectors = Vectors.of(tenant, embedding.dimension)
+            near = vectors.near(embedding, text, list(facts.values()))
+        if near is None:
+            raise PredicateFailed("near/3", "the embedder gave no vector")
+        scored = [(key, near[fact]) for key, fact in facts.items() if near.get(fact, 0.0) >= NEAR]
+        return sorted(scored, key=lambda each: -each[1])[:MAX_MATCHES]
 
     def _similarity(
         self, request: WindowRequest, request_limits: RequestLimits | None
@@ -231,6 +275,13 @@ class ContextWindows(TenantHandle):
         if recent is None:
             recent = tenant.attached.setdefault("windows", Recent(self._services.clock))
         return cast(Recent, recent)
+
+
+def _key_of(tenant: Tenant, stored: StoredRelation, row: int, scope: str | None) -> str:
+    """Return the key of a stored fact, given by its row id."""
+    args = tenant.engine.texts(stored.relation.rows(array("I", [row])))
+    schema = stored.schema
+    return fact_key(schema.predicate, args, negated=not schema.positive, scope=scope)
 
 
 def check_request(request: WindowRequest) -> None:

@@ -39,7 +39,7 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
-from kbcore.reason.external import ExternalPredicates
+from kbcore.reason.external import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
 from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades
@@ -187,14 +187,15 @@ class Runtime:
         self.yield_now = scheduling.yield_now
         self.yield_in_background = scheduling.yield_in_background
         self.scorer = plugins.salience_scorer()
-        provided = plugins.predicates()
+        provided, searches = plugins.predicates(), search_predicates(config)
         self.predicates = (
             ExternalPredicates(
                 provided,
+                searches,
                 scheduling.call_within,
                 partial(self.meters.failed, "kb_predicates"),
             )
-            if provided
+            if provided or searches
             else None
         )
         self.model = model

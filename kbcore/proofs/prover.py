@@ -204,7 +204,7 @@ class Proof:
         self._numbers: dict[RelationSchema, dict[Symbols, int]] = {}
         self._rule_index: dict[int, int] = {}
         external = context.reasoner.external
-        self.facts = Facts(() if external is None else external.by_schema)
+        self.facts = Facts(() if external is None else external.modes)
         self.steps = Steps(0 if solved is None else len(solved.ground))
         self.rules: list[StoredRule] = []
         self.aggregated: dict[int, AggregateInputs] = {}

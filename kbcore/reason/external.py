@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from typing import Protocol
 
+from kbcore.config.settings import Config
 from kbcore.errors import (
     BudgetExceeded,
+    ConfigError,
     Conflict,
     ExternalRecursion,
     InvalidInput,
@@ -44,6 +47,7 @@ from kbplanner.evaluate.evaluate import GoalRun
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.modes import Modes
+from kbplanner.ir.numbers import number_text
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.jsonform import constant_from_json
 
@@ -79,30 +83,62 @@ class RowsNeeded(Exception):
         self._scope = scope
         self._inputs = inputs
 
-    def fetch(self, budget: Budget) -> None:
-        """Call the plugins; raises PredicateFailed and BudgetExceeded."""
+    def fetch(self, budget: Budget, searcher: TextSearcher) -> None:
+        """Call the plugins, and search with `searcher`; raises PredicateFailed and BudgetExceeded."""
         for key, inputs in self._inputs.items():
             for start in range(0, len(inputs), MAX_INPUTS):
-                self.rows.fetch(self._scope, key, inputs[start : start + MAX_INPUTS], budget)
+                batch = inputs[start : start + MAX_INPUTS]
+                self.rows.fetch(self._scope, key, batch, budget, searcher)
+
+
+class TextSearcher(Protocol):
+    """Searches for stored facts of the tenant that a goal is asked of. It takes the locks itself.
+
+    Results are the ids of the best facts of a scope with their scores, best first. They raise
+    BudgetExceeded.
+    """
+
+    def matching(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the facts that share words with a text."""
+
+    def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the facts whose vectors are near that of a text."""
+
+
+Search = Callable[[TextSearcher, str, str | None, Budget], list[tuple[str, float]]]
+
+SEARCHES: Mapping[str, Search] = {
+    "matches_text": lambda searcher, *asked: searcher.matching(*asked),
+    "near": lambda searcher, *asked: searcher.nearest(*asked),
+}
+"""The predicates (text, fact, score) that search the stored facts for a text."""
 
 
 class ExternalPredicates:
-    """The external predicates of a node. `on_failure` is called when one fails."""
+    """The external predicates of a node: those of plugins, and the `searches` among SEARCHES.
+
+    `on_failure` is called when a plugin fails.
+    """
 
     def __init__(
         self,
         predicates: Mapping[str, Predicate],
+        searches: Iterable[str],
         call_within: CallWithin,
         on_failure: Callable[[], None],
     ) -> None:
         self._call_within = call_within
         self._on_failure = on_failure
-        self.by_schema = {
+        self._predicates = {
             RelationSchema(each.name, each.arity): each for each in predicates.values()
         }
-        self.modes: Modes = {schema: modes_of(each) for schema, each in self.by_schema.items()}
+        self.searches = {RelationSchema(name, 3): SEARCHES[name] for name in searches}
+        self.modes: Modes = {
+            **{schema: modes_of(each) for schema, each in self._predicates.items()},
+            **dict.fromkeys(self.searches, ("bff",)),
+        }
         self.derived_modes: Modes = {schema.derived: own for schema, own in self.modes.items()}
-        self.signatures = frozenset((each.name, each.arity) for each in predicates.values())
+        self.signatures = frozenset((schema.predicate, schema.arity) for schema in self.modes)
         self._kept = KeptRows()
 
     def rules(self, rules: RuleSet, goal: RelationSchema) -> ExternalRules | None:
@@ -121,8 +157,8 @@ class ExternalPredicates:
         for schema in reached:
             if schema in rules.derived:
                 raise Conflict(
-                    f"{schema} comes from a plugin, but there are rules for it: retract them, or"
-                    " disable the plugin",
+                    f"{schema} is an external predicate, but there are rules for it: retract them,"
+                    " or disable what provides it",
                     {"reason": "external", "predicate": str(schema)},
                 )
         return form
@@ -137,13 +173,13 @@ class ExternalPredicates:
         """Raise InvalidInput if facts or rules of these predicates cannot be stored."""
         for name, arity in self.signatures.intersection(signatures):
             raise InvalidInput(
-                f"{name}/{arity} comes from a plugin: facts and rules for it cannot be stored",
+                f"{name}/{arity} is an external predicate: facts and rules for it cannot be stored",
                 {"kind": "external-predicate", "predicate": f"{name}/{arity}"},
             )
 
     def call(self, call: PredicateCall, schema: RelationSchema, budget: Budget) -> list[Values]:
         """Return the rows for the inputs of a call; raises PredicateFailed and BudgetExceeded."""
-        predicate = self.by_schema[schema]
+        predicate = self._predicates[schema]
         try:
             rows: list[Values] = self._call_within(partial(_rows, predicate, call), call.seconds)
         except TimeoutError:
@@ -170,18 +206,31 @@ class ExternalPredicates:
 
     def kept(self, key: Key, inputs: Iterable[Values]) -> dict[Values, tuple[Values, ...]]:
         """Return the rows that are kept for inputs of a pure predicate, by input."""
-        if not self.by_schema[key[0]].pure:
-            return {}
-        return self._kept.get(key, inputs)
+        return self._kept.get(key, inputs) if self._is_pure(key[0]) else {}
 
     def keep(self, key: Key, rows: Mapping[Values, Sequence[Values]]) -> None:
         """Keep the rows of inputs, if the predicate is pure."""
-        if self.by_schema[key[0]].pure:
+        if self._is_pure(key[0]):
             self._kept.put(key, rows)
+
+    def _is_pure(self, schema: RelationSchema) -> bool:
+        return schema in self._predicates and self._predicates[schema].pure
 
     def _failed(self, schema: RelationSchema, reason: str) -> None:
         log.warning("predicate %s failed: %s", schema, reason)
         self._on_failure()
+
+
+def search_predicates(config: Config) -> tuple[str, ...]:
+    """Return the predicates that SEARCH_PREDICATES names; raises ConfigError."""
+    names = tuple(dict.fromkeys(config.search_predicates))
+    for name in names:
+        if name not in SEARCHES:
+            choices = ", ".join(SEARCHES)
+            raise ConfigError(f"SEARCH_PREDICATES={name!r} does not exist; choose from: {choices}")
+    if "near" in names and config.embedder.lower() in ("", "none"):
+        raise ConfigError("SEARCH_PREDICATES names near, which needs EMBEDDER")
+    return names
 
 
 def modes_of(predicate: Predicate) -> tuple[str, ...]:
@@ -257,13 +306,13 @@ class ExternalRows:
         """
 
         def bind(schema: RelationSchema) -> Relation:
-            if schema not in self._predicates.by_schema:
+            if schema not in self._predicates.modes:
                 return stored(schema)
             facts = partition.get(schema)
             if facts is not None and facts.relation.counts().live:
                 raise Conflict(
-                    f"{schema} comes from a plugin, but facts of it are stored: retract them, or"
-                    " disable the plugin",
+                    f"{schema} is an external predicate, but facts of it are stored: retract them,"
+                    " or disable what provides it",
                     {"reason": "external", "predicate": str(schema)},
                 )
             return self._relation(tenant.engine, partition.name, schema)
@@ -299,10 +348,24 @@ class ExternalRows:
             raise RowsNeeded(self, scope, needed)
         return False
 
-    def fetch(self, scope: str | None, key: Key, inputs: Sequence[Values], budget: Budget) -> None:
-        """Call a plugin for inputs; raises PredicateFailed and BudgetExceeded."""
+    def fetch(
+        self,
+        scope: str | None,
+        key: Key,
+        inputs: Sequence[Values],
+        budget: Budget,
+        searcher: TextSearcher,
+    ) -> None:
+        """Call a plugin for inputs, or search for them; raises PredicateFailed and BudgetExceeded."""
         schema, mode = key
         budget.check_time()
+        search = self._predicates.searches.get(schema)
+        if search is not None:
+            for (text,) in inputs:
+                facts = search(searcher, text, scope, budget)
+                rows = [(text, fact, number_text(round(score, 6))) for fact, score in facts]
+                self._add(scope, key, {(text,): rows})
+            return
         left = budget.limits.rows - self._count
         if budget.limits.rows and left <= 0:
             raise BudgetExceeded.of_run("rows", budget.limits.rows)

@@ -74,7 +74,7 @@ class RecursiveAggregate(InvalidInput):
 
 
 class UnboundArgument(InvalidInput):
-    """A call of a predicate of a plugin with too few arguments bound.
+    """A call of an external predicate with too few arguments bound.
 
     `arguments` are their positions from 1, `variables` the variables in these positions, `modes`
     the ways in which the predicate can be called, `rule` the number of the rule with the call, 0
@@ -95,7 +95,7 @@ class UnboundArgument(InvalidInput):
         where = "" if text is None else f" in the rule {text}"
         named = f" ({', '.join(variables)})" if variables else ""
         super().__init__(
-            f"{predicate} comes from a plugin and needs a value for argument{plural} {numbers}"
+            f"the external predicate {predicate} needs a value for argument{plural} {numbers}"
             f"{named}, which nothing binds{where}",
             {
                 "kind": "unbound-argument",
@@ -120,13 +120,13 @@ class UnboundArgument(InvalidInput):
 
 
 class ExternalRecursion(InvalidInput):
-    """A recursion that needs all rows of a predicate of a plugin, which only gives rows for inputs."""
+    """Rules that need all rows of an external predicate, which has rows for given inputs only."""
 
     def __init__(self, predicates: Sequence[str]) -> None:
         names = " and ".join(predicates)
         super().__init__(
-            f"rules that recurse through negation or need all of a recursion cannot use {names},"
-            " which comes from a plugin and has rows for given inputs only",
+            "rules that recurse through negation cannot depend on the external predicate"
+            f" {names}: it has rows for given inputs only",
             {"kind": "external-recursion", "predicates": list(predicates)},
         )
         self.predicates = list(predicates)

@@ -447,7 +447,7 @@ def _check_external(
             else:
                 continue
             if atom.positive and (atom.predicate, atom.arity) in signatures:
-                message = f"{atom.predicate}/{atom.arity} comes from a plugin"
+                message = f"{atom.predicate}/{atom.arity} is an external predicate"
                 hint = "choose another name: facts and rules for it cannot be stored"
                 part.findings.add("external-predicate", span, message, hint)
     own = [
