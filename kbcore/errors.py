@@ -8,11 +8,13 @@ from kbplanner.errors import (
     BudgetExceeded,
     Cancelled,
     EngineFault,
+    ExternalRecursion,
     InvalidInput,
     KBError,
     RecursiveAggregate,
     RefusedExtremum,
     RuleSyntaxError,
+    UnboundArgument,
     UnsafeRule,
 )
 
@@ -26,6 +28,7 @@ __all__ = [
     "Conflict",
     "Diverged",
     "EngineFault",
+    "ExternalRecursion",
     "Forbidden",
     "InvalidInput",
     "KBError",
@@ -39,6 +42,7 @@ __all__ = [
     "NotReady",
     "NotUnique",
     "PluginFailed",
+    "PredicateFailed",
     "ProviderFailed",
     "RateLimited",
     "ReadOnlyFollower",
@@ -51,6 +55,7 @@ __all__ = [
     "StorageFull",
     "TooLarge",
     "Unauthorized",
+    "UnboundArgument",
     "Unconfirmed",
     "UnknownDatabase",
     "UnknownTransaction",
@@ -244,6 +249,18 @@ class PluginFailed(KBError):
     """A plugin raised or returned nonsense; nothing was changed, and the message names it."""
 
     code = "INTERNAL_ERROR"
+
+
+class PredicateFailed(KBError):
+    """A predicate of a plugin failed or returned invalid rows; nothing was changed. `details`: predicate, reason."""
+
+    code = "PLUGIN_FAILED"
+
+    def __init__(self, predicate: str, reason: str) -> None:
+        super().__init__(
+            f"the predicate {predicate} of a plugin failed ({reason}); the server log has the details",
+            {"predicate": predicate, "reason": reason},
+        )
 
 
 class SnapshotFailed(KBError):

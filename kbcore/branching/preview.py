@@ -20,12 +20,14 @@ from kbcore.branching.truth_changes import (
 )
 from kbcore.errors import NotFound, TooLarge
 from kbcore.reason.budget import Budget
+from kbcore.reason.external import ExternalPredicates
 from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import Fact
 from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads
 from kbcore.state.rulebook import recursion_warning, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
+from kbplanner.ir.modes import NO_MODES
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -115,10 +117,12 @@ class Staged:
     proposal: Proposal
     written: set[Name]
     warnings: list[RuleWarning]
+    external: ExternalPredicates | None = None
 
     def compare(self, limit: int, budget: Budget, outcome: Preview) -> None:
         """Add the differences in truth to `outcome`, at most `limit` in each list.
 
+        Conclusions that depend on external predicates are not compared.
         Raises BudgetExceeded, with the differences of the predicates compared before in `outcome`.
         """
         for scope in self._scopes():
@@ -135,6 +139,8 @@ class Staged:
     def _comparison(self, scope: str | None) -> Comparison:
         tenant, overlay = self.tenant, self.overlay
         before, after = tenant.rules.visible(scope), overlay.rules.visible(scope)
+        if self.external is not None:
+            before, after = map(self.external.independent, (before, after))
         changed_rules = set(before.rules) ^ set(after.rules)
         return Comparison(
             State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
@@ -158,7 +164,13 @@ class Staged:
 
 
 @contextmanager
-def staged(tenant: Tenant, proposal: Proposal, now: int, budget: Budget) -> Iterator[Staged]:
+def staged(
+    tenant: Tenant,
+    proposal: Proposal,
+    now: int,
+    budget: Budget,
+    external: ExternalPredicates | None = None,
+) -> Iterator[Staged]:
     """Provide a proposal in an overlay at `now` (epoch milliseconds), except for its facts, which
     the caller adds.
 
@@ -170,12 +182,12 @@ def staged(tenant: Tenant, proposal: Proposal, now: int, budget: Budget) -> Iter
     overlay.noting = False
     overlay.plans = PlanCache(tenant.engine)  # plans of proposed rules are used only once
     try:
-        warnings = _change_rules(overlay, proposal)
+        warnings = _change_rules(overlay, proposal, external)
         overlay.advance(now)
         written = {(fact.scope, fact.schema) for fact in proposal.facts}
         for change in proposal.retractions:
             written.update(_remove(overlay, change, budget))
-        yield Staged(tenant, overlay, proposal, written, warnings)
+        yield Staged(tenant, overlay, proposal, written, warnings, external)
     finally:
         overlay.drop()
 
@@ -197,7 +209,9 @@ def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
         )
 
 
-def _change_rules(overlay: Overlay, proposal: Proposal) -> list[RuleWarning]:
+def _change_rules(
+    overlay: Overlay, proposal: Proposal, external: ExternalPredicates | None
+) -> list[RuleWarning]:
     """Remove and add the proposed rules in an overlay; return warnings about those that are added.
 
     Raises NotFound for an unknown rule, and what `RuleBook.check` raises.
@@ -210,7 +224,7 @@ def _change_rules(overlay: Overlay, proposal: Proposal) -> list[RuleWarning]:
         if (book.withdraw(*target) or book.remove(*target)) is None:
             raise NotFound(f"no rule '{removal.id}'", {"id": removal.id, "scope": removal.scope})
     added = [stored_rule(rule) for rule in proposal.rules]
-    cycles = book.check(added)
+    cycles = book.check(added, NO_MODES if external is None else external.modes)
     for rule in added:
         book.add(rule)
     return [

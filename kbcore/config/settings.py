@@ -340,6 +340,14 @@ class Config:
         "weight of salience relative to text relevance, which is 1 for the best match of a query",
     )
     embedder: str = _setting("none", TEXT, "plugin that embeds texts for context queries, or none")
+    search_predicates: tuple[str, ...] = _setting(
+        ("matches_text",),
+        NAMES,
+        "predicates that search the stored facts in rules: matches_text, near (needs EMBEDDER)",
+    )
+    sql_predicates: str = _setting(
+        "", TEXT, "file (JSON) that describes tables of SQL databases as predicates of rules"
+    )
     tokenizer: str = _setting(
         "none", TEXT, "plugin that counts tokens for maxTokens; none: characters / 4"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,12 +63,7 @@ class Entry(NamedTuple):
         The suffix is omitted in the default partition. `/` and `%` inside an argument are
         percent-encoded.
         """
-        path = "/".join([self.predicate, *(quote_part(arg) for arg in self.args)])
-        return (
-            ("not:" if self.negated else "")
-            + path
-            + ("" if self.scope is None else f"@{self.scope}")
-        )
+        return fact_key(self.predicate, self.args, negated=self.negated, scope=self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +117,12 @@ class Window:
     def chars(self) -> int:
         """Number of characters of all entries."""
         return sum(entry.char_count for entry in self.entries)
+
+
+def fact_key(predicate: str, args: Sequence[str], *, negated: bool, scope: str | None) -> str:
+    """Return the key of a fact: `predicate/arg1/arg2`, prefixed `not:`, with the suffix `@scope`."""
+    path = "/".join([predicate, *map(quote_part, args)])
+    return ("not:" if negated else "") + path + ("" if scope is None else f"@{scope}")
 
 
 def quote_part(arg: str) -> str:

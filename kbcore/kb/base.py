@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.kb.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, Notes, RequestLimits
+from kbcore.reason.external import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
@@ -27,6 +28,10 @@ from kbplanner.ir.terms import BodyItem, Literal
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
     from kbcore.plug.manager import Plugins
+    from kbcore.reason.external import TextSearcher
+
+
+T = TypeVar("T")
 
 
 class TenantHandle:
@@ -107,7 +112,9 @@ class TenantHandle:
         """
         tenant = self._read_tenant()
         with tenant.lock.read():
-            return unknown_predicates(tenant, signatures, scope)
+            external = self._services.predicates
+            provided = () if external is None else external.signatures
+            return unknown_predicates(tenant, signatures, scope, provided)
 
     def _commit(
         self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
@@ -158,11 +165,33 @@ class TenantHandle:
         """
         return Reading(self, kind, goal, self._new_budget(request_limits, notes))
 
+    def _evaluated(
+        self,
+        evaluate: Callable[[Tenant, Budget], T],
+        request_limits: RequestLimits | None,
+        notes: Notes | None = None,
+        kind: str = "other",
+        goal: Sequence[BodyItem] | None = None,
+    ) -> T:
+        """Return the result of `evaluate` under the tenant's read lock, as `_reads` provides it.
+
+        Where it needs rows of external predicates, they are fetched without the lock, and it is
+        called again: it must not have effects before it returns.
+        """
+        reading = self._reads(request_limits, notes, kind, goal)
+        with reading as (tenant, budget):
+            while True:
+                try:
+                    return evaluate(tenant, budget)
+                except RowsNeeded as needed:
+                    rows = needed
+                tenant = reading.fetch(rows)
+
     def _ended(
         self, tenant: Tenant, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
     ) -> None:
-        """Release the slot of a read, and report the read."""
-        budget.admission.release()
+        """Release what a read holds, and report the read."""
+        budget.release()
         meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
         meters.reads[kind](seconds)
         if budget.rows_made:
@@ -213,14 +242,14 @@ class TenantHandle:
         try:
             yield budget
         finally:
-            budget.admission.release()
+            budget.release()
 
     def _new_budget(
         self, request_limits: RequestLimits | None, notes: Notes | None = None
     ) -> Budget:
         """Return a budget with the limits of the settings, lowered as requested.
 
-        The caller must call `budget.admission.release()` at the end.
+        The caller must call `budget.release()` at the end.
         """
         services = self._services
         config, clock, limits = services.config, services.clock, services.limits
@@ -253,6 +282,8 @@ class Reading:
 
     __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant")
 
+    _lock: AbstractContextManager[None] | None
+
     def __init__(
         self, handle: TenantHandle, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
     ) -> None:
@@ -274,13 +305,29 @@ class Reading:
         self._budget.now = tenant.at(self._budget.now or 0)
         return tenant, self._budget
 
+    def fetch(self, needed: RowsNeeded) -> Tenant:
+        """Fetch rows of external predicates without the lock; return the tenant as it is then."""
+        budget, lock = self._budget, self._lock
+        budget.external = needed.rows
+        budget.notes.warnings = budget.proof_nodes = 0  # of the evaluation that did not end
+        self._lock = None
+        if lock is not None:
+            lock.__exit__(None, None, None)
+        needed.fetch(budget, cast("TextSearcher", self._handle))
+        self._tenant = tenant = self._handle._read_tenant()
+        lock = tenant.lock.read()
+        lock.__enter__()
+        self._lock = lock
+        return tenant
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._lock.__exit__(kind, error, trace)
+        if self._lock is not None:
+            self._lock.__exit__(kind, error, trace)
         handle = self._handle
         if isinstance(error, BudgetExceeded):
             handle._services.meters.exceeded(error)

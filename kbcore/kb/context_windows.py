@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,19 +11,24 @@ from kbcore.context.diff import UNKNOWN, WindowDiff, diff
 from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
-from kbcore.context.relevance.vectors import Near, Vectors, blended, pool, text_of
+from kbcore.context.relevance.vectors import NEAR, Near, Vectors, blended, pool, text_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
 from kbcore.context.violations import violations
-from kbcore.context.window import Window
-from kbcore.errors import InvalidInput
+from kbcore.context.window import Window, fact_key
+from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.overlay import Overlay
+from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
+
+MAX_MATCHES = 100
+"""Facts that a search of a rule returns for a text."""
 
 
 class ContextWindows(TenantHandle):
@@ -41,8 +47,11 @@ class ContextWindows(TenantHandle):
         """
         check_request(request)
         near = self._similarity(request, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> Window:
             return self._window(tenant, request, budget, near)[0]
+
+        return self._evaluated(evaluate, request_limits, kind="window")
 
     def context_with_changes(
         self, request: WindowRequest, *, request_limits: RequestLimits | None = None
@@ -54,8 +63,11 @@ class ContextWindows(TenantHandle):
         """
         check_request(request)
         near = self._similarity(request, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> tuple[Window, WindowDiff | None]:
             return self._window(tenant, request, budget, near, compare=True)
+
+        return self._evaluated(evaluate, request_limits, kind="window")
 
     def context_diff(
         self, session: str, changes: dict[str, Any], *, request_limits: RequestLimits | None = None
@@ -69,14 +81,16 @@ class ContextWindows(TenantHandle):
         Raises InvalidInput and BudgetExceeded.
         """
         near = self._similarity_again(session, changes, request_limits)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> WindowDiff | None:
             last = self._sessions(tenant).get(session)
             if last is None:
-                return UNKNOWN
+                return None
             request = replace(last.request, **changes)
             check_request(request)
-            _, difference = self._window(tenant, request, budget, near, compare=True)
-        return difference or UNKNOWN
+            return self._window(tenant, request, budget, near, compare=True)[1]
+
+        return self._evaluated(evaluate, request_limits, kind="window") or UNKNOWN
 
     def last_window(self, session: str) -> Window | None:
         """Return the last window of a session, or None if the session is unknown."""
@@ -97,7 +111,8 @@ class ContextWindows(TenantHandle):
         The summary does not count as an access. Raises BudgetExceeded.
         """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
-        with self._reads(request_limits, kind="window") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> Summary:
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             reasoner = self._services.reasoner(tenant)
@@ -105,6 +120,46 @@ class ContextWindows(TenantHandle):
             violated = violations(reasoner, partitions, budget)
             entries = selected.window.entries
             return summarize(tenant, partitions, entries, violated, scores.now, budget)
+
+        return self._evaluated(evaluate, request_limits, kind="window")
+
+    def matching(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the keys of the facts of a scope that share words with a text, best first.
+
+        With their scores, in (0, 1], at most MAX_MATCHES. Raises BudgetExceeded.
+        """
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            (partition,) = self._partitions(tenant, scope)
+            found = LexicalIndex.of(tenant).search(partition, text, MAX_MATCHES, budget)
+            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in found]
+
+    def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
+        """Return the keys of the facts of a scope whose vectors are near that of a text, best first.
+
+        With their cosines, at most MAX_MATCHES. Raises BudgetExceeded, and PredicateFailed if the
+        embedder gives no vector.
+        """
+        embedding, near = self._services.embedding, None
+        facts: dict[str, str] = {}
+        if embedding is not None:
+            tenant = self._read_tenant()
+            request = WindowRequest(query=text, scope=scope)
+            with tenant.lock.read():
+                candidates = pool(self._supply(tenant, request, budget), None)
+                rows = [fact.row for fact in candidates]
+                facts = {
+                    fact_key(
+                        row["predicate"], row["args"], negated=row["negated"], scope=row["scope"]
+                    ): text_of(row)
+                    for row in rows
+                }
+                vectors = Vectors.of(tenant, embedding.dimension)
+            near = vectors.near(embedding, text, list(facts.values()))
+        if near is None:
+            raise PredicateFailed("near/3", "the embedder gave no vector")
+        scored = [(key, near[fact]) for key, fact in facts.items() if near.get(fact, 0.0) >= NEAR]
+        return sorted(scored, key=lambda each: -each[1])[:MAX_MATCHES]
 
     def _similarity(
         self, request: WindowRequest, request_limits: RequestLimits | None
@@ -203,7 +258,7 @@ class ContextWindows(TenantHandle):
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
-            if not staged:
+            if not staged and budget.external is None:  # rows of plugins are those of one request
                 recent.keep(key, selected)
             supply.scores.show(selected.facts)
         return selected.window
@@ -222,6 +277,13 @@ class ContextWindows(TenantHandle):
         if recent is None:
             recent = tenant.attached.setdefault("windows", Recent(self._services.clock))
         return cast(Recent, recent)
+
+
+def _key_of(tenant: Tenant, stored: StoredRelation, row: int, scope: str | None) -> str:
+    """Return the key of a stored fact, given by its row id."""
+    args = tenant.engine.texts(stored.relation.rows(array("I", [row])))
+    schema = stored.schema
+    return fact_key(schema.predicate, args, negated=not schema.positive, scope=scope)
 
 
 def check_request(request: WindowRequest) -> None:

@@ -18,17 +18,23 @@ from kbcore.errors import InvalidInput, ModelNotConfigured
 from kbcore.kb.base import TenantHandle
 from kbcore.kb.context_windows import check_request
 from kbcore.language.evidence import Evidence, Query, gather
-from kbcore.language.extract import Extracted, ExtractionOptions, extract, judge
+from kbcore.language.extract import (
+    Contradicted,
+    Extracted,
+    ExtractionOptions,
+    extract,
+    judge,
+)
 from kbcore.language.reading import Taken, episodes_of, read_statements_of
 from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.budget import RequestLimits
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
-from kbcore.state.tenant import ALL_SCOPES
+from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 
@@ -260,14 +266,16 @@ class NaturalLanguage(TenantHandle, ABC):
             ExtractionOptions(scope, rules, context),
         )
         one_answer = AnswerOptions(scope, limit=1)
-        with self._reads(request_limits) as (tenant, budget):
 
+        def judged(tenant: Tenant, budget: Budget) -> tuple[list[Fact], list[Contradicted]]:
             def rows(atom: Atom) -> list[Row]:
                 budget.yield_now()
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 
-            new_facts, extracted.contradictions = judge(extracted.facts, rows)
+            return judge(extracted.facts, rows)
+
+        new_facts, extracted.contradictions = self._evaluated(judged, request_limits)
         return extracted, new_facts
 
     def _store(self, extracted: Extracted, new_facts: list[Fact]) -> int:

@@ -53,8 +53,11 @@ class Proofs(TenantHandle):
     ) -> list[dict[str, Any]]:
         """Return the answers of `infer`, each with its proof. Raises BudgetExceeded."""
         limits = self._proof_limits(options, proof)
-        with self._reads(options.request_limits, None, "prove", (literal,)) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[dict[str, Any]]:
             return list(self._proofs(tenant, literal, options, limits, budget))
+
+        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,))
 
     def prove_json(
         self,
@@ -68,11 +71,12 @@ class Proofs(TenantHandle):
         `write` encodes the proofs.
         """
         limits = self._proof_limits(options, proof)
-        with (
-            self._reads(options.request_limits, None, "prove", (literal,)) as (tenant, budget),
-            closing(self._proofs(tenant, literal, options, limits, budget)) as shaped_proofs,
-        ):
-            return write(shaped_proofs, budget.yield_now)
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[bytes]:
+            with closing(self._proofs(tenant, literal, options, limits, budget)) as shaped_proofs:
+                return write(shaped_proofs, budget.yield_now)
+
+        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,))
 
     def explain(
         self,
@@ -86,13 +90,16 @@ class Proofs(TenantHandle):
         BudgetExceeded, and UnsafeRule if a goal of several literals has an unsafe variable.
         """
         limits, item = self._proof_limits(options, replace(proof, form="tree")), body[0]
-        with self._reads(options.request_limits, None, "prove", body) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[str]:
             if len(body) == 1 and isinstance(item, Literal):
                 proof_trees = self._proofs(tenant, item, options, limits, budget)
             else:
                 proof_trees = self._body_proofs(tenant, body, options, limits, budget)
             with closing(proof_trees):
-                texts = [proof_text(tree, budget.yield_now) for tree in proof_trees]
+                return [proof_text(tree, budget.yield_now) for tree in proof_trees]
+
+        texts = self._evaluated(evaluate, options.request_limits, None, "prove", body)
         return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
 
     def why_not(
@@ -113,7 +120,8 @@ class Proofs(TenantHandle):
         """
         self._check_why_not(body, options, depth)
         limit = DEFAULT_CANDIDATES if options.limit is None else options.limit
-        with self._reads(options.request_limits, None, "prove", body) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> WhyNot:
             search = Search(
                 self._services.reasoner(tenant), budget, WhyNotOptions(options.as_of, limit, depth)
             )
@@ -123,6 +131,8 @@ class Proofs(TenantHandle):
             else:
                 result = self._why_not(tenant, item, replace(options, limit=limit), budget, search)
             return search.completed(result, body, options.scope)
+
+        return self._evaluated(evaluate, options.request_limits, None, "prove", body)
 
     def _check_why_not(self, body: Sequence[BodyItem], options: AnswerOptions, depth: int) -> None:
         if options.include_undefined:
@@ -163,12 +173,15 @@ class Proofs(TenantHandle):
         values. The options that select answers do not matter. Raises BudgetExceeded, and UnsafeRule
         as `explain` does.
         """
-        with self._reads(options.request_limits, kind="other") as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[dict[str, Any]]:
             reasoner = self._services.reasoner(tenant)
             return [
                 plan_data(reasoner, partition, body, budget, analyze=analyze, as_of=options.as_of)
                 for partition in self._partitions(tenant, options.scope)
             ]
+
+        return self._evaluated(evaluate, options.request_limits)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -73,9 +73,12 @@ class Queries(TenantHandle):
         Rows of different partitions follow one another. `notes` are filled in. Raises
         BudgetExceeded, and RateLimited if the tenant runs too many long goals.
         """
-        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[Row]:
             answers = self._answers(tenant, literal, options, budget)
             return [row for _, rows in answers for row in rows]
+
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
 
     def infer_json(
         self,
@@ -91,7 +94,8 @@ class Queries(TenantHandle):
         and RateLimited.
         """
         atom = counterpart(literal) if literal.negated else literal.atom
-        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> list[bytes]:
             if not _needs_rows(literal, options):
                 (partition,) = self._partitions(tenant, options.scope)
                 parts = self._services.reasoner(tenant).answers_json(
@@ -101,6 +105,8 @@ class Queries(TenantHandle):
                     return parts
             answers = self._answers(tenant, literal, options, budget)
             return [write([row for _, rows in answers for row in rows], budget.yield_now)]
+
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
 
     def infer_table(
         self,
@@ -115,7 +121,8 @@ class Queries(TenantHandle):
         """
         atom = counterpart(literal) if literal.negated else literal.atom
         variables = variable_columns(atom)
-        with self._reads(options.request_limits, notes, "ask", (literal,)) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> AnswerTable:
             if not _needs_rows(literal, options):
                 (partition,) = self._partitions(tenant, options.scope)
                 answers = self._services.reasoner(tenant).plain_answers(
@@ -131,6 +138,8 @@ class Queries(TenantHandle):
             rows = [row for _, part in listed for row in part]
             scoped = options.scope == ALL_SCOPES
             return table_of_rows(rows, variables, scoped=scoped, paced=budget.paced)
+
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
 
     def query_table(
         self,
@@ -295,16 +304,11 @@ class Queries(TenantHandle):
         options: AnswerOptions = DEFAULT_OPTIONS,
     ) -> SymbolAnswers:
         """Return the answers of `bindings`, converted to names when they are read."""
-        listed = 0
 
         def solve(
             reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
         ) -> Answers:
-            nonlocal listed
-            rows, count = reasoner.solve_body(partition, body, variables, budget, goal)
-            listed += count if goal.first is None else min(count, goal.first)
-            budget.check_answers(listed)
-            return rows, count
+            return reasoner.solve_body(partition, body, variables, budget, goal)
 
         return self._symbols(body, len(variables), options, solve, returns_all=True)
 
@@ -348,7 +352,8 @@ class Queries(TenantHandle):
     ) -> SymbolAnswers:
         """Return the answers of `solve` in each partition, within the limit and offset."""
         end = None if options.limit is None else options.offset + options.limit
-        with self._reads(options.request_limits, None, "ask", goal) as (tenant, budget):
+
+        def evaluate(tenant: Tenant, budget: Budget) -> SymbolAnswers:
             result = SymbolAnswers(tenant.engine, arity)
             reasoner = self._services.reasoner(tenant)
             for partition in self._partitions(tenant, options.scope):
@@ -362,6 +367,11 @@ class Queries(TenantHandle):
                 if first is not None and first < count:
                     rows, count = rows[: first * arity], first
                 result.append(partition.name, rows, count)
+                if returns_all:
+                    budget.check_answers(len(result))
+            return result
+
+        result = self._evaluated(evaluate, options.request_limits, None, "ask", goal)
         if options.offset:
             result.skip(options.offset)
         return result

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kbcore.plug.ports import SalienceScorer
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
+    from kbcore.reason.external import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
     from kbcore.search.embedder import Embedding
     from kbcore.state.changes import ChangeSet, Delta
@@ -64,6 +65,10 @@ class Services(Protocol):
     @property
     def plugins(self) -> Plugins:
         """Loaded plugins."""
+
+    @property
+    def predicates(self) -> ExternalPredicates | None:
+        """Predicates whose rows plugins provide, or None if there are none."""
 
     @property
     def transactions(self) -> Transactions:

@@ -35,6 +35,7 @@ from kbcore.kb.scripts import (
 )
 from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.reason.external import EXTERNAL_PROBLEMS
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
@@ -60,6 +61,7 @@ from kbcore.state.rulebook import (
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.findings import Finding
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
+from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.passes.check import check_rule
@@ -89,6 +91,10 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         """
         for scope in {fact.scope for fact in facts}:
             self._check_writable(scope)
+        if self._services.predicates is not None:
+            self._services.predicates.check_new(
+                (fact.predicate, len(fact.args)) for fact in facts if fact.positive
+            )
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),))
         else:
@@ -107,6 +113,10 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         """Store many facts without metadata, all or none; opposites of stored facts are kept."""
         for scope in {group.scope for group in rows}:
             self._check_writable(scope)
+        if self._services.predicates is not None:
+            self._services.predicates.check_new(
+                (group.predicate, group.arity) for group in rows if group.positive
+            )
         delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
@@ -127,6 +137,10 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         warnings, later = self._rule_warnings(
             own, (*((fact.predicate, len(fact.args)) for fact in facts), *defined)
         )
+        if self._services.predicates is not None:
+            heads = ((rule.head.predicate, rule.head.arity) for rule in own if rule.head.positive)
+            told = ((fact.predicate, len(fact.args)) for fact in facts if fact.positive)
+            self._services.predicates.check_new((*heads, *told))
         stored = tuple(stored_rule(rule) for rule in own)
         for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)
@@ -139,7 +153,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
-            cycles[:] = self._read_tenant().rules.check(stored)
+            cycles[:] = self._read_tenant().rules.check(stored, self._modes())
 
         delta = self._commit(tuple(changes), check=check)
         warnings += self._read_tenant().rules.endless(stored)
@@ -293,6 +307,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         stored = Stored(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
+            self._modes(),
         )
         if kind == GOAL:
             return check_goal(text, stored)
@@ -321,7 +336,8 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         try:
             with self._reads(request_limits) as (tenant, budget):
                 now = tenant.at(self._services.clock.now_ms())
-                with staged(tenant, proposal, now, budget) as stage:
+                external = self._services.predicates
+                with staged(tenant, proposal, now, budget, external) as stage:
                     warnings += stage.warnings
                     apply_to_overlay(stage.overlay, (AssertFacts(proposal.facts),), now)
                     stage.compare(limit, budget, outcome)
@@ -357,6 +373,11 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _modes(self) -> Modes:
+        """Return the modes of the predicates that plugins provide."""
+        external = self._services.predicates
+        return NO_MODES if external is None else external.modes
+
     def _rule_warnings(
         self, rules: Sequence[Rule], defined: Iterable[Signature]
     ) -> tuple[list[RuleWarning], list[RuleWarning]]:
@@ -373,7 +394,9 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         known = self.known_predicates()
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
-        return checks, [*lint(statements), *arity_warnings(statements, known)]
+        external = self._services.predicates
+        provided = () if external is None else external.signatures
+        return checks, [*lint(statements), *arity_warnings(statements, known, provided)]
 
     def _arities(self, predicate: str, scope: str | None) -> set[int]:
         """Return the arities of the stored relations of a predicate."""
@@ -400,14 +423,17 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         delta = self._commit(tuple(changes))
         rows = [row for removed in delta.removed for row in removed.rows]
         consequences, still_derivable = Consequences(), False
+
+        def evaluate(tenant: Tenant, budget: Budget) -> bool:
+            nonlocal consequences
+            consequences = Consequences()
+            if count:
+                self._services.cascades(tenant).count(delta.removed, budget, consequences)
+            return any(self._still_derivable(tenant, change, budget) for change in changes)
+
         try:
-            with self._reads(request_limits) as (tenant, budget):
-                if count:
-                    self._services.cascades(tenant).count(delta.removed, budget, consequences)
-                still_derivable = any(
-                    self._still_derivable(tenant, change, budget) for change in changes
-                )
-        except (BudgetExceeded, RateLimited, NotReady):
+            still_derivable = self._evaluated(evaluate, request_limits)
+        except (BudgetExceeded, RateLimited, NotReady, *EXTERNAL_PROBLEMS):
             consequences.truncated = True
         return RetractOutcome(
             len(rows),

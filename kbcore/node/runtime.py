@@ -39,6 +39,7 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
+from kbcore.reason.external import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
 from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades
@@ -186,6 +187,17 @@ class Runtime:
         self.yield_now = scheduling.yield_now
         self.yield_in_background = scheduling.yield_in_background
         self.scorer = plugins.salience_scorer()
+        provided, searches = plugins.predicates(), search_predicates(config)
+        self.predicates = (
+            ExternalPredicates(
+                provided,
+                searches,
+                scheduling.call_within,
+                partial(self.meters.failed, "kb_predicates"),
+            )
+            if provided or searches
+            else None
+        )
         self.model = model
         self.embedding: Embedding | None = None
         self.token_counter = TokenCounter()
@@ -553,7 +565,11 @@ class Runtime:
         if reasoner is None:
             config = self.config
             new = Reasoner(
-                tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables
+                tenant,
+                config.goal_table_mb << 20,
+                config.engine_verify,
+                self.meters.tables,
+                self.predicates,
             )
             reasoner = tenant.attached.setdefault("reasoner", new)
         return cast(Reasoner, reasoner)
@@ -563,7 +579,7 @@ class Runtime:
         cascades = tenant.attached.get("cascades")
         return cast(
             Cascades,
-            tenant.attached.setdefault("cascades", Cascades(tenant))
+            tenant.attached.setdefault("cascades", Cascades(tenant, self.predicates))
             if cascades is None
             else cascades,
         )

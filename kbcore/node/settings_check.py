@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import ModuleType
 
 from kbcore.config.settings import PREFIX, SETTINGS, Config
 from kbcore.errors import ConfigError, KBError
 from kbcore.plug.manager import Plugins
+from kbcore.reason.external import search_predicates
 from kbcore.replication.role import check_settings
 
 DEFAULT = "default"
@@ -93,6 +95,8 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
         plugins.llm_provider,
         plugins.embedder,
         plugins.tokenizer,
+        plugins.predicates,
+        partial(search_predicates, config),
         *(Plugins(sink).metrics_sinks for sink in sinks),
     ]
     for check in checks:

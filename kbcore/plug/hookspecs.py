@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LogStore,
         MergeStrategy,
         MetricsSink,
+        Predicate,
         RunningNode,
         SalienceScorer,
         ShardPlaces,
@@ -125,6 +126,14 @@ def kb_table_formats() -> Mapping[str, TableFormat]:  # type: ignore[empty-body]
     """Name formats of files with tables of facts, by the ending of the files.
 
     `kbcore export --format` picks one, `kbcore import` reads all of them.
+    """
+
+
+@hookspec
+def kb_predicates(config: Config) -> Mapping[str, Predicate]:  # type: ignore[empty-body]
+    """Name predicates for rules and goals whose rows the plugin provides, as `name/arity`.
+
+    All of them can be used in every tenant. Facts and rules cannot be stored for them.
     """
 
 

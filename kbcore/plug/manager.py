@@ -23,12 +23,14 @@ from kbcore.plug.ports import (
     LogStore,
     MergeStrategy,
     MetricsSink,
+    Predicate,
     SalienceScorer,
     ShardPlaces,
     StorageTools,
     TableFormat,
     Tokenizer,
 )
+from kbplanner.ir.limits import DEFAULT_LIMITS
 
 SERVER_HOOK_PREFIX = "kb_http_"
 """Prefix of hooks that a server specifies, if there is one."""
@@ -173,6 +175,17 @@ class Plugins:
     def table_formats(self) -> dict[str, TableFormat]:
         """Return the formats of files with tables of facts, by the ending of the files."""
         return self._collect("kb_table_formats")
+
+    def predicates(self) -> dict[str, Predicate]:
+        """Return the predicates whose rows plugins provide, by `name/arity`.
+
+        Raises ConfigError naming a predicate that contradicts itself.
+        """
+        predicates: dict[str, Predicate] = self._collect("kb_predicates")
+        for signature, predicate in predicates.items():
+            if problem := _predicate_problem(signature, predicate):
+                raise ConfigError(f"the predicate {signature!r} of a plugin {problem}")
+        return predicates
 
     def salience_scorer(self) -> SalienceScorer:
         """Return the scorer that SALIENCE_SCORER names; raise ConfigError naming the choices."""
@@ -404,5 +417,25 @@ COLLECTING = (
     "kb_tokenizers",
     "kb_bulk_engines",
     "kb_table_formats",
+    "kb_predicates",
 )
 """Hooks that return names; two plugins may not offer the same name."""
+
+
+def _predicate_problem(signature: str, predicate: Predicate) -> str | None:
+    """Return what is wrong with the description of a predicate; None if nothing is."""
+    own = f"{predicate.name}/{predicate.arity}"
+    if signature != own:
+        return f"is described as {own!r}"
+    if problem := DEFAULT_LIMITS.name_problem(predicate.name):
+        return f"has a name that {problem}"
+    if problem := DEFAULT_LIMITS.args_problem(predicate.arity):
+        return problem
+    if not predicate.modes:
+        return "has no modes"
+    for mode in predicate.modes:
+        if len(mode) != predicate.arity or not set(mode) <= {"in", "out"}:
+            return f"has the mode {mode!r}, which must have 'in' or 'out' for each argument"
+    if not callable(predicate.rows):
+        return "has no function 'rows'"
+    return None

@@ -643,6 +643,63 @@ class BulkDatabase(Protocol):
         """Return the statements of a clause version as text, without running anything."""
 
 
+@dataclass(frozen=True, slots=True)
+class PredicateCall:
+    """One call of a predicate with a batch of inputs.
+
+    `mode` is the mode of the call, `columns` has for each of its "in" arguments, in order, the
+    texts of all inputs: input i is the i-th text of every column. There are `count` inputs, each
+    different; a mode without "in" has one, and no columns. `database`, `tenant` and `scope` (None:
+    the base partition) say for whom the call is made. At most `max_rows` rows are accepted (0: no
+    limit), and the result is awaited for `seconds`.
+    """
+
+    database: str
+    tenant: str
+    scope: str | None
+    mode: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    count: int
+    max_rows: int
+    seconds: float
+
+    def inputs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the inputs, each with a text for every "in" argument."""
+        return zip(*self.columns, strict=True) if self.columns else iter([()] * self.count)
+
+
+PredicateValue = str | int | float | bool
+"""A value in a row of a predicate; numbers and booleans become the texts that JSON facts have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A relation that a plugin provides to rules and goals, without storing its rows.
+
+    `modes` are the ways to call it: for each argument "in" if the caller has to give it, else
+    "out". Rules are evaluated so that every call has its inputs; a goal or a rule for which that
+    cannot be done is refused.
+
+    Contract of `rows`: it returns rows with a value for every argument, for all inputs of the call
+    together, in any order; a row that fits no input is ignored. What it leaves out is false. The
+    rows depend on the inputs, and not on the mode. If it is `pure`, the same inputs have the same
+    rows as long as a process lives, for every database, tenant and scope, and rows may be kept;
+    otherwise they are valid for one request, and each request asks again.
+
+    It is called in a thread of its own, never with a lock held, by several threads at a time, and
+    may be asked for inputs that do not matter in the end. It may take `call.seconds`; after that
+    the request fails and the result is thrown away. InvalidInput and NotReady are passed to the
+    client, and so are their messages; any other exception is logged, and the client is told that
+    the predicate failed.
+    """
+
+    name: str
+    arity: int
+    modes: tuple[tuple[str, ...], ...]
+    rows: Callable[[PredicateCall], Iterable[Sequence[PredicateValue]]]
+    pure: bool = False
+
+
 class TableFormat(Protocol):
     """A format of files with a table of facts; its name is the ending of the files.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -13,6 +13,7 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, HeadTerm
 
 ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
+EXTERNAL = "external"
 """Kinds of nodes."""
 
 
@@ -26,10 +27,11 @@ class Facts:
     instances with the same conclusion; instances that depend on the same conclusions count once.
     `leaves` has what a tree shows of a leaf, if rows are requested: the row of a stored fact; for
     a test what `shapes` adds. `tests` has the kind and the body item, with its values, of each
-    test.
+    test. `external` has the relations whose facts come from plugins.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, external: Container[RelationSchema] = ()) -> None:
+        self.external = external
         self.relations: list[RelationSchema] = []
         self.relation_numbers = array("I")
         self.args: list[Sequence[HeadTerm]] = []
@@ -47,7 +49,9 @@ class Facts:
         """Return the kind of a node."""
         if number in self.tests:
             return self.tests[number][0]
-        return ASSERTED if self.instances[number] == LEAF else DERIVED
+        if self.instances[number] != LEAF:
+            return DERIVED
+        return EXTERNAL if self.schema(number) in self.external else ASSERTED
 
     def schema(self, number: int) -> RelationSchema:
         """Return the relation of a node."""

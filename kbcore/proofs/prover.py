@@ -33,7 +33,7 @@ from kbcore.proofs.facts import ABSENT, BUILTIN, Facts
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
-from kbcore.state.facts import Row
+from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
@@ -216,7 +216,8 @@ class Proof:
         self._plans: dict[int, Step | None] = {}
         self._numbers: dict[RelationSchema, dict[Symbols, int]] = {}
         self._rule_index: dict[int, int] = {}
-        self.facts = Facts()
+        external = context.reasoner.external
+        self.facts = Facts(() if external is None else external.modes)
         self.steps = Steps(0 if solved is None else len(solved.ground))
         self.rules: list[StoredRule] = []
         self.aggregated: dict[int, AggregateInputs] = {}
@@ -448,6 +449,13 @@ class Proof:
         """Return the rows of stored facts, none if rows are not requested."""
         if not self._context.rows:
             return []
+        if stored in self.facts.external:
+            texts = self._tenant.engine.texts(symbols)
+            atom, arity = Atom(stored.predicate, (), stored.positive), stored.arity
+            return [
+                derived_row(atom, texts[i * arity : (i + 1) * arity], self._partition.name)
+                for i in range(count)
+            ]
         relation = self._partition.need(stored)
         ids = relation.relation.locate(symbols, count)
         if NO_ROW in ids:  # best values are kept in canonical text, facts as they were written

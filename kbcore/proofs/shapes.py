@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kbcore.proofs.facts import ABSENT, ASSERTED, BUILTIN, DERIVED, Facts
+from kbcore.proofs.facts import ABSENT, ASSERTED, BUILTIN, DERIVED, EXTERNAL, Facts
 from kbcore.proofs.prover import AggregateInputs, Proof
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.rulebook import StoredRule
@@ -102,7 +102,7 @@ def _tree_parts(proof: Proof, scope: str | None) -> Tree:
         )
     for schema in facts.relations[len(parts.conclusions) :]:
         parts.conclusions.append(conclusion(schema.predicate, schema.positive, [], scope))
-        parts.matches.append(_step("fact_match" if schema.positive else "explicit_negative"))
+        parts.matches.append(_step(_leaf_type(facts, schema)))
     for rule in proof.rules[len(parts.applications) :]:
         kind = "aggregate" if _aggregates(rule) else "rule_application"
         parts.applications.append(_step(kind, rule.text))
@@ -124,7 +124,7 @@ def dag(result: Row, top: int, proof: Proof, limits: ProofLimits) -> dict[str, A
         facts.heights,
         facts.alternatives,
         [_fact(each, None) for each in facts.relations],
-        [_node(ASSERTED if each.positive else "explicit_negative") for each in facts.relations],
+        [_node(_leaf_kind(facts, each)) for each in facts.relations],
         proof.steps,
         [_conclusion(rule) for rule in proof.rules],
         [{"id": rule.id, "text": rule.text} for rule in proof.rules],
@@ -183,11 +183,24 @@ def _root_step(proof: Proof, top: int) -> dict[str, Any]:
     facts, kind = proof.facts, proof.facts.kind(top)
     if kind == DERIVED:
         return _step("elided")
-    if kind != ASSERTED:
+    if kind not in (ASSERTED, EXTERNAL):
         return _test_step(facts, top)
-    step = _step("fact_match" if facts.schema(top).positive else "explicit_negative")
+    step = _step(_leaf_type(facts, facts.schema(top)))
     step["fact"] = facts.leaves[top]
     return step
+
+
+def _leaf_type(facts: Facts, schema: RelationSchema) -> str:
+    """Return the type of the step of a leaf of a relation in a tree."""
+    if schema in facts.external:
+        return EXTERNAL
+    return "fact_match" if schema.positive else "explicit_negative"
+
+
+def _leaf_kind(facts: Facts, schema: RelationSchema) -> str:
+    """Return the kind of a leaf of a relation in a graph."""
+    kind = _leaf_type(facts, schema)
+    return ASSERTED if kind == "fact_match" else kind
 
 
 def _test_step(facts: Facts, number: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ MAX_INDENT_LEVELS = 40
 _ENDS = {
     "fact_match": "stored",
     "explicit_negative": "stored as false",
+    "external": "external",
     "negation_as_failure": "nothing found",
     "builtin": "holds",
     "elided": "follows from rules; cut here, ask for it separately",

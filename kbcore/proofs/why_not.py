@@ -31,6 +31,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.conditions import generator_of
 from kbplanner.ir.limits import MAX_COLUMNS
+from kbplanner.ir.modes import Modes, permitted
 from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.schema import RelationSchema
@@ -135,8 +136,9 @@ class Search:
             unified = ((rule, unify(rule.head, atom)) for rule in rules)
             matching_rules = [(rule, values) for rule, values in unified if values is not None]
             self.truncated |= len(matching_rules) > MAX_RULES
+            modes = self._reasoner.modes(partition)
             premises = [
-                _Premises(rule, atom, _ordered(rule.body, values), values)
+                _Premises(rule, atom, _ordered(rule.body, values, modes), values)
                 for rule, values in matching_rules[:MAX_RULES]
             ]
             groups.append(self._reached(partition, premises, len(partitions) - number, limit))
@@ -171,7 +173,8 @@ class Search:
     def several(self, partitions: Sequence[Partition], body: Sequence[BodyItem]) -> WhyNot:
         """Return the explanation of a goal of several literals, which may hold."""
         goal = ", ".join(map(print_item, body))
-        premises = _Premises(None, None, _ordered(body, {}), {})
+        modes = self._reasoner.modes(partitions[0])
+        premises = _Premises(None, None, _ordered(body, {}, modes), {})
         groups = [
             self._reached(partition, [premises], len(partitions) - number, self._limit)
             for number, partition in enumerate(partitions)
@@ -195,8 +198,12 @@ class Search:
             if candidate.because is not None:
                 candidates.append(candidate.because)
         atoms = [item.atom for item in items if isinstance(item, Literal)]
+        external = self._reasoner.external
         unknown = unknown_predicates(
-            self._reasoner.tenant, ((atom.predicate, atom.arity) for atom in atoms), scope
+            self._reasoner.tenant,
+            ((atom.predicate, atom.arity) for atom in atoms),
+            scope,
+            () if external is None else external.signatures,
         )
         unknown_names = () if result.holds else tuple(unknown)
         return replace(result, unknown_predicates=unknown_names, truncated=self.truncated)
@@ -538,27 +545,36 @@ def _part(budget: Budget, shares: int) -> Budget:
     return replace(budget, deadline=now + (budget.deadline - now) / shares, rows_made=0)
 
 
-def _ordered(body: Sequence[BodyItem], values: Substitution) -> tuple[BodyItem, ...]:
+def _ordered(body: Sequence[BodyItem], values: Substitution, modes: Modes) -> tuple[BodyItem, ...]:
     """Return the premises with values filled in, in the order of evaluation.
 
     It is the order of the text, except that comparisons and negated literals come as soon as the
-    premises before them bind their variables, and generators when no other premise can come.
+    premises before them bind their variables, premises that plugins decide after those that bind the
+    arguments they need, and generators when no other premise can come.
     """
     waiting = [substituted(item, values) for item in body]
     chosen: list[BodyItem] = []
     while waiting:
         ready = next(
-            (item for item in waiting if not generator_of(item) and _is_ready(item, chosen)),
-            next((item for item in waiting if _is_ready(item, chosen)), waiting[0]),
+            (item for item in waiting if not generator_of(item) and _is_ready(item, chosen, modes)),
+            next((item for item in waiting if _is_ready(item, chosen, modes)), waiting[0]),
         )
         waiting.remove(ready)
         chosen.append(ready)
     return tuple(chosen)
 
 
-def _is_ready(item: BodyItem, before: Sequence[BodyItem]) -> bool:
+def _is_ready(item: BodyItem, before: Sequence[BodyItem], modes: Modes) -> bool:
     if isinstance(item, Literal) and not item.negated:
-        return True
+        schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive).derived
+        if schema not in modes:
+            return True
+        known = bound_variables(Rule(Atom(GOAL), tuple(before)))
+        marks = "".join(
+            "f" if isinstance(arg, Variable) and arg.name not in known else "b"
+            for arg in item.atom.args
+        )
+        return permitted(modes, schema, marks)
     bound = bound_variables(Rule(Atom(GOAL), (*before, item)))
     return all(variable.anonymous or variable.name in bound for variable in item.variables())
 

@@ -15,6 +15,7 @@ from kbplanner.compile.explain import COMPILED, answer_name, atom_text, mask, st
 from kbplanner.compile.plan import (
     AntiJoin,
     Column,
+    ExternalDemand,
     Group,
     Intersect,
     JoinPlan,
@@ -58,7 +59,8 @@ def plan_data(
     with reasoner.planned(partition, body, budget, as_of) as planned:
         goal, pattern = planned.goal, planned.pattern
         state = "none"
-        if goal is not None and pattern is not None and as_of is None:
+        is_external = goal is not None and bool(goal.plan.external)
+        if goal is not None and pattern is not None and as_of is None and not is_external:
             state = reasoner.tables.state(partition.key, goal, pattern)
         result: dict[str, Any] = {
             "goal": ", ".join(print_item(item) for item in body),
@@ -83,10 +85,12 @@ def plan_data(
                 result["answers"] = reasoner.solve(partition, planned.atom, budget, options)[1]
                 result["ms"] = _ms(clock() - start)
             look_up = {"relation": str(schema), "relationRows": partition.rows(schema)}
-            return {**result, "lookUp": look_up, "rules": [], "strata": []}
+            return {**result, "lookUp": look_up, "rules": [], "strata": [], "external": []}
         if not analyze or pattern is None:
             result["answers"] = 0 if analyze else None
             return {**result, **_Plan(planned, goal).data()}
+        if is_external:  # the run that is measured has all rows, which others have to fetch
+            reasoner.supplied_run(partition, goal, planned.bind, pattern, budget).close()
         run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits, budget.now)
         try:
             watched = StratumProfiler(run.run, len(goal.plan.strata), clock)
@@ -136,6 +140,18 @@ class _Plan:
             "seed": None if plan.seed is None else str(plan.slots[plan.seed]),
             "rules": [self._rule(number, versions[number]) for number in sorted(versions)],
             "strata": strata,
+            "external": [self._call(call) for call in plan.external],
+        }
+
+    def _call(self, call: ExternalDemand) -> dict[str, Any]:
+        """Return the calls of an external predicate in one mode."""
+        inputs = None if self._run is None else self._run.relation(call.slot).counts().visible
+        return {
+            "predicate": str(call.relation),
+            "mode": ["in" if mark == "b" else "out" for mark in call.mode],
+            "relation": str(self._goal.plan.slots[call.slot]),
+            "inputs": inputs,
+            "rows": None if inputs is None else self._planned.bind(call.relation).counts().visible,
         }
 
     def _rule(self, number: int, versions: Sequence[dict[str, Any]]) -> dict[str, Any]:

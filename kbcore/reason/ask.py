@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget, Notes
+from kbcore.reason.external import ExternalPredicates, ExternalRows
 from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
 from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching
@@ -19,10 +20,11 @@ from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import NO_ROW, SAME
+from kbplanner.compile.rules import ExternalRules, RuleSet
+from kbplanner.engine.backend import NO_ROW, SAME, RunState
 from kbplanner.evaluate.evaluate import (
     CompiledGoal,
+    GoalRun,
     adornment_of,
     goal_equalities,
     goal_shape,
@@ -30,6 +32,7 @@ from kbplanner.evaluate.evaluate import (
 from kbplanner.evaluate.grounding import GroundPlans
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.settle import View
+from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 from kbplanner.lru import LruCache
@@ -82,6 +85,7 @@ class Reasoner:
         table_bytes: int,
         verify: bool = False,
         counts: TableCounts | None = None,
+        external: ExternalPredicates | None = None,
     ) -> None:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
@@ -97,6 +101,7 @@ class Reasoner:
         ] = {}
         self._bodies: LruCache[tuple[RuleSet, Rule], RuleSet] = LruCache(64)
         self._fact_orders = FactOrders()
+        self.external = external
 
     def close(self) -> None:
         """Drop the goal tables and the cached orders of facts."""
@@ -167,6 +172,27 @@ class Reasoner:
         visible = self.tenant.rules.visible(partition.name)
         return RuleSet([*visible.rules, *added], visible)
 
+    def concludes(self, partition: Partition, schema: RelationSchema) -> bool:
+        """Return True if a stored schema can have answers that are not stored: from rules visible
+        in a partition, or from a plugin.
+        """
+        if self.external is not None and schema in self.external.modes:
+            return True
+        return schema in self.tenant.rules.visible(partition.name).derived
+
+    def modes(self, partition: Partition) -> Modes:
+        """Return the modes of DERIVED relations that have to be asked with bound arguments."""
+        rules = self.tenant.rules.visible(partition.name)
+        if self.external is None or rules.reads.isdisjoint(self.external.modes):
+            return {} if self.external is None else self.external.derived_modes
+        return rules.with_external(self.external.modes).inferred
+
+    def external_rules(self, rules: RuleSet, schema: RelationSchema) -> ExternalRules | None:
+        """Return the form of rules to evaluate a goal on a stored schema with, if it depends on an
+        external predicate.
+        """
+        return None if self.external is None else self.external.rules(rules, schema)
+
     def solve_once(
         self,
         partition: Partition,
@@ -202,6 +228,11 @@ class Reasoner:
         else:
             rules, atom = self.body_rules(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        external = self.external_rules(rules, schema)
+        if external is not None:
+            rules = external
+            external.check_components(external.deniable, (schema,))
+            self._external_rows(budget)
         shape = self._goal_shape(rules, schema, atom)
         pattern = None if shape is None else shape[0]
         if schema not in rules.derived:
@@ -425,6 +456,9 @@ class Reasoner:
         tenant, as_of = self.tenant, options.as_of
         noted = ready is not None and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        external = self.external_rules(rules, schema)
+        if external is not None:
+            return self._solve_external(partition, external, atom, budget, options)
         if shape is None:
             shape = self._goal_shape(rules, schema, atom)
         if shape is None:
@@ -470,6 +504,103 @@ class Reasoner:
                     if fresh_answers != answers:
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
+
+    def _solve_external(
+        self,
+        partition: Partition,
+        rules: ExternalRules,
+        atom: Atom,
+        budget: Budget,
+        options: GoalOptions,
+    ) -> Answers:
+        """Return the answers of an atom that depends on external predicates, without goal tables.
+
+        Raises RowsNeeded if plugins have to be called first.
+        """
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        shape = self._goal_shape(rules, schema, atom)
+        if shape is None:
+            return array("I"), 0
+        pattern = shape[0]
+        with self._external_goal(partition, rules, atom, pattern, budget, options) as (goal, bind):
+            run = self.supplied_run(partition, goal, bind, pattern, budget)
+            try:
+                answers = run.ask(pattern, budget, None, options.first, options.returns_all)
+                if answers is None:
+                    raise EngineFault("a relation changed under the read lock")
+            finally:
+                run.close()
+        budget.notes.warnings += run.warnings
+        budget.rows_made += run.rows_made
+        stored = partition.get(schema) if options.counts_accesses else None
+        if answers[1] and stored is not None and stored.version and options.as_of is None:
+            self.tenant.accesses.note(stored, answers[0], pattern, self.tenant.read_at)
+        return answers
+
+    def supplied_run(
+        self,
+        partition: Partition,
+        goal: CompiledGoal,
+        bind: Bind,
+        pattern: Sequence[int],
+        budget: Budget,
+    ) -> GoalRun:
+        """Return a finished run of a goal with all rows that it demands of external predicates.
+
+        The caller closes it. Raises RowsNeeded if plugins have to be called first.
+        """
+        rows = self._external_rows(budget)
+        while True:
+            run = GoalRun(self.tenant.engine, goal, bind, budget.limits, budget.now)
+            try:
+                run.evaluate(pattern, budget.drive)
+                while rows.supply(run, self.tenant, partition, budget):
+                    if run.serves(pattern) is RunState.STALE:
+                        break
+                    run.evaluate(pattern, budget.drive)
+                else:
+                    return run
+            except BaseException:
+                run.close()
+                raise
+            run.close()
+
+    @contextmanager
+    def _external_goal(
+        self,
+        partition: Partition,
+        rules: ExternalRules,
+        atom: Atom,
+        pattern: Sequence[int],
+        budget: Budget,
+        options: GoalOptions,
+    ) -> Iterator[tuple[CompiledGoal, Bind]]:
+        """Provide the plan of a goal that depends on external predicates, and what it reads."""
+        tenant, as_of = self.tenant, options.as_of
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        self._external_rows(budget)
+        rules.check_components(rules.deniable, (schema,))
+        denied = self._denied(partition, rules) if as_of is None else None
+        with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
+            bounded = (
+                replace(schema, truth=POSSIBLE)
+                if options.include_undefined and view.rules.uncertain(view.denied, schema)
+                else schema
+            )
+            bounded = replace(bounded, restrictions=goal_equalities(pattern))
+            adornment = adornment_of(terms_of(atom))
+            yield (
+                tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics),
+                view.bind,
+            )
+
+    def _external_rows(self, budget: Budget) -> ExternalRows:
+        """Return the rows of external predicates that a request knows."""
+        if budget.external is None:
+            if self.external is None:
+                raise EngineFault("there are no external predicates")
+            budget.external = ExternalRows(self.external, self.tenant)
+        return budget.external
 
     def _goal_shape(
         self, rules: RuleSet, schema: RelationSchema, atom: Atom

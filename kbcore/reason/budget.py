@@ -21,6 +21,7 @@ from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
 
 if TYPE_CHECKING:
+    from kbcore.reason.external import ExternalRows
     from kbcore.reason.predicates import UnknownPredicate
 
 T = TypeVar("T")
@@ -102,6 +103,8 @@ class Budget:
     """The instant of the request, which `now()` in rules returns, in epoch milliseconds."""
     rows_made: int = 0
     """Number of rows derived for this request so far."""
+    external: ExternalRows | None = None
+    """The rows of external predicates that the request knows; None before it needs any."""
     begun: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,6 +135,12 @@ class Budget:
         """Yield flat rows as tuples, with calls of `yield_now` in between."""
         tuples = zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), count)
         return self.paced(islice(tuples, count))
+
+    def release(self) -> None:
+        """Release the slot and the rows of external predicates at the end of the request."""
+        self.admission.release()
+        if self.external is not None:
+            self.external.close()
 
     def drive(self, run: LimitedSteps) -> None:
         """Step a run to its end; raises BudgetExceeded."""

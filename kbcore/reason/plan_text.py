@@ -37,6 +37,12 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
         f" {counts['stale']} stale, {counts['missed']} missing"
     )
     yield f"answer {data['answer']}, seeded by {data['seed'] or 'nothing'}"
+    for call in data["external"]:
+        figures = (
+            "" if call["inputs"] is None else f"  [inputs {call['inputs']}, rows {call['rows']}]"
+        )
+        mode = ", ".join(call["mode"])
+        yield f"call {call['predicate']} ({mode}) for {call['relation']}{figures}"
     for number, stratum in enumerate(data["strata"], 1):
         yield from _stratum(number, stratum)
 

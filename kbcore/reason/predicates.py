@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -91,9 +91,14 @@ class UnknownPredicate:
 
 
 def unknown_predicates(
-    tenant: Tenant, signatures: Iterable[Signature], scope: str | None
+    tenant: Tenant,
+    signatures: Iterable[Signature],
+    scope: str | None,
+    provided: Collection[tuple[str, int]] = (),
 ) -> list[UnknownPredicate]:
     """Return the predicates of `signatures` without a fact or a rule in any scope of the tenant.
+
+    Those that plugins have `provided` are known, too.
 
     `scope` is searched first. The caller holds the tenant's read lock. Reads are not recorded
     in the read set of a transaction, because a suggestion is not an answer.
@@ -102,11 +107,11 @@ def unknown_predicates(
         missing = [
             signature
             for signature in dict.fromkeys(signatures)
-            if not _exists(tenant, signature, scope)
+            if signature not in provided and not _exists(tenant, signature, scope)
         ]
         if not missing:
             return []
-        candidates = sorted(islice(_signatures(tenant), MAX_CANDIDATES))
+        candidates = sorted({*provided, *islice(_signatures(tenant), MAX_CANDIDATES)})
         return [
             UnknownPredicate(name, arity, _similar(name, arity, candidates))
             for name, arity in missing

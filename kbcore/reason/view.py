@@ -13,6 +13,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Relation
 from kbplanner.evaluate.evaluate import GoalRun
+from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.schema import RelationSchema
 
@@ -31,16 +32,19 @@ def viewed(
     BudgetExceeded.
 
     Inside, `budget.now` is the point in time. `denied` is the set of explicit negatives with rows, if
-    the caller knows it. The caller holds the tenant's read lock.
+    the caller knows it. External predicates have the rows that the request knows. The caller holds the
+    tenant's read lock.
     """
     as_of_view = None if as_of is None else AsOfView(partition, as_of, budget)
     now = budget.now
     budget.now = now if as_of is None else as_of
-    bind = as_of_view.bind if as_of_view else partition.bind
+    bind: Bind = as_of_view.bind if as_of_view else partition.bind
     version = -1 if as_of_view else tenant.version
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
+        if budget.external is not None:
+            bind = budget.external.bind(tenant, partition, bind)
         facts = View(rules, denied, bind, partition)
         with tenant.models.view(
             facts, goals, budget, scope=partition.name, version=version

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
+from kbcore.reason.external import ExternalPredicates
 from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
 from kbcore.retraction.full_diff import compared
@@ -62,8 +63,9 @@ class Cascades:
     programs.
     """
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, external: ExternalPredicates | None = None) -> None:
         self._tenant = tenant
+        self._external = external
         self._programs = Programs(tenant)
 
     def close(self) -> None:
@@ -73,6 +75,7 @@ class Cascades:
     def count(self, removed: Iterable[Removed], budget: Budget, result: Consequences) -> None:
         """Add the conclusions that fell with removed facts to `result`.
 
+        Conclusions that depend on external predicates are not counted: nothing lists all of them.
         The caller holds the read lock of the state after the retraction.
         """
         stage_budget = _limited(budget, MAX_ROWS, MAX_STEPS)
@@ -83,6 +86,8 @@ class Cascades:
         for scope, changes in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
+            if self._external is not None:
+                rules = self._external.independent(rules)
             removed_schemas = frozenset(change.schema for change in changes)
             if partition is None or (rules.reads | rules.deniable).isdisjoint(removed_schemas):
                 continue

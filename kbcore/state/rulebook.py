@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
 from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
@@ -146,10 +147,13 @@ class RuleBook:
             rule_set = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
         return rule_set
 
-    def check(self, added: Sequence[StoredRule]) -> list[tuple[str, ...]]:
+    def check(
+        self, added: Sequence[StoredRule], external: Modes = NO_MODES
+    ) -> list[tuple[str, ...]]:
         """Raise if rules cannot be stored.
 
-        An id belongs to another rule, or a partition could no longer be evaluated.
+        An id belongs to another rule, or a partition could no longer be evaluated. `external` has
+        the modes of the predicates that plugins provide.
 
         Return the cycles through negation that the rules are part of, each as the predicates along
         the cycle.
@@ -173,6 +177,8 @@ class RuleBook:
         cycles: dict[tuple[str, ...], None] = {}
         for scope in scopes | {None} if None in touched else touched:
             rules = RuleSet(self._chosen(merged.values(), scope))
+            if not rules.reads.isdisjoint(external):
+                rules.with_external(external).check(schema.stored for schema in heads)
             parts = (
                 part
                 for part in rules.negative_components(frozenset())

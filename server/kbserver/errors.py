@@ -45,6 +45,7 @@ STATUS: dict[str, int] = {
     "INTERNAL_ERROR": 500,
     "LLM_NOT_CONFIGURED": 501,
     "LLM_FAILED": 502,
+    "PLUGIN_FAILED": 502,
     "NOT_READY": 503,
     "STORAGE_FULL": 507,
 }

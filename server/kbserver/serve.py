@@ -44,7 +44,7 @@ from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
 from kbserver.process import garbage_collection as collector
 from kbserver.process.instruments import gauge
-from kbserver.process.offload import Offload, yield_now, yield_to_sockets
+from kbserver.process.offload import Offload, OffloadWithin, yield_now, yield_to_sockets
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
@@ -457,6 +457,7 @@ def run(
             offload_wait=wait,
             yield_now=yield_now,
             yield_in_background=yield_to_sockets,
+            call_within=OffloadWithin(),
         ),
         on_failure=stop_process,
         peers=peers,

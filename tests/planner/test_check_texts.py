@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from planner.test_diagnostics import golden_cases
 
 from kbplanner.check.codes import BY_CODE, BY_NAME, CODES, code_of
-from kbplanner.check.texts import Stored, check_goal, check_texts
+from kbplanner.check.texts import NOTHING_STORED, Stored, check_goal, check_texts
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import InvalidInput, RuleSyntaxError
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax import parser
 from kbplanner.syntax.parser import parse_program, parse_rule
@@ -34,6 +35,8 @@ def errors(text: str) -> list[tuple[int, int, str, str, str | None]]:
     ]
 
 
+PRICE = {RelationSchema("price", 2): ("bf",)}
+
 # ---- the table ----
 
 
@@ -48,7 +51,8 @@ def test_the_examples_of_a_code(code):
         assert [error["code"] for error in caught.value.errors] == [code.name]
         parse_program(examples.good)
         return
-    check = check_goal if examples.kind == "goal" else lambda text: check_texts([text])[0]
+    stored = NOTHING_STORED if examples.kind != "external" else Stored(external=PRICE)
+    check = check_goal if examples.kind == "goal" else lambda text: check_texts([text], stored)[0]
     assert code.name in {each.name for each in check(examples.bad)}
     ignored = {"unknown-predicate"} if examples.kind == "goal" else set()
     assert [each.name for each in check(examples.good) if each.name not in ignored] == []
@@ -227,3 +231,40 @@ def test_many_similar_rules_are_checked_within_a_budget():
     reversed_body = ", ".join(f"f(?a{i + 1}, ?a{i})" for i in range(40))
     text += f"p(?a0, ?a1) :- {reversed_body}, ?a0 != 1.\n"
     assert "syntax" not in names(text)
+
+
+# ---- predicates of plugins ----
+
+
+def with_price(text: str) -> list[tuple[int, int, str | None]]:
+    findings = check_texts([text], Stored({"item": {1}}, external=PRICE))[0]
+    unbound = [each for each in findings if each.severity == "error"]
+    assert {each.name for each in unbound} <= {"unbound-argument"}
+    assert "unknown-predicate" not in {each.name for each in findings}
+    return [(each.line, each.column, each.hint) for each in unbound]
+
+
+def test_predicates_of_plugins_are_known():
+    assert with_price("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.\n?- cheap(?x).") == []
+    assert names("cheap(?x) :- item(?x), price(?x, ?p), ?p < 10.\nitem(a).") == [
+        "unknown-predicate"
+    ]
+    assert names("near(a, b).\nnear(?x, ?z) :- near(?x, ?y), near(?y, ?z).\n?- near(a, ?x).") == []
+    assert names("near(a, b, 3).\n?- near(?x, b, ?d).") == []
+    assert names('?- near("tea", ?fact, ?score).') == []
+
+
+def test_calls_that_nothing_binds_are_reported_where_they_are():
+    hint = "use ?x in an atom that gives values"
+    assert with_price("some(?p) :-\n  item(a),\n  price(?x, ?p).") == [(3, 9, hint)]
+    text = "cheap(?x) :- price(?x, ?p), ?p < 10.\ntop(?n) :- cheap(?x), item(?n).\n?- cheap(?x)."
+    assert with_price(text) == [(2, 18, hint), (3, 1, hint)]
+    found = check_goal("price(?x, 3)", Stored(external=PRICE))
+    assert [(each.name, each.line, each.column) for each in found] == [("unbound-argument", 1, 1)]
+    assert "argument 1 (?x)" in found[0].message
+
+
+def test_rules_of_a_scope_are_checked_with_those_of_every_scope():
+    """`top` calls nothing in the base, and in the scope a rule that needs its argument."""
+    text = "cheap(?x) :- price(?x, ?p), ?p < 10 [scope=s].\ntop(?y) :- item(?y), cheap(?x)."
+    assert [place[:2] for place in with_price(text)] == [(2, 28)]

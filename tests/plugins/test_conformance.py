@@ -22,6 +22,7 @@ FACTORIES = {
     "LogStoreFaultConformance": "make_store",
     "MergeStrategyConformance": "make_strategy",
     "MetricsSinkConformance": "make_sink",
+    "PredicateConformance": "make_predicate",
     "SalienceScorerConformance": "make_scorer",
     "TokenizerConformance": "make_tokenizer",
 }

@@ -229,3 +229,24 @@ def test_the_files_and_pages_are_clean_but_for_what_is_meant():
 def test_the_files_and_pages_are_formatted():
     texts = [(name, block) for name, blocks in sources() for block in blocks]
     assert [name for name, block in texts if format_text(block) != block] == []
+
+
+CALLS = "item(a).\ncheap(?x) :- item(?x), price(?x, ?p), ?p < 10.\n?- cheap(?x).\n"
+
+
+def test_predicates_of_plugins_are_named_or_loaded(tmp_path, monkeypatch):
+    assert "K101" in run("-", text=CALLS).stdout
+    assert run("--external", "price/2", "-", text=CALLS).exit_code == 0
+    assert run("--external", "price(in, out)", "-", text=CALLS).exit_code == 0
+    assert "K055" in run("--external", "price(out,in)", "-", text=CALLS).stdout
+    both = run("--external", "price(out, in)", "--external", "price(in, out)", "-", text=CALLS)
+    assert both.exit_code == 0
+    assert "price/2 or 'price(in, out)'" in run("--external", "price", "-", text=CALLS).stderr
+    description = {
+        "databases": {"shop": "sqlite:shop.db"},
+        "predicates": {"price": {"database": "shop", "table": "t", "columns": ["a", "b"]}},
+    }
+    (tmp_path / "predicates.json").write_text(json.dumps(description))
+    monkeypatch.setenv("KBCORE_SQL_PREDICATES", str(tmp_path / "predicates.json"))
+    assert run("--plugins", "-", text=CALLS).exit_code == 0
+    assert "K057" in run("--plugins", "-", text=CALLS + "price(a, 3).\n").stdout

@@ -5,6 +5,7 @@ It shares nothing with what makes proofs: rules are read back from their texts, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
@@ -23,10 +24,13 @@ def row_atom(row: dict[str, Any]) -> Atom:
 class Checker:
     """Judges proof objects over the rules and facts they were made from."""
 
-    def __init__(self, rules: list[Rule], facts: list[Atom]) -> None:
+    def __init__(
+        self, rules: list[Rule], facts: list[Atom], external: Collection[str] = ()
+    ) -> None:
         self.facts = set(facts)
         self.kept = self.facts | {kept for fact in facts for kept in naive.kept_fact(rules, fact)}
         """The facts, and the forms in which best-value predicates keep them."""
+        self.external = external
         self.model = naive.model(rules, facts)
         self.rules = set(rules)
         self.heights = self._heights(rules)
@@ -84,8 +88,10 @@ class Checker:
             elif node["kind"] == "elided":
                 assert found["proof"]["truncated"]
                 assert atom in self.heights
-            elif node["kind"] in ("asserted", "explicit_negative"):
-                assert (node["kind"] == "asserted") is atom.positive
+            elif node["kind"] in ("asserted", "explicit_negative", "external"):
+                assert (node["kind"] != "explicit_negative") is atom.positive
+                from_plugin = atom.predicate in self.external and atom.positive
+                assert (node["kind"] == "external") is from_plugin
                 assert node["alternatives"] >= 0
                 assert atom in self.kept
             else:
@@ -132,14 +138,15 @@ class Checker:
                 else:
                     self.step(atom, step["rule"], node["substitution"], premises)
                 todo.extend((premise, level + 1) for premise in below)
-            elif kind in ("fact_match", "explicit_negative"):
+            elif kind in ("fact_match", "explicit_negative", "external"):
                 told = {
                     **node["goal"],
                     "metadata": {},
                 }  # what an answer says beside the fact is not told
                 assert step["fact"] == told or row_atom(step["fact"]) in self.facts - {atom}
                 assert atom in self.kept
-                assert (kind == "fact_match") is atom.positive
+                assert (kind != "explicit_negative") is atom.positive
+                assert (kind == "external") is (atom.predicate in self.external and atom.positive)
             elif kind == "elided":
                 assert atom in self.heights
             else:

@@ -198,6 +198,7 @@ def _candidate_lines(candidate: WhyNotCandidate, first: str, indent: str) -> Ite
 _ENDS = {
     "fact_match": "stored",
     "explicit_negative": "stored as false",
+    "external": "external",
     "negation_as_failure": "nothing found",
     "builtin": "holds",
     "elided": "follows from rules; cut here, ask for it separately",

@@ -110,7 +110,7 @@ class Witness:
         groups = self._stored_answers(goal, stored, atom)
         if groups:
             yield groups
-        if schema not in self.reasoner.tenant.rules.visible(partition.name).derived:
+        if not self.reasoner.concludes(partition, schema):
             return
         rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
         concluded = self._new_conclusions(stored, rows, count, atom.arity)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kbcore.context.capacity import Candidate
 from kbcore.context.goals.evidence import UNCOUNTED, Witness
+from kbcore.errors import UnboundArgument
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
@@ -97,8 +98,13 @@ class Partial:
                 ):
                     yield fact, fact.row["args"]
                 return
-        if schema in tenant.rules.visible(self._partition.name).derived:
-            rows, count = witness.reasoner.solve(self._partition, atom, witness.budget, UNCOUNTED)
+        if witness.reasoner.concludes(self._partition, schema):
+            try:
+                rows, count = witness.reasoner.solve(
+                    self._partition, atom, witness.budget, UNCOUNTED
+                )
+            except UnboundArgument:  # a plugin has no rows without values for its inputs
+                return
             for index in range(min(count, BRANCHES)):
                 yield (
                     None,

@@ -8,7 +8,7 @@
 
 Each class names the one method that a subclass implements: `make_store`, `make_strategy`,
 `make_provider`, `make_sink`, `make_scorer`, `make_embedder`, `make_tokenizer`, `make_coordinator`,
-`make_database`.
+`make_database`, `make_predicate`.
 A subclass without it is refused when it is defined. This module and those it takes the classes from import pytest;
 nothing else of the core imports them.
 """
@@ -21,6 +21,7 @@ from kbcore.plug.conformance.llm import LLMProviderConformance
 from kbcore.plug.conformance.log_store import LogStoreConformance
 from kbcore.plug.conformance.log_store_faults import LogStoreFaultConformance
 from kbcore.plug.conformance.metrics_sink import MetricsSinkConformance
+from kbcore.plug.conformance.predicate import PredicateConformance
 from kbcore.plug.conformance.strategies import (
     CONFLICTS,
     MergeStrategyConformance,
@@ -39,6 +40,7 @@ __all__ = [
     "LogStoreFaultConformance",
     "MergeStrategyConformance",
     "MetricsSinkConformance",
+    "PredicateConformance",
     "SalienceScorerConformance",
     "TokenizerConformance",
 ]

@@ -479,6 +479,36 @@ ERROR_CODES: tuple[Code, ...] = (
         good="likes(ann, tea).\nlikes(ann, cake).",
     ),
     Code(
+        "K055",
+        "unbound-argument",
+        "call without its input",
+        "An external predicate, which a plugin provides or which searches the facts, has rows for "
+        "given inputs only. In this rule or query nothing gives the argument a value, also if all arguments of "
+        "the head have one. Add an atom that does.",
+        bad="found(?fact) :- matches_text(?text, ?fact, ?score).\nquestion(q1, tea).",
+        good="found(?fact) :- question(_, ?text), matches_text(?text, ?fact, ?score), "
+        "?score > 0.1.\nquestion(q1, tea).",
+    ),
+    Code(
+        "K056",
+        "external-recursion",
+        "recursion through negation over an external predicate",
+        "Rules that recurse through negation are evaluated for all values at once. An external "
+        "predicate has rows for given inputs only, so such rules cannot depend on it.",
+        bad="win(?x) :- matches_text(?x, ?y, _), not win(?y).",
+        good="win(?x) :- matches_text(?x, ?y, _), not lost(?y).\nlost(a).",
+    ),
+    Code(
+        "K057",
+        "external-predicate",
+        "fact or rule for an external predicate",
+        "A plugin provides all rows of the predicate. Facts and rules for it cannot be stored; choose "
+        "another name.",
+        bad="price(apple, 3).",
+        good="own_price(apple, 3).",
+        kind="external",
+    ),
+    Code(
         "K060",
         "extremum-place",
         "min or max in the wrong place",

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from kbplanner.authoring.blocks import Block, read_source
+from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
 from kbplanner.check.findings import Finding, Findings
 from kbplanner.check.recursion import REFUSED, recursion_findings
 from kbplanner.check.rules import (
@@ -17,8 +18,9 @@ from kbplanner.check.rules import (
     same_rule,
     shadowed,
 )
-from kbplanner.errors import InvalidInput, UnsafeRule
+from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
@@ -42,10 +44,15 @@ MAX_ERRORS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Stored predicates with their arities, and stored rules, beside the checked texts."""
+    """Stored predicates with their arities, and stored rules, beside the checked texts.
+
+    `external` has the modes of the predicates that plugins provide. Those of SEARCH_PREDICATES are
+    known as well, unless the texts or the storage define them.
+    """
 
     predicates: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    external: Modes = field(default_factory=dict)
 
 
 NOTHING_STORED = Stored()
@@ -102,9 +109,11 @@ def check_texts(
         for warning in lint(part.safe):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+    stored = _with_searches(parts, stored)
     _check_definitions(parts, stored)
     _check_uses(parts, stored)
     refused = _check_recursion(parts, stored, scope)
+    _check_external(parts, stored, scope, refused)
     _check_rules(parts, stored, scope, refused)
     return [part.findings.in_order() for part in parts]
 
@@ -127,7 +136,9 @@ def check_goal(
             message = "a goal is an atom, found a builtin, which has no answers of its own"
             findings.add("wrong-statement", goal.span, message)
     _check_statements(part, limits, _accept)
+    stored = _with_searches([part], stored)
     _check_definitions([part], stored)
+    _check_external([part], stored, None, set())
     return findings.in_order()
 
 
@@ -249,6 +260,7 @@ def _check_definitions(parts: Sequence[_Checked], stored: Stored) -> None:
     has_facts = bool(stored.predicates) or any(True for part in parts for _ in _facts(part))
     known = {name: set(arities) for name, arities in stored.predicates.items()}
     defined = {signature for part in parts for signature in _defined(part)}
+    defined |= _signatures(stored.external)
     unread = _unread_names(parts)
     for part in parts:
         for warning in arity_warnings(
@@ -332,6 +344,7 @@ def _check_rules(
     facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
     if not facts and not any(part.goals for part in parts):
         return  # the facts come from elsewhere
+    facts |= _signatures(stored.external)
     unread = _unread_names(parts)
     facts |= {
         (rule.head.predicate, rule.head.arity) for rule in rules if rule.head.predicate in unread
@@ -396,6 +409,87 @@ def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | Non
             if result.name in REFUSED:
                 refused.add(id(statement))
     return refused
+
+
+# ---- predicates of plugins ----
+
+
+def _with_searches(parts: Sequence[_Checked], stored: Stored) -> Stored:
+    """Return what is stored, with the predicates that search the facts where nothing defines them."""
+    defined = {signature for part in parts for signature in _defined(part)}
+    defined |= {(name, n) for name, arities in stored.predicates.items() for n in arities}
+    searches = {
+        schema: modes
+        for schema, modes in SEARCH_PREDICATES.items()
+        if (schema.predicate, schema.arity) not in defined
+    }
+    return replace(stored, external={**searches, **stored.external})
+
+
+def _signatures(external: Modes) -> set[Signature]:
+    return {(schema.predicate, schema.arity) for schema in external}
+
+
+def _check_external(
+    parts: Sequence[_Checked], stored: Stored, scope: str | None, refused: AbstractSet[int]
+) -> None:
+    """Check facts and heads of predicates of plugins, and that rules and queries can call them.
+
+    `refused` are the identities of rules with recursion through an aggregate.
+    """
+    signatures = _signatures(stored.external)
+    for part in parts:
+        for statement in part.statements:
+            if isinstance(statement, FactStatement):
+                atom, span = statement.atom, statement.span
+            elif isinstance(statement, RuleStatement):
+                atom, span = statement.rule.head, statement.predicates[0][2]
+            else:
+                continue
+            if atom.positive and (atom.predicate, atom.arity) in signatures:
+                message = f"{atom.predicate}/{atom.arity} is an external predicate"
+                hint = "choose another name: facts and rules for it cannot be stored"
+                part.findings.add("external-predicate", span, message, hint)
+    own = [
+        (part, statement, _scoped(statement.rule, scope))
+        for part in parts
+        for statement in part.safe
+        if id(statement) not in refused
+    ]
+    queries = [(part, goal) for part in parts for goal in part.goals]
+    scopes = {scope, *(rule.scope for _, _, rule in own)}
+    for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
+        visible = [rule for rule in stored.rules if rule.scope in (None, each)]
+        first = len(visible)
+        owners = [entry for entry in own if entry[2].scope in (None, each)]
+        visible += [rule for _, _, rule in owners]
+        asked = queries if each == scope else []
+        _add_calls(owners, first, visible, asked, stored.external)
+
+
+def _add_calls(
+    owners: Sequence[tuple[_Checked, RuleStatement, Rule]],
+    first: int,
+    visible: Sequence[Rule],
+    queries: Sequence[tuple[_Checked, GoalStatement]],
+    external: Modes,
+) -> None:
+    bodies = [goal.body for _, goal in queries]
+    try:
+        calls = list(external_findings(visible, bodies, external))
+    except InvalidInput:  # rules that cannot be evaluated are reported elsewhere
+        return
+    for call in calls:
+        if call.is_query:
+            part, goal = queries[call.index]
+            span = goal.span
+        elif call.index >= first:
+            part, statement, _ = owners[call.index - first]
+            names = call.error.variables if isinstance(call.error, UnboundArgument) else []
+            span = statement.where(names[0]) if names else statement.predicates[0][2]
+        else:
+            continue
+        part.findings.add(call.name, span, call.error.message, hint_for(call.error))
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:

@@ -20,6 +20,7 @@ from kbplanner.compile.plan import (
     ColumnKind,
     Copy,
     Equal,
+    ExternalDemand,
     Filter,
     Fold,
     Generate,
@@ -90,6 +91,13 @@ def build(program: Program, statistics: Statistics) -> Plan:
         answer=builder.slot(program.answer),
         answer_columns=program.answer_columns,
         adornment=program.goal.adornment,
+        external=tuple(
+            ExternalDemand(slot, schema.stored, schema.adornment)
+            for slot, schema in enumerate(builder.slots)
+            if schema.role is Role.DEMAND
+            and schema.source is Role.DERIVED
+            and schema.stored.derived in program.external
+        ),
     )
 
 

@@ -247,6 +247,19 @@ class StratumPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ExternalDemand:
+    """The demand for a relation that a plugin provides: `slot` has a row for each call.
+
+    `relation` is the stored relation that takes the rows of the calls, `mode` says which of its
+    arguments are the columns of the demand.
+    """
+
+    slot: int
+    relation: RelationSchema
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole program for one goal and adornment.
 
@@ -257,7 +270,7 @@ class Plan:
     of the rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None:
     nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
     `answer`, or None where it is the goal's own constant; then the answers are those of one seed
-    only, and the run serves one goal.
+    only, and the run serves one goal. `external` has the calls of plugins that the goal depends on.
     """
 
     slots: tuple[RelationSchema, ...]
@@ -271,6 +284,7 @@ class Plan:
     answer: int
     answer_columns: tuple[int | None, ...]
     adornment: str
+    external: tuple[ExternalDemand, ...] = ()
 
     @property
     def one_seed(self) -> bool:

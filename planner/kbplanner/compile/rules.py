@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
+from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation, dependencies
+from kbplanner.ir.modes import NO_MODES, Modes
+from kbplanner.ir.program import (
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    dependencies,
+)
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.ir.terms import Comparison, Literal, Rule
+from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
+from kbplanner.passes.modes import blocked_rules, check_callable, infer_modes
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
 from kbplanner.passes.wellfounded import (
     NegativeComponent,
@@ -18,6 +29,7 @@ from kbplanner.passes.wellfounded import (
     uncertain,
     without_negative_components,
 )
+from kbplanner.syntax.printer import print_rule
 
 
 class RuleSet:
@@ -29,10 +41,14 @@ class RuleSet:
     together recurse through an aggregate, RefusedExtremum where a best value is not monotone.
     """
 
+    external: Modes = NO_MODES
+    """The modes of the DERIVED relations that plugins provide."""
+
     def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
         self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
+        self._external_form: ExternalRules | None = None
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
         self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
@@ -45,9 +61,7 @@ class RuleSet:
         }
         clauses = self.clauses(frozenset())
         check_stratified(clauses)
-        self.derived = frozenset(
-            RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules
-        )
+        self.derived = frozenset(map(_head, self.rules))
         """Stored schemas of the predicates that have rules."""
         self.computed_recursion = frozenset(
             self.rules[number - 1] for number in rules_computing_recursively(clauses)
@@ -76,6 +90,15 @@ class RuleSet:
         """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
         for denied in {frozenset[RelationSchema](), self.deniable}:
             check_extrema(extremum_findings(self.clauses(denied)))
+
+    def with_external(self, external: Modes) -> ExternalRules:
+        """Return the form of these rules in which plugins provide some predicates, given by the
+        modes of their stored schemas; the same object for the same mapping.
+        """
+        form = self._external_form
+        if form is None or form.modes is not external:
+            form = self._external_form = ExternalRules(self, external)
+        return form
 
     @cached_property
     def constants(self) -> frozenset[str]:
@@ -180,6 +203,7 @@ class SettledRules(RuleSet):
         self._uncertain: dict[frozenset[RelationSchema], frozenset[RelationSchema]] = {}
         super().__init__(rules.rules)
         self.reads, self.deniable = rules.reads, rules.deniable
+        self.derived, self.external = rules.derived, rules.external
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """Return the rules lowered, over what was settled."""
@@ -217,6 +241,136 @@ class MonotoneRules(RuleSet):
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """Return the clauses whose conclusions new facts leave as they are."""
         return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
+
+
+class ExternalRules(RuleSet):
+    """Rules in which some predicates are provided by plugins: relations with rows for given inputs.
+
+    In `rules` they are stored relations without rows. Here they are derived ones, so that the
+    passes make demand for them, and their stored relations hold the rows that are known. `external`
+    has the modes of their stored schemas.
+    """
+
+    def __init__(self, rules: RuleSet, external: Modes) -> None:
+        self._source = rules
+        self._external_goals: dict[RelationSchema, frozenset[RelationSchema]] = {}
+        self._independent: RuleSet | None = None
+        self.modes = external
+        self.external = {schema.derived: modes for schema, modes in external.items()}
+        super().__init__(rules.rules, rules.within)
+        self.reads, self.deniable = rules.reads, rules.deniable
+        self.derived = rules.derived | frozenset(external)
+        self.computes_values = True
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """Return the rules lowered, reading the derived relations of external predicates."""
+        if denied not in self._lowered:
+            clauses = [
+                replace(clause, body=tuple(self._readable(item) for item in clause.body))
+                for clause in self._source.clauses(denied)
+            ]
+            for schema in self.external:
+                args = numbered_variables(schema.arity)
+                body = (ClauseAtom(schema.stored, args),)
+                clauses.append(Clause(ClauseAtom(schema, args), body))
+            self._lowered[denied] = tuple(clauses)
+        return self._lowered[denied]
+
+    def external_of(self, goal: RelationSchema) -> frozenset[RelationSchema]:
+        """Return the stored schemas of the external predicates that a stored schema's conclusions
+        can depend on.
+        """
+        found = self._external_goals.get(goal)
+        if found is None:
+            # With every explicit negative that can matter, since a goal may ask for another time.
+            reached = self._reached(self.deniable, frozenset((goal.derived,)))
+            found = frozenset(schema.stored for schema in self.external if schema in reached)
+            self._external_goals[goal] = found
+        return found
+
+    def independent(self) -> RuleSet:
+        """Return the rules for predicates that depend on no external predicate, as a rule set of
+        their own.
+        """
+        if self._independent is None:
+            rules = self._source.rules
+            chosen = [rule for rule in rules if not self.external_of(_head(rule))]
+            same = len(chosen) == len(rules)
+            self._independent = self._source if same else RuleSet(chosen)
+        return self._independent
+
+    @cached_property
+    def inferred(self) -> Modes:
+        """The modes of the external relations and of those derived ones that depend on them."""
+        return infer_modes(self.clauses(frozenset()), self.external)
+
+    def check_components(
+        self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
+    ) -> None:
+        """Raise ExternalRecursion if goals need recursion through negation over an external
+        predicate: it is evaluated in full, which such a predicate cannot be.
+        """
+        parts = self.negative_components(denied)
+        for index in self.needed_components(denied, goals):
+            reached = self._reached(denied, parts[index].relations)
+            names = sorted(str(schema.stored) for schema in self.external if schema in reached)
+            if names:
+                raise ExternalRecursion(names)
+
+    def check(self, heads: Iterable[RelationSchema]) -> None:
+        """Raise UnboundArgument or ExternalRecursion if the rules for stored schemas cannot be
+        evaluated for any goal.
+        """
+        denied: frozenset[RelationSchema] = frozenset()
+        goals = [schema for schema in heads if self.external_of(schema)]
+        if not goals:
+            return
+        self.check_components(denied, goals)
+        clauses = self.clauses(denied)
+        for schema in goals:
+            marks = "b" * schema.arity
+            try:
+                check_callable(clauses, schema.derived, marks, self.inferred, self.external)
+            except UnboundArgument as error:
+                raise naming_call(error, self.rules) from error
+
+    def problems(self) -> Iterator[tuple[int, InvalidInput]]:
+        """Yield the number of each rule that no goal can evaluate, once, with the error of its call
+        of an external predicate.
+        """
+        denied: frozenset[RelationSchema] = frozenset()
+        clauses = self.clauses(denied)
+        refused: set[int] = set()
+        for part in self.negative_components(denied):
+            reached = self._reached(denied, part.relations)
+            names = sorted(str(schema.stored) for schema in self.external if schema in reached)
+            numbers = (c.rule for c in clauses if c.rule and c.head.schema in part.relations)
+            number = next(numbers, 0)
+            if names and number:
+                refused.add(number)
+                yield number, ExternalRecursion(names)
+        for number, error in blocked_rules(clauses, self.inferred, self.external):
+            if number not in refused:
+                refused.add(number)
+                yield number, error
+
+    def _readable(self, item: ClauseItem) -> ClauseItem:
+        if not isinstance(item, ClauseAtom) or item.schema.role is not Role.STORED:
+            return item
+        derived = item.schema.derived
+        return replace(item, schema=derived) if derived in self.external else item
+
+
+def _head(rule: Rule) -> RelationSchema:
+    """Return the stored schema of the predicate that a rule concludes."""
+    return RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
+
+
+def naming_call(error: UnboundArgument, rules: Sequence[Rule]) -> UnboundArgument:
+    """Return the error with the text of the rule whose call has an unbound argument."""
+    if not 0 < error.rule <= len(rules):
+        return error
+    return error.within(print_rule(rules[error.rule - 1]))
 
 
 def tests_absence(clause: Clause) -> bool:

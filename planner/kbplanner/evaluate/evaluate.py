@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.compile.plan import Plan
-from kbplanner.compile.rules import RuleSet
+from kbplanner.compile.rules import RuleSet, naming_call
 from kbplanner.engine.backend import (
     NO_ROW,
     SAME,
@@ -17,7 +17,7 @@ from kbplanner.engine.backend import (
     Run,
     RunState,
 )
-from kbplanner.errors import BudgetExceeded
+from kbplanner.errors import BudgetExceeded, UnboundArgument
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, RunBudget, bound_columns, load
 from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
@@ -109,9 +109,21 @@ class PlanCache:
         skip = OPTIONAL if kind == MANY else ()
         clauses = rules.clauses(denied)
         relation = replace(rules.conclusions(goal), restrictions=goal.restrictions)
-        program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
+        try:
+            program = rewrite(
+                clauses,
+                relation,
+                adornment,
+                statistics,
+                skip=skip,
+                full=kind == FULL,
+                external=rules.external,
+            )
+        except UnboundArgument as error:
+            raise naming_call(error, rules.rules) from error
         full = None
-        if kind != FULL and demand_can_cost_more(program) and _ends_without_demand(program, rules):
+        can_be_full = kind != FULL and not program.external
+        if can_be_full and demand_can_cost_more(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
             if "b" not in adornment and full.joins_pairs:
                 # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
@@ -231,6 +243,10 @@ class GoalRun:
         return rows if self._is_ordered else self._engine.sort(
             rows, len(pattern), budget.offload
         ), count
+
+    def evaluate(self, pattern: Sequence[int], drive: Drive) -> None:
+        """Evaluate a goal to its end without reading its answers; `pattern` as in `ask`."""
+        self._evaluate(pattern, lambda: self._finish(drive, self._limits))
 
     def count(self, pattern: Sequence[int], drive: Drive) -> int:
         """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as

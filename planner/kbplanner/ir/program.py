@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
@@ -142,7 +143,8 @@ class Program:
     """Clauses, with the relation that holds the answers and the one that takes the goal's bindings.
 
     `answer_columns` says for each argument of the goal which column of the answer relation holds
-    it, or None where the goal's own constant does.
+    it, or None where the goal's own constant does. `external` has the modes of the relations that
+    plugins provide, `modes` also those of relations that depend on them.
     """
 
     clauses: tuple[Clause, ...]
@@ -151,6 +153,8 @@ class Program:
     answer: RelationSchema | None = None
     answer_columns: tuple[int | None, ...] = ()
     full: frozenset[RelationSchema] = frozenset()
+    external: Modes = field(default_factory=lambda: NO_MODES, hash=False)
+    modes: Modes = field(default_factory=lambda: NO_MODES, hash=False)
 
     def heads(self) -> dict[RelationSchema, list[Clause]]:
         """Return the clauses by the relation they conclude, in order."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
-from kbplanner.errors import EngineFault
+from kbplanner.errors import EngineFault, ExternalRecursion
 from kbplanner.ir.equivalence import by_classes
-from kbplanner.ir.program import Clause, Program
+from kbplanner.ir.modes import NO_MODES, Modes
+from kbplanner.ir.program import Clause, Program, dependencies
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.verify import verify
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
+from kbplanner.passes.modes import check_callable, infer_modes
 from kbplanner.passes.order import NoStatistics, Statistics
 from kbplanner.passes.project import project
 from kbplanner.passes.restrict import restrict
@@ -45,7 +47,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 OPTIONAL = frozenset({"restrict", "equivalence", "linear_recursion", "project"})
 
 
-def rewrite(
+def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     clauses: Sequence[Clause],
     goal: RelationSchema,
     adornment: str,
@@ -54,6 +56,7 @@ def rewrite(
     skip: Collection[str] = (),
     full: bool = False,
     timings: dict[str, int] | None = None,
+    external: Modes = NO_MODES,
 ) -> Program:
     """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound,
     "f" free).
@@ -61,17 +64,22 @@ def rewrite(
     Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds
     by pass name. Where demand would be recursive through absence, the passes run again and compute
     the relations concerned in full. With `full` every relation is computed in full: the program
-    derives all conclusions the goal depends on, also for other constants.
+    derives all conclusions the goal depends on, also for other constants. `external` has the modes
+    of DERIVED relations that plugins provide: their demand is never dropped. Raises UnboundArgument
+    if the goal does not bind what they need, and ExternalRecursion if one would have to be computed
+    in full.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
-    source = Program(tuple(clauses), goal)
+    source = Program(tuple(clauses), goal, external=_reached(clauses, goal, external))
     # Once: the passes that may run again name relations that are computed in full.
     for name, run in PASSES[:2]:
         if name not in skip:
             source = _run(name, run, source, context, timings)
+    if source.external:
+        source = _with_modes(source, adornment)
     if full:
         sliced = slice_program(source)
         source = replace(sliced, full=frozenset(clause.head.schema for clause in sliced.clauses))
@@ -83,9 +91,36 @@ def rewrite(
         widened = widen(program, source)
         if widened is None:
             return program
+        widened = widened.difference(source.external)
         if widened == source.full:
+            if source.external:  # demand for a plugin depends on an absence of what it gives
+                raise ExternalRecursion(_names(source.external, source))
             raise EngineFault(f"no strata for {goal}: the rules should have been refused")
+        if unbound := widened.intersection(source.modes):
+            raise ExternalRecursion(_names(unbound, source))
         source = replace(source, full=widened)
+
+
+def _reached(clauses: Sequence[Clause], goal: RelationSchema, external: Modes) -> Modes:
+    """Return the modes of those external relations that the goal depends on."""
+    if not external:
+        return NO_MODES
+    bare = replace(goal, restrictions=())
+    reached = dependencies(clauses, (bare,))
+    return {schema: modes for schema, modes in external.items() if schema in reached}
+
+
+def _with_modes(source: Program, adornment: str) -> Program:
+    """Return the program with the modes of all its relations, checked for its goal."""
+    modes = infer_modes(source.clauses, source.external)
+    check_callable(source.clauses, source.goal, adornment, modes, source.external)
+    return replace(source, modes=modes)
+
+
+def _names(relations: Iterable[RelationSchema], source: Program) -> list[str]:
+    """Return the names of the external relations that relations depend on."""
+    reached = dependencies(source.clauses, relations)
+    return sorted(str(schema.stored) for schema in source.external if schema in reached)
 
 
 def _run(

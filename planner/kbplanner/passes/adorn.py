@@ -23,12 +23,16 @@ atom would be asked for all pairs of values of two unconnected parts of a body, 
 free instead, because a binding saves nothing there. A relation asked in a more general and a more
 special way is asked in the general way only: its answers contain the special ones. The best value
 of a group is always free.
+
+A relation that a plugin provides is asked in one of its modes (`ir/modes.py`), and one that depends
+on it with the arguments bound that it needs for that (`passes/modes.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from kbplanner.ir.modes import best_mode, permitted
 from kbplanner.ir.program import (
     Aggregation,
     Clause,
@@ -56,10 +60,10 @@ def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
         schema: ["f" * schema.arity] for schema in program.full
     }
     while True:
-        clauses, asked = _propagate(program.goal, adornment, heads, general, statistics)
+        clauses, asked = _propagate(program, adornment, heads, general, statistics)
         wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
         if all(len(wider[schema]) == len(adornments) for schema, adornments in asked.items()):
-            goal = program.goal.adorned(_general_form(program.goal, adornment, general))
+            goal = program.goal.adorned(asked[program.goal][0])
             return replace(program, clauses=tuple(clauses), goal=goal)
         for schema, adornments in wider.items():
             general[schema] = _most_general(adornments + general.get(schema, []))
@@ -73,14 +77,16 @@ def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
 
 
 def _propagate(
-    goal: RelationSchema,
+    program: Program,
     adornment: str,
     heads: dict[RelationSchema, list[Clause]],
     general: dict[RelationSchema, list[str]],
     statistics: Statistics,
 ) -> tuple[list[Clause], dict[RelationSchema, list[str]]]:
     clauses: list[Clause] = []
-    asked: dict[RelationSchema, list[str]] = {goal: [_general_form(goal, adornment, general)]}
+    goal, modes = program.goal, program.modes
+    first = _goal_marks(program, adornment)
+    asked: dict[RelationSchema, list[str]] = {goal: [_general_form(goal, first, general)]}
     todo = [(goal, asked[goal][0])]
     while todo:
         schema, marks = todo.pop(0)
@@ -90,13 +96,17 @@ def _propagate(
             known = set(head_variables)
             body: list[ClauseItem] = []
             for item in (
-                clause.body if clause.aggregates else order_items(clause.body, known, statistics)
+                clause.body
+                if clause.aggregates
+                else order_items(clause.body, known, statistics, modes=modes)
             ):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
                         requested = _requested_marks(
                             item, head_variables, known, body, heads[item.schema]
                         )
+                        if item.schema in modes:
+                            requested = _permitted_marks(program, item, known, requested)
                         requested = _computed_free(item.schema, requested, heads[item.schema])
                         requested = _general_form(item.schema, requested, general)
                         if requested not in asked.setdefault(item.schema, []):
@@ -115,6 +125,25 @@ def _propagate(
                         known.add(equation[0])
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
+
+
+def _goal_marks(program: Program, adornment: str) -> str:
+    """Return the marks to ask the goal with: of an external relation, a mode of it."""
+    if program.goal not in program.external:
+        return adornment
+    return best_mode(program.external[program.goal], adornment) or adornment
+
+
+def _permitted_marks(
+    program: Program, item: ClauseAtom, known: set[Variable], requested: str
+) -> str:
+    """Return marks that the modes of an atom's relation permit: of an external one, a mode of it,
+    so that its demand has the columns of the inputs.
+    """
+    marks = "".join("b" if isinstance(arg, str) or arg in known else "f" for arg in item.args)
+    if item.schema in program.external:
+        return best_mode(program.external[item.schema], marks) or marks
+    return requested if permitted(program.modes, item.schema, requested) else marks
 
 
 def _requested_marks(

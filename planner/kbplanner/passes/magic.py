@@ -19,6 +19,9 @@ After:
 Clauses that an earlier pass has guarded keep their guard. Demand for a relation used under absence
 is derived in the same way; where that would make demand recursive through absence, the `stratify`
 pass computes the relation in full and this pass leaves it unguarded.
+
+A relation that a plugin provides is read as the rows that are known, and demand for it is what the
+plugin has to be asked: no clause reads that demand, so that it adds no recursion.
 """
 
 from __future__ import annotations
@@ -49,6 +52,11 @@ def magic(program: Program) -> Program:
             # A clause with aggregates derives all groups; demand for its head is demand for the bindings it reads.
             body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
         before: list[ClauseItem] = []
+        external = clause.head.schema.bare in program.external
+        if external and clause.head.schema != program.goal:
+            continue
+        if external:
+            body = clause.body
         for item in body:
             if (
                 isinstance(item, ClauseAtom)
@@ -58,8 +66,12 @@ def magic(program: Program) -> Program:
                 demand = ClauseAtom(item.schema.demand, bound_args(item))
                 if demand not in before:
                     clauses[Clause(demand, tuple(before))] = None
+                if item.schema.bare in program.external:
+                    item = replace(item, schema=item.schema.stored)
             before.append(item)
-        clauses[clause if clause.aggregates else Clause(clause.head, body, clause.rule)] = None
+        if not clause.aggregates:
+            clause = Clause(clause.head, tuple(before), clause.rule)
+        clauses[clause] = None
     if program.answer is not None:
         return replace(program, clauses=tuple(clauses))
     seed = None if program.goal.bare in program.full else program.goal.demand

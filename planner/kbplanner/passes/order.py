@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kbplanner.errors import EngineFault
 from kbplanner.ir.conditions import generated_values
+from kbplanner.ir.modes import NO_MODES, Modes, permitted
 from kbplanner.ir.program import ClauseAtom, ClauseItem, Computation, equated
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Variable
@@ -78,6 +79,7 @@ def order_items(
     statistics: Statistics,
     first: ClauseAtom | None = None,
     seed: RelationSchema | None = None,
+    modes: Modes = NO_MODES,
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables
     known.
@@ -86,7 +88,9 @@ def order_items(
     generators, the one with the smallest estimated fan-out comes next, and of equal ones the earlier
     one. Before an
     atom that is expected to give several rows comes an equation that binds another variable.
-    `first`, if given, comes first; `seed` is the relation of the goal's own bindings.
+    `first`, if given, comes first; `seed` is the relation of the goal's own bindings. Atoms of the
+    relations in `modes` come after what binds the arguments they need; the caller has checked that
+    there is such an order.
     """
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}
@@ -112,6 +116,12 @@ def order_items(
             for item in left
             if not is_test(item) or (_yields(item, known) and tested_variables(item) <= known)
         ]
+        if modes:
+            sources = [
+                item
+                for item in sources
+                if not isinstance(item, ClauseAtom) or _is_permitted(item, known, modes)
+            ]
         best = min(sources, key=lambda item: _expected(item, known, statistics, seed), default=None)
         if best is None or _expected(best, known, statistics, seed) > 1.0:
             pairs = (
@@ -147,6 +157,11 @@ def _expected(
     if isinstance(item, ClauseAtom):
         return fan_out(item, known, statistics, seed)
     raise EngineFault("a test gives no rows")
+
+
+def _is_permitted(atom: ClauseAtom, known: set[Variable], modes: Modes) -> bool:
+    marks = "".join("b" if isinstance(arg, str) or arg in known else "f" for arg in atom.args)
+    return permitted(modes, atom.schema, marks)
 
 
 def is_test(item: ClauseItem) -> bool:

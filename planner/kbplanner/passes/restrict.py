@@ -21,7 +21,7 @@ After:
 
 `{1 == 2, 1 < _}` marks the version whose arguments are equal and whose first one is below a
 constant. Constant arguments need no version: `adorn` binds them. Rules used under absence,
-aggregates, best values and recursive relations keep their general form.
+aggregates, best values, recursive relations and relations of plugins keep their general form.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def restrict(program: Program) -> Program:
         for clause in program.clauses
         if clause.aggregates or clause.head.schema.role in BEST
     )
+    general.update(program.external)
     order = {schema: number for number, schema in enumerate(heads)}
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from typing import cast
 
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -19,6 +20,7 @@ from kbplanner.ir.terms import (
     Expr,
     Literal,
     Rule,
+    Term,
     Variable,
 )
 from kbplanner.ir.texts import quoted
@@ -49,7 +51,7 @@ def key_rules(atom: Atom) -> Iterator[Rule]:
         left, right = list(atom.args), list(atom.args)
         for earlier in others[:number]:
             left[earlier] = right[earlier] = names.new(f"equal{earlier}")
-        left[index], right[index] = names.new("one_value"), names.new("other_value")
+        left[index], right[index] = values = names.new("one_value"), names.new("other_value")
         for later in others[number + 1 :]:
             left[later], right[later] = names.new(f"one{later}"), names.new(f"other{later}")
         first, second = Atom(atom.predicate, tuple(left)), Atom(atom.predicate, tuple(right))
@@ -57,7 +59,7 @@ def key_rules(atom: Atom) -> Iterator[Rule]:
         yield _rule(
             KEY,
             f"{KEY} {print_atom(atom)}{part}",
-            (Literal(first), Literal(second), Comparison("!=", left[index], right[index])),
+            (Literal(first), Literal(second), Comparison("!=", *values)),
             (first, second),
             names,
             ordered=True,
@@ -148,7 +150,7 @@ def _text(atom: Atom) -> Expr:
         if arg == ANONYMOUS:
             text += "_"
         else:
-            parts += [text, Apply("quoted", (arg,))]
+            parts += [text, Apply("quoted", (cast("Term", arg),))]
             text = ""
     parts.append(f"{text})")
     while len(parts) > MAX_JOINED:

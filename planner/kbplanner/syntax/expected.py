@@ -118,9 +118,10 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
         )  # fmt: skip
     if is_constraint and before is not None and not context.open:
         actual = "the end of the text" if token is None else _shown(text, token)
-        start, end = (before.start, before.end) if token is None else (token.start, token.end)
+        place = before if token is None else token
         message = f'expected predicates with "," between them and a final ".", found {actual}'
-        return Problem("bad-declaration", message, _CONSTRAINTS[tokens[1].value], start, end)
+        hint = _CONSTRAINTS[tokens[1].value]
+        return Problem("bad-declaration", message, hint, place.start, place.end)
     if before is not None and before.type != "STRING" and _is_declaration(tokens, at):
         end = before if token is None else token
         is_phrase = tokens[1].value == "phrase"

@@ -12,6 +12,8 @@ from typing import Generic, TypeVar, cast
 import gevent
 from gevent.threadpool import ThreadPool
 
+from kbcore.scheduling import MAX_CALLS
+
 T = TypeVar("T")
 
 
@@ -56,6 +58,25 @@ class Offload:
     def close(self) -> None:
         """Stop the threads."""
         self._pool.kill()
+
+
+class OffloadWithin:
+    """Runs functions that may take too long in a pool of their own, and waits no longer than asked.
+
+    A function that was given up keeps its thread until it ends; calls beyond the pool wait.
+    """
+
+    def __init__(self, threads: int = MAX_CALLS) -> None:
+        self._pool = ThreadPool(threads)
+
+    def __call__(self, function: Callable[[], T], seconds: float) -> T:
+        """Return or raise the outcome of the function; raise TimeoutError after `seconds`."""
+        outcome: _Outcome[T] | None = None
+        with gevent.Timeout(max(seconds, 0), False):
+            outcome = self._pool.spawn(_outcome, function).get()
+        if outcome is None:
+            raise TimeoutError
+        return outcome.result()
 
 
 SOCKET_POLL_SECONDS = 0.001

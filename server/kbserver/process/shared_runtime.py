@@ -126,7 +126,12 @@ def _scheduling() -> Scheduling:
     monkey = sys.modules.get("gevent.monkey")
     if monkey is None or not monkey.is_module_patched("threading"):
         return Scheduling()
-    from kbserver.process.offload import Offload, yield_now, yield_to_sockets
+    from kbserver.process.offload import (
+        Offload,
+        OffloadWithin,
+        yield_now,
+        yield_to_sockets,
+    )
 
     return Scheduling(
         offload=Offload(os.cpu_count() or 1),
@@ -134,4 +139,5 @@ def _scheduling() -> Scheduling:
         offload_wait=Offload(1),
         yield_now=yield_now,
         yield_in_background=yield_to_sockets,
+        call_within=OffloadWithin(),
     )

@@ -447,7 +447,7 @@ class ProofStep(JsonObject):
 
     type = Choice(
         *("fact_match", "rule_application", "negation_as_failure", "explicit_negative"),
-        *("builtin", "aggregate", "elided"),
+        *("builtin", "aggregate", "external", "elided"),
     )
     fact = One(Row, allow_none=True)
     rule = Text(allow_none=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -10,6 +12,9 @@ from kbcore.language.rule_review import check_programs
 from kbplanner.check.code import Code
 from kbplanner.check.codes import code_of
 from kbplanner.check.findings import Finding
+from kbplanner.check.texts import Stored
+from kbplanner.ir.modes import Modes
+from kbplanner.ir.schema import RelationSchema
 from kbserver.cli.knowledge.check_formats import FORMATS, TEXT, CheckedFile
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import command
@@ -38,6 +43,30 @@ class CodeList(click.ParamType[frozenset[str]]):
         return code
 
 
+class ProvidedPredicate(click.ParamType[tuple[RelationSchema, str]]):
+    """A predicate of a plugin: `price/2`, or with a mode, `price(in, out)`."""
+
+    name = "PREDICATE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[RelationSchema, str]:
+        """Return the predicate and a mode of it; fails for anything else."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value).strip()
+        signature = re.fullmatch(r"([^()]+)/(\d+)", text)
+        if signature:
+            arity = int(signature[2])
+            return RelationSchema(signature[1], arity), "f" * arity
+        call = re.fullmatch(r"([^()]+)\(((?:in|out)(?:\s*,\s*(?:in|out))*)\)", text)
+        if not call:
+            self.fail(f"{text!r} is not like price/2 or 'price(in, out)'", param, ctx)
+        uses = [use.strip() for use in call[2].split(",")]
+        mode = "".join("b" if use == "in" else "f" for use in uses)
+        return RelationSchema(call[1].strip(), len(uses)), mode
+
+
 def _explain(ctx: click.Context, param: click.Parameter, value: frozenset[str] | None) -> None:
     if value is None:
         return
@@ -64,6 +93,15 @@ def _explain(ctx: click.Context, param: click.Parameter, value: frozenset[str] |
     help="Format of the output",
 )
 @click.option(
+    "--external",
+    type=ProvidedPredicate(),
+    multiple=True,
+    help="A predicate that a plugin provides, such as price/2 or 'price(in, out)'; repeatable",
+)
+@click.option(
+    "--plugins", is_flag=True, help="Load the installed plugins, with the settings of the server"
+)
+@click.option(
     "--explain",
     type=CodeList(),
     metavar="CODES",
@@ -78,27 +116,46 @@ def check(
     select: frozenset[str] | None,
     ignore: frozenset[str] | None,
     format: str,
+    external: Sequence[tuple[RelationSchema, str]],
+    plugins: bool,
 ) -> None:
     """Check files of facts, rules and queries.
 
     Prints every error and warning of all files; nothing is stored. The files belong together: a
     predicate of one file may be used in the others. The file - is standard input. Codes are
-    separated by commas, such as K104,cross-product. Exit status: 0 if nothing is reported, 1 if
+    separated by commas, such as K104,cross-product. Predicates that plugins provide have no facts
+    and rules: name them with --external, or load the plugins with --plugins. Exit status: 0 if nothing is reported, 1 if
     errors or warnings are, 2 if the check could not run.
     """
     texts = [read_text(file) for file in files]
+    stored = Stored(external=_provided(external, plugins))
     checked = [
         CheckedFile(
             "<stdin>" if file == "-" else file,
             text.split("\n"),
             [each for each in findings if _is_reported(each, select, ignore)],
         )
-        for file, text, findings in zip(files, texts, check_programs(texts), strict=True)
+        for file, text, findings in zip(files, texts, check_programs(texts, stored), strict=True)
     ]
     for line in FORMATS[format](checked):
         click.echo(line)
     if any(each.findings for each in checked):
         sys.exit(1)
+
+
+def _provided(external: Sequence[tuple[RelationSchema, str]], plugins: bool) -> Modes:
+    """Return the modes of the predicates that are named, and of those of installed plugins."""
+    modes: dict[RelationSchema, tuple[str, ...]] = {}
+    if plugins:
+        from kbcore.config.settings import Config
+        from kbcore.plug.manager import Plugins
+        from kbcore.reason.external import modes_of
+
+        loaded = Plugins(Config.from_env()).predicates().values()
+        modes.update({RelationSchema(each.name, each.arity): modes_of(each) for each in loaded})
+    for schema, mode in external:
+        modes[schema] = (*modes.get(schema, ()), mode)
+    return modes
 
 
 def _is_reported(

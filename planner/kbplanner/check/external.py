@@ -1,0 +1,57 @@
+"""Findings about predicates that plugins provide: what is stored for them, and what calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kbplanner.compile.rules import RuleSet
+from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
+from kbplanner.ir.modes import Modes
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, BodyItem, Rule
+
+QUERY = "?query"
+"""Head predicate of a rule for a query; no rule text can use this name."""
+
+SEARCH_PREDICATES: Modes = {
+    RelationSchema("matches_text", 3): ("bff",),
+    RelationSchema("near", 3): ("bff",),
+}
+"""Predicates that search the facts, unless a program defines them itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A rule or query that cannot be evaluated: its index, the name of the code, the error."""
+
+    index: int
+    is_query: bool
+    name: str
+    error: InvalidInput
+
+
+def external_findings(
+    rules: Sequence[Rule], queries: Sequence[Sequence[BodyItem]], external: Modes
+) -> Iterator[Call]:
+    """Yield the safe rules and the queries that no order of calls can evaluate.
+
+    The rules are those that are visible together; they recurse through no aggregate.
+    """
+    asked = [Rule(Atom(f"{QUERY}{index}"), tuple(body)) for index, body in enumerate(queries)]
+    form = RuleSet([*rules, *asked]).with_external(external)
+    if form.reads.isdisjoint(external):
+        return
+    for number, error in form.problems():
+        index = number - 1 - len(rules)
+        is_query = index >= 0
+        name = "external-recursion" if isinstance(error, ExternalRecursion) else "unbound-argument"
+        yield Call(index if is_query else number - 1, is_query, name, error)
+
+
+def hint_for(error: InvalidInput) -> str:
+    """Return a hint how to repair a call."""
+    if not isinstance(error, UnboundArgument):
+        return "leave the predicate out of the rules that recurse through negation"
+    names = ", ".join(error.variables)
+    return f"use {names} in an atom that gives values" if names else "give it a value"
