@@ -144,8 +144,8 @@ def generators(terms):
 
 
 @st.composite
-def computing_rules(draw):
-    """Rules with expressions, tests of strings, and sometimes aggregates."""
+def computing_rules(draw, generating: bool = True):
+    """Rules with expressions, tests of strings, perhaps generators, and sometimes aggregates."""
     body = []
     for _ in range(draw(st.integers(1, 2))):
         name, arity = draw(st.sampled_from([*BASE[:4], *BASE[:3], *DERIVED[:4]]))
@@ -160,7 +160,7 @@ def computing_rules(draw):
     )
     made = []
     for _ in range(draw(st.integers(0, 2))):
-        kind = draw(st.integers(0, 7))
+        kind = draw(st.integers(0, 7 if generating else 5))
         if kind > 5:
             element = draw(st.sampled_from([*made, *bound, Variable(f"made{len(made)}")]))
             if element not in (*made, *bound):
