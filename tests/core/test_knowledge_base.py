@@ -74,7 +74,7 @@ def test_every_operation_of_a_tenant_is_public():
         "assert_rules": "teach", "bindings": "ask", "body_answers": "ask", "contents": "dump",
         "context_with_changes": "ingest", "diff_scopes": "diff", "fork_scope": "fork",
         "infer": "ask", "infer_json": "ask", "infer_table": "ask", "known_predicates": "predicates", "plugins": "bulk",
-        "last_window": "context", "merge_scope": "merge", "prove_json": "prove",
+        "last_window": "context", "matching": "context", "nearest": "context", "merge_scope": "merge", "prove_json": "prove",
         "query_json": "query", "query_page": "query", "query_rows": "query", "query_table": "query",
         "retract_fact": "retract",
         "retract_pattern": "retract", "stored_answers": "query", "tuples": "ask",

@@ -118,10 +118,10 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
         )  # fmt: skip
     if is_constraint and before is not None and not context.open:
         actual = "the end of the text" if token is None else _shown(text, token)
-        place = before if token is None else token
+        mark = before if token is None else token
         message = f'expected predicates with "," between them and a final ".", found {actual}'
         hint = _CONSTRAINTS[tokens[1].value]
-        return Problem("bad-declaration", message, hint, place.start, place.end)
+        return Problem("bad-declaration", message, hint, mark.start, mark.end)
     if before is not None and before.type != "STRING" and _is_declaration(tokens, at):
         end = before if token is None else token
         is_phrase = tokens[1].value == "phrase"
