@@ -24,7 +24,7 @@ free instead, because a binding saves nothing there. A relation asked in a more 
 special way is asked in the general way only: its answers contain the special ones.
 
 A relation that a plugin provides is asked in one of its modes (`ir/modes.py`), and one that depends
-on it with the arguments bound that it needs for that (`passes/modes.py`).
+on it with the arguments bound that it needs for that (`ir/calls.py`).
 """
 
 from __future__ import annotations
