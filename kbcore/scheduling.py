@@ -9,8 +9,8 @@ from typing import Any
 Offload = Callable[[Callable[[], Any]], Any]
 
 CallWithin = Callable[[Callable[[], Any], float], Any]
-"""Returns or raises the outcome of a function; raises TimeoutError after so many seconds, even if
-the function goes on."""
+"""Returns or raises the outcome of a function; raises TimeoutError after a number of seconds, even
+if the function goes on."""
 
 MAX_CALLS = 16
 """Calls of foreign code at a time; more wait. Calls that were given up count until they end."""

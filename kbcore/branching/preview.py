@@ -20,7 +20,7 @@ from kbcore.branching.truth_changes import (
 )
 from kbcore.errors import NotFound, TooLarge
 from kbcore.reason.budget import Budget
-from kbcore.reason.external import ExternalPredicates
+from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import Fact
 from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads

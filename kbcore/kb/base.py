@@ -13,7 +13,7 @@ from kbcore.kb.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, Notes, RequestLimits
-from kbcore.reason.external import RowsNeeded
+from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
@@ -28,7 +28,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
     from kbcore.plug.manager import Plugins
-    from kbcore.reason.external import TextSearcher
+    from kbcore.reason.external.predicates import TextSearcher
 
 
 T = TypeVar("T")

@@ -131,8 +131,8 @@ class ContextWindows(TenantHandle):
         tenant = self._read_tenant()
         with tenant.lock.read():
             (partition,) = self._partitions(tenant, scope)
-            found = LexicalIndex.of(tenant).search(partition, text, MAX_MATCHES, budget)
-            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in found]
+            hits = LexicalIndex.of(tenant).search(partition, text, MAX_MATCHES, budget)
+            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in hits]
 
     def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
         """Return the keys of the facts of a scope whose vectors are near that of a text, best first.

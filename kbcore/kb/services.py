@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbcore.plug.ports import SalienceScorer
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
-    from kbcore.reason.external import ExternalPredicates
+    from kbcore.reason.external.predicates import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
     from kbcore.search.embedder import Embedding
     from kbcore.state.changes import ChangeSet, Delta

@@ -35,7 +35,7 @@ from kbcore.kb.scripts import (
 )
 from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
-from kbcore.reason.external import EXTERNAL_PROBLEMS
+from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
@@ -139,8 +139,8 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         )
         if self._services.predicates is not None:
             heads = ((rule.head.predicate, rule.head.arity) for rule in own if rule.head.positive)
-            told = ((fact.predicate, len(fact.args)) for fact in facts if fact.positive)
-            self._services.predicates.check_new((*heads, *told))
+            asserted = ((fact.predicate, len(fact.args)) for fact in facts if fact.positive)
+            self._services.predicates.check_new((*heads, *asserted))
         stored = tuple(stored_rule(rule) for rule in own)
         for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)

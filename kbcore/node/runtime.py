@@ -39,7 +39,7 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
-from kbcore.reason.external import ExternalPredicates, search_predicates
+from kbcore.reason.external.predicates import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
 from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades

@@ -11,7 +11,7 @@ from types import ModuleType
 from kbcore.config.settings import PREFIX, SETTINGS, Config
 from kbcore.errors import ConfigError, KBError
 from kbcore.plug.manager import Plugins
-from kbcore.reason.external import search_predicates
+from kbcore.reason.external.predicates import search_predicates
 from kbcore.replication.role import check_settings
 
 DEFAULT = "default"

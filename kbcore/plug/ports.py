@@ -683,14 +683,14 @@ class Predicate:
     Contract of `rows`: it returns rows with a value for every argument, for all inputs of the call
     together, in any order; a row that fits no input is ignored. What it leaves out is false. The
     rows depend on the inputs, and not on the mode. If it is `pure`, the same inputs have the same
-    rows as long as a process lives, for every database, tenant and scope, and rows may be kept;
+    rows as long as a process lives, for every database, tenant and scope, and rows may be cached;
     otherwise they are valid for one request, and each request asks again.
 
     It is called in a thread of its own, never with a lock held, by several threads at a time, and
     may be asked for inputs that do not matter in the end. It may take `call.seconds`; after that
     the request fails and the result is thrown away. InvalidInput and NotReady are passed to the
-    client, and so are their messages; any other exception is logged, and the client is told that
-    the predicate failed.
+    client with their messages; any other exception is logged, and the client gets PLUGIN_FAILED
+    without its text.
     """
 
     name: str

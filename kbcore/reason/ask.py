@@ -11,7 +11,8 @@ from typing import NamedTuple
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget, Notes
-from kbcore.reason.external import ExternalPredicates, ExternalRows
+from kbcore.reason.external.predicates import ExternalPredicates
+from kbcore.reason.external.rows import ExternalRows
 from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
 from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching

@@ -21,7 +21,7 @@ from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
 
 if TYPE_CHECKING:
-    from kbcore.reason.external import ExternalRows
+    from kbcore.reason.external.rows import ExternalRows
     from kbcore.reason.predicates import UnknownPredicate
 
 T = TypeVar("T")

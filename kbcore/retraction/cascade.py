@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
-from kbcore.reason.external import ExternalPredicates
+from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
 from kbcore.retraction.full_diff import compared

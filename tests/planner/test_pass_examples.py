@@ -26,7 +26,6 @@ from kbplanner.passes.adorn import bound_args
 from kbplanner.passes.instances import instances
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
-from kbplanner.passes.modes import infer_modes
 from kbplanner.passes.order import NoStatistics, order_items
 from kbplanner.passes.parts import split
 from kbplanner.passes.stratify import strata
@@ -108,18 +107,11 @@ def ordered_strata(source: Source) -> str:
     return "\n".join(lines)
 
 
-def inferred_modes(source: Source) -> str:
-    rules = RuleSet(source.rules).with_external({RelationSchema("price", 2): ("bf",)})
-    modes = infer_modes(rules.clauses(frozenset()), rules.external)
-    return "\n".join(f"{schema}: {' '.join(own)}" for schema, own in reversed(modes.items()))
-
-
 RUN: dict[str, Callable[[Source], str]] = {
     "lower": lowered,
     "aggregate": lowered,
     "linearise": linear,
     "wellfounded": without_recursion_through_negation,
-    "modes": inferred_modes,
     "order": ordered,
     "parts": levels,
     "instances": with_instances,

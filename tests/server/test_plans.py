@@ -16,6 +16,7 @@ PLAN = {
     "ms",
     "rowsMade",
     "rowsRead",
+    "external",
     "lookUps",
     "rounds",
     "table",

@@ -134,6 +134,12 @@ class ModelFailed(KBError):
     code = "LLM_FAILED"
 
 
+class PredicateFailed(KBError):
+    """A plugin that provides the rows of a predicate failed; nothing was changed."""
+
+    code = "PLUGIN_FAILED"
+
+
 class NotReady(KBError):
     """The server is starting, stopping, or a follower that has not caught up."""
 

@@ -67,8 +67,8 @@ class PredicateConformance(Conformance, abstract=True):
     def test_every_mode_finds_the_known_rows(self, predicate: Predicate) -> None:
         """Check that a batch has the rows of all its inputs, and no values that are none."""
         for mode in predicate.modes:
-            found = rows_of(predicate, mode, [*self.known, self.unknown])
-            assert set(self.known) <= found
+            rows = rows_of(predicate, mode, [*self.known, self.unknown])
+            assert set(self.known) <= rows
 
     def test_a_row_depends_on_its_own_input_only(self, predicate: Predicate) -> None:
         """Check that an input has the same rows alone and in a batch."""
@@ -87,17 +87,17 @@ class PredicateConformance(Conformance, abstract=True):
         """Check that each thread gets its own rows."""
         mode = predicate.modes[0]
         expected = [rows_of(predicate, mode, [row]) for row in self.known]
-        found: dict[int, set[Row]] = {}
+        rows: dict[int, set[Row]] = {}
 
         def ask(number: int) -> None:
-            found[number] = rows_of(predicate, mode, [self.known[number]])
+            rows[number] = rows_of(predicate, mode, [self.known[number]])
 
         threads = [threading.Thread(target=ask, args=(n,)) for n in range(len(self.known))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert [found[number] for number in range(len(self.known))] == expected
+        assert [rows[number] for number in range(len(self.known))] == expected
 
 
 def call_of(mode: Sequence[str], rows: Sequence[Row]) -> PredicateCall:
@@ -124,11 +124,11 @@ def rows_of(predicate: Predicate, mode: Sequence[str], rows: Sequence[Row]) -> s
     call = call_of(mode, rows)
     asked = set(call.inputs())
     places = [index for index, use in enumerate(mode) if use == "in"]
-    found: set[Row] = set()
+    fitting: set[Row] = set()
     for row in predicate.rows(call):
         assert not isinstance(row, str)
         assert len(row) == predicate.arity
         texts = tuple(constant_from_json(value, "value") for value in row)
         if tuple(texts[index] for index in places) in asked:
-            found.add(texts)
-    return found
+            fitting.add(texts)
+    return fitting

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
+from kbplanner.ir.calls import blocked_rules, check_callable, infer_modes
 from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
@@ -21,7 +22,6 @@ from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
-from kbplanner.passes.modes import blocked_rules, check_callable, infer_modes
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
 from kbplanner.passes.wellfounded import (
     NegativeComponent,
@@ -280,13 +280,13 @@ class ExternalRules(RuleSet):
         """Return the stored schemas of the external predicates that a stored schema's conclusions
         can depend on.
         """
-        found = self._external_goals.get(goal)
-        if found is None:
+        predicates = self._external_goals.get(goal)
+        if predicates is None:
             # With every explicit negative that can matter, since a goal may ask for another time.
             reached = self._reached(self.deniable, frozenset((goal.derived,)))
-            found = frozenset(schema.stored for schema in self.external if schema in reached)
-            self._external_goals[goal] = found
-        return found
+            predicates = frozenset(schema.stored for schema in self.external if schema in reached)
+            self._external_goals[goal] = predicates
+        return predicates
 
     def independent(self) -> RuleSet:
         """Return the rules for predicates that depend on no external predicate, as a rule set of

@@ -40,7 +40,7 @@ def best_mode(modes: Sequence[str], marks: str) -> str | None:
 def missing(modes: Sequence[str], marks: str) -> list[int]:
     """Return the indexes of the unbound arguments that the nearest mode requires.
 
-    The list is empty if a mode is permitted, or if there is none.
+    The list is empty if a mode is permitted, and without modes.
     """
     unbound = (
         [

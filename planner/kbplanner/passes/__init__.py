@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from kbplanner.errors import EngineFault, ExternalRecursion
+from kbplanner.ir.calls import check_callable, infer_modes
 from kbplanner.ir.equivalence import by_classes
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import Clause, Program, dependencies
@@ -15,7 +16,6 @@ from kbplanner.ir.verify import verify
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
-from kbplanner.passes.modes import check_callable, infer_modes
 from kbplanner.passes.order import NoStatistics, Statistics
 from kbplanner.passes.project import project
 from kbplanner.passes.restrict import restrict

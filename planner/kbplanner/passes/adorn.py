@@ -25,7 +25,7 @@ special way is asked in the general way only: its answers contain the special on
 of a group is always free.
 
 A relation that a plugin provides is asked in one of its modes (`ir/modes.py`), and one that depends
-on it with the arguments bound that it needs for that (`passes/modes.py`).
+on it with the arguments bound that it needs for that (`ir/calls.py`).
 """
 
 from __future__ import annotations

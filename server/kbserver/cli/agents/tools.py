@@ -29,10 +29,11 @@ ROUTES = "kbserver.app"
 @click.option("--all", "every", is_flag=True, help="Also the tools of MCP_TOOLS=all")
 @click.option("--model", is_flag=True, help="Also the tools that need a language model")
 def tools(format: str, every: bool, model: bool) -> None:
-    """Print the definitions of the tools that a server has, as a JSON list.
+    """Print the definitions of the tools for model APIs.
 
-    A program gives them to a model as `tools`, and sends the calls of the model to a server, at /mcp or
-    with `kb.call_tool` of the Python client. Needs no server.
+    They are those of the MCP server, as a JSON list. A program gives them to a model as `tools`, and
+    sends the calls of the model to a server, at /mcp or with `kb.call_tool` of the Python client.
+    Needs no server.
     """
     import_module(ROUTES)
     listed = tools_of("all" if every else "default", model).values()

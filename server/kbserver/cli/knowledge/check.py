@@ -149,7 +149,7 @@ def _provided(external: Sequence[tuple[RelationSchema, str]], plugins: bool) -> 
     if plugins:
         from kbcore.config.settings import Config
         from kbcore.plug.manager import Plugins
-        from kbcore.reason.external import modes_of
+        from kbcore.reason.external.predicates import modes_of
 
         loaded = Plugins(Config.from_env()).predicates().values()
         modes.update({RelationSchema(each.name, each.arity): modes_of(each) for each in loaded})

@@ -217,12 +217,12 @@ def _smallest(schema: RelationSchema, clauses: Sequence[Clause], modes: Modes) -
                 marks = freed if has_order(freed) else marks
             yield marks
         return
-    found: list[str] = []
+    smallest: list[str] = []
     for size in range(arity + 1):
         for bound in combinations(range(arity), size):
             marks = "".join("b" if index in bound else "f" for index in range(arity))
-            if not any(permits(mode, marks) for mode in found) and has_order(marks):
-                found.append(marks)
+            if not any(permits(mode, marks) for mode in smallest) and has_order(marks):
+                smallest.append(marks)
                 yield marks
 
 

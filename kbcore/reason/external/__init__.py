@@ -1,0 +1,1 @@
+"""Predicates whose rows plugins provide, or a search of the stored facts."""
