@@ -20,7 +20,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.compute import compute, text_test
 from kbplanner.ir.numbers import number, number_text
-from kbplanner.ir.operators import AGGREGATES, FUNCTION, OPERATIONS, SUBSTRING_TESTS
+from kbplanner.ir.operators import AGGREGATES, ARITHMETIC, FUNCTION, FUNCTIONS, SUBSTRING_TESTS
 from kbplanner.ir.pattern import compile_pattern, matches
 from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.ir.texts import simple_lower, simple_upper
@@ -75,8 +75,8 @@ def world(*rules):
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=40))
 def test_functions_have_the_same_values_in_both_engines(pairs):
     calls = [
-        Apply(name, (A, B, A)[: max(1, FUNCTION[name].least) if name in FUNCTION else 2])
-        for name in OPERATIONS
+        Apply(name, (A, B, A, B)[: max(1, FUNCTION[name].least) if name in FUNCTION else 2])
+        for name in (*ARITHMETIC, *FUNCTIONS)
         if name not in ("capture", "now")
     ]
     calls += [Apply("round", (A, "2")), Apply("round", (A,)), Apply("max", (A, B, "7"))]

@@ -142,9 +142,9 @@ MEMBERSHIP = {"member": "is_member", "range": "is_in_range", "split": "is_part"}
 the arguments of the generator.
 """
 
-RESERVED_CONDITIONS = ("before", "after", "range", "split")
+RESERVED_CONDITIONS = ("range", "split")
 """Conditions that are builtins with any number of arguments. `member` is one with a list, the others
-with the number of arguments that they take.
+with the number of arguments that they take, so that predicates of their names are rarely in the way.
 """
 
 OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
