@@ -74,8 +74,7 @@ def test_every_operation_of_a_tenant_is_public():
         "assert_rules": "teach", "bindings": "ask", "body_answers": "ask", "contents": "dump",
         "context_with_changes": "ingest", "diff_scopes": "diff", "fork_scope": "fork",
         "infer": "ask", "infer_json": "ask", "infer_table": "ask", "known_predicates": "predicates", "plugins": "bulk",
-        "last_window": "context", "matching": "ask", "merge_scope": "merge", "nearest": "ask",
-        "prove_json": "prove",
+        "last_window": "context", "matching": "context", "nearest": "context", "merge_scope": "merge", "prove_json": "prove",
         "query_json": "query", "query_page": "query", "query_rows": "query", "query_table": "query",
         "retract_fact": "retract",
         "retract_pattern": "retract", "stored_answers": "query", "tuples": "ask",
@@ -646,3 +645,18 @@ def test_a_preview_inside_a_transaction_is_refused(kb):
         kb.transaction() as transaction,
     ):
         transaction.preview("p(a)")
+
+
+def test_an_equivalence_is_stored_as_its_rules(kb):
+    taught = kb.teach("@equivalence same/2.")
+    assert [rule.text for rule in taught.rules] == [
+        "same(?y, ?x) :- same(?x, ?y).",
+        "same(?x, ?z) :- same(?x, ?y), same(?y, ?z).",
+    ]
+    kb.load("same(bob, robert). same(robert, bert). stay(bert, rome).")
+    assert kb.ask("same(bert, ?x)") == [("bert", "bert"), ("bert", "bob"), ("bert", "robert")]
+    assert kb.ask("same(bob, ?x), stay(?x, ?town)") == [("bert", "rome")]
+    outcome = kb.retract("same(robert, bert)")
+    assert (outcome.retracted, outcome.cascaded, outcome.newly_derivable) == (1, 4, 0)
+    assert kb.ask("same(bert, ?x)") == []
+    assert len(kb.ask("same(?x, ?y)")) == 4
