@@ -61,8 +61,10 @@ WRITTEN: list[tuple[Change, str]] = [
     ),
     (
         AssertRules((RULE, NAMED)),
-        '{"op":"teach","rules":[{"text":"q(?x) :- not p(?x).","lang":2},'
-        '{"text":"q(?x) :- not p(?x).","lang":2,"name":"n","c":0.25,"s":"s"}]}',
+        (
+            '{"op":"teach","rules":[{"text":"q(?x) :- not p(?x).","lang":2},'
+            '{"text":"q(?x) :- not p(?x).","lang":2,"name":"n","c":0.25,"s":"s"}]}'
+        ),
     ),
     (
         DeclarePhrases((Phrase("p", 1, "{0} is p", "{0} is not p", "s"),)),
