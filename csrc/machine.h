@@ -120,6 +120,11 @@ struct kb_plan {
                                        * folds of a step */
 };
 
+/* plan.c */
+/* 1 if a rule can make symbols, or read some that are made after it began: its heads can have other
+ * symbols than its relations and the plan */
+int kb_rule_has_new_symbols(const kb_plan *plan, const kb_rule *rule);
+
 /* decode.c */
 kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);
 

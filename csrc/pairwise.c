@@ -126,18 +126,6 @@ static int has_fixed_guards(const kb_plan *plan, const kb_component *component, 
     return 1;
 }
 
-/* Return 1 if the values of a rule's head come from relations, or from the plan. */
-static int loads_only(const kb_plan *plan, const kb_rule *rule)
-{
-    for (uint32_t i = 0; i < rule->count; i++) {
-        uint8_t op = plan->steps[rule->first + i].op;
-
-        if (op == KB_OP_CALL || op == KB_OP_CAPTURE || op == KB_OP_GENERATE || op == KB_OP_EQUAL || op == KB_OP_AGGREGATE)
-            return 0;
-    }
-    return 1;
-}
-
 /* Mark the relations of the component that a rule reads or writes by rows of bits. */
 static void mark_relations(kb_plan *plan, const kb_component *component, const kb_rule *rule)
 {
@@ -161,7 +149,7 @@ void kb_mark_dense(kb_plan *plan, kb_component *component)
 
         if (!kb_reads_new_rows(plan, component, rule))
             continue;
-        if (!loads_only(plan, rule) || plan->slots[plan->steps[rule->first + rule->count - 1].slot].best)
+        if (kb_rule_has_new_symbols(plan, rule) || plan->slots[plan->steps[rule->first + rule->count - 1].slot].best)
             return;
         rule->by_bits = kb_pair_rule_read(plan, rule, &form) && has_fixed_guards(plan, component, rule, &form);
         joins += rule->by_bits && form.with != KB_NONE;

@@ -119,8 +119,20 @@ static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
     loop->relaxes = 1;
 }
 
+int kb_rule_has_new_symbols(const kb_plan *plan, const kb_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->count; i++) {
+        uint8_t op = plan->steps[rule->first + i].op;
+
+        if (op == KB_OP_CALL || op == KB_OP_CAPTURE || op == KB_OP_GENERATE || op == KB_OP_EQUAL || op == KB_OP_AGGREGATE)
+            return 1;
+    }
+    return 0;
+}
+
 /* Mark a rule whose head has two columns, one of them loaded by a SCAN that is the outermost of
- * several loops: with its rows sorted by that column, the heads come in groups. */
+ * several loops: with its rows sorted by that column, the heads come in groups. The bitmap of a group
+ * has the symbols that exist when the rule begins. */
 static void mark_outer(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *scan = steps;
@@ -128,7 +140,8 @@ static void mark_outer(const kb_plan *plan, kb_rule *rule)
 
     while (scan->op == KB_OP_SCAN && scan->arity == 0)
         scan++;
-    if (plan->slots[emit->slot].best || scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
+    if (plan->slots[emit->slot].best || scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2
+        || kb_rule_has_new_symbols(plan, rule))
         return;
     loads = plan->pairs + scan->pairs + scan->keys;
     for (uint32_t i = 0; i < scan->loads; i++)

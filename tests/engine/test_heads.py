@@ -11,6 +11,7 @@ from engine.assembler import (
     DELTA,
     DERIVED,
     FULL,
+    OP,
     absent,
     component,
     emit,
@@ -236,3 +237,18 @@ def test_a_recursion_whose_rows_are_tested(fuel):
                 known.add(row)
                 todo.append(row)
     assert set(rows_of(run.relation(2))) == known
+
+
+@pytest.mark.parametrize("fuel", FUELS)
+def test_heads_with_computed_symbols(fuel):
+    """Symbols that a rule makes are not among those that exist when it begins."""
+    rows = [(1 + i % 60, 1 + i) for i in range(2400)]
+    engine, relations = engine_with(rows)
+    concat = [OP["CALL"], 10, 2, 2, 1, 1]
+    steps = rule(1, scan(0, DELTA, load(0), load(1)), concat, emit(1, 2, 0))
+    code = plan([(2, BASE), (2, DERIVED)], component(steps), answer=1, registers=3)
+    run = engine.open_run(engine.load(code), relations, (), Limits())
+    finish(run, fuel)
+    found = rows_of(run.relation(1))
+    texts = {(engine.text(b), engine.text(a)) for b, a in found}
+    assert texts == {(2 * engine.text(b), engine.text(a)) for a, b in rows}
