@@ -198,6 +198,7 @@ BY_CODE: dict[str, type[KBError]] = {
         ModelNotConfigured,
         ModelFailed,
         NotReady,
+        PredicateFailed,
         StorageFull,
     )
 }
