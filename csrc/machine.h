@@ -121,8 +121,8 @@ struct kb_plan {
 };
 
 /* plan.c */
-/* 1 if a rule can make symbols, or read some that are made after it began: its heads can have other
- * symbols than its relations and the plan */
+/* 1 if a rule can make symbols, or read symbols that were made after it began: its heads can have
+ * other symbols than its relations and the plan */
 int kb_rule_has_new_symbols(const kb_plan *plan, const kb_rule *rule);
 
 /* decode.c */
