@@ -32,7 +32,7 @@ def program(page: str) -> dict[str, Any]:
     """Run the program of a page and return its names."""
     text = (HOW_TO / f"{page}.md").read_text("utf-8")
     names: dict[str, Any] = {}
-    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    exec(re.search(r"```agents\n(.*?)```", text, re.DOTALL)[1], names)
     return names
 
 
