@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.syntax.parser import parse_expression, parse_rule
 from kbplanner.syntax.printer import print_term
@@ -218,8 +219,15 @@ class Checker:
         for item, (kind, atom) in zip(rule.body, premises, strict=True):
             if isinstance(item, Comparison):
                 assert kind == "builtin"
-                assert atom.predicate == item.op
-                for side, shown in zip((item.left, item.right), atom.args, strict=True):
+                test, _ = condition_of(item) or (None, False)
+                call = test or generator_of(item)
+                sides = (item.left, item.right)
+                if test is not None:
+                    sides = test.args
+                elif call is not None:  # a generator is shown with the value that it gives, last
+                    sides = (*call.args, item.left)
+                assert atom.predicate == (call.function if call else item.op)
+                for side, shown in zip(sides, atom.args, strict=True):
                     if isinstance(side, Apply):
                         assert parse_expression(str(shown)) == self._filled(side, env)
                     else:
