@@ -12,6 +12,7 @@ from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import Conflict
 from kbcore.kb.conflicts import Commit
 from kbcore.reason.budget import Budget
+from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import AssertFacts, Delta, Outdated
 from kbcore.state.facts import Fact
 from kbcore.state.tenant import Tenant
@@ -21,38 +22,53 @@ Reads = Callable[[], AbstractContextManager[tuple[Tenant, Budget]]]
 
 
 class StoredConstraints:
-    """The constraints of the stored facts: they are evaluated with the new facts before the commit."""
+    """The constraints of the stored facts: they are evaluated with the new facts before the commit.
 
-    def __init__(self, reads: Reads, generation: Callable[[], int], clock: Clock) -> None:
+    A constraint that depends on an external predicate refuses nothing: its rows cannot be fetched for
+    facts that are not stored.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        generation: Callable[[], int],
+        clock: Clock,
+        external: ExternalPredicates | None,
+    ) -> None:
         self._reads = reads
         self._generation = generation
         self._clock = clock
+        self._external = external
 
     def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
         """Implement `Constraints.guarded`; raises BudgetExceeded too."""
         before = self._generation()
-        is_declared = self._check(facts)
+        self._check(facts)
 
         def checked() -> None:
             check()
-            # A write since then may have made a violation of the facts.
-            if is_declared and self._generation() != before:
+            # A write since then may have declared a constraint, or made a violation of the facts.
+            if self._generation() != before and self._are_declared(facts):
                 raise Outdated("the knowledge base has changed")
 
         return commit((AssertFacts(tuple(facts)),), checked)
 
-    def _check(self, facts: Sequence[Fact]) -> bool:
-        """Raise Conflict if facts violate a constraint; return False if there are no constraints."""
-        with self._reads() as (tenant, budget):
+    def _are_declared(self, facts: Sequence[Fact]) -> bool:
+        """Return True if a constraint is valid in a scope of the facts."""
+        with self._reads() as (tenant, _):
             scopes = {fact.scope for fact in facts}
-            if all(SCHEMA not in tenant.rules.visible(scope).derived for scope in scopes):
-                return False
+            return any(SCHEMA in tenant.rules.visible(scope).derived for scope in scopes)
+
+    def _check(self, facts: Sequence[Fact]) -> None:
+        """Raise Conflict if facts violate a constraint."""
+        if not self._are_declared(facts):
+            return
+        with self._reads() as (tenant, budget):
             now = tenant.at(self._clock.now_ms())
-            with staged(tenant, Proposal(tuple(facts)), now, budget) as stage:
+            with staged(tenant, Proposal(tuple(facts)), now, budget, self._external) as stage:
                 apply_to_overlay(stage.overlay, (AssertFacts(tuple(facts)),), now)
                 for scope, args in stage.new_conclusions(SCHEMA, budget):
                     raise violated(Violation(scope, *args))
-        return True
 
 
 class StagedConstraints:

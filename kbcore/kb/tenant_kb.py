@@ -468,6 +468,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
             lambda: self._reads(None),
             lambda: self._read_tenant().generation,
             self._services.clock,
+            self._services.predicates,
         )
 
     def _stored_opposite(self, fact: Fact) -> Row | None:

@@ -24,7 +24,7 @@ from kbcore.kb.constraints import StagedConstraints
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller
-from kbcore.reason.budget import RequestLimits
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -87,12 +87,11 @@ class TransactionKB(TenantKB):
         yield self
 
     def _constraints(self) -> Constraints:
-        def current() -> list[Violation]:
-            with self._reads(None) as (tenant, budget):
-                partitions = self._partitions(tenant, ALL_SCOPES)
-                return violations(self._services.reasoner(tenant), partitions, budget)
+        def evaluate(tenant: Tenant, budget: Budget) -> list[Violation]:
+            partitions = self._partitions(tenant, ALL_SCOPES)
+            return violations(self._services.reasoner(tenant), partitions, budget)
 
-        return StagedConstraints(current)
+        return StagedConstraints(lambda: self._evaluated(evaluate, None))
 
     def _whole_tenant(self) -> Tenant:
         raise InvalidInput("operations on whole scopes cannot be part of a transaction")

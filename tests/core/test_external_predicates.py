@@ -459,3 +459,22 @@ def test_a_predicate_that_contradicts_itself_prevents_the_start(predicates, prob
 def test_two_plugins_cannot_provide_the_same_predicate():
     with pytest.raises(ConfigError, match="both offer 'price/2'"):
         open_kb(config=MEMORY, plugins=[Prices(), Prices()])
+
+
+def test_a_constraint_over_an_external_predicate_is_derived(kb):
+    """Outside a transaction it refuses nothing, because rows cannot be fetched for facts not stored."""
+    kb.teach("@total item(?x), price(?x, _).")
+    kb.tell("item(stone)", conflict="REJECT")
+    kb.tell("item(apple)", conflict="REJECT")
+    violation = 'contradiction(total, "item(stone)", "price(stone, _)")'
+    assert [each.text for each in kb.context_summary().violations] == [violation]
+    assert f"{violation}." in kb.context(query="stone").text
+
+
+def test_a_transaction_fetches_the_rows_that_a_constraint_needs(kb):
+    kb.teach("@total item(?x), price(?x, _).")
+    with kb.transaction() as tx:
+        tx.tell("item(apple)", conflict="REJECT")
+    with pytest.raises(Conflict, match="price\\(brick, _\\)"), kb.transaction() as tx:
+        tx.tell("item(brick)", conflict="REJECT")
+    assert list(kb.query("item(?x)")) == [("apple",)]

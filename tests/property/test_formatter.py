@@ -103,15 +103,41 @@ COUNTS = st.sampled_from([["count", "(", "*", ")"], ["sum", "(", "?x", ")"], ["?
 
 @st.composite
 def statements(draw: st.DrawFn) -> list[str]:
-    kind = draw(st.sampled_from(["fact", "fact", "rule", "rule", "goal", "phrase", "aggregate"]))
+    kind = draw(
+        st.sampled_from(["fact", "fact", "rule", "rule", "goal", "declaration", "aggregate"])
+    )
     sign = draw(st.sampled_from([[], [], ["~"], ["not"]]))
     if kind == "fact":
         notes = [[], ["[", "confidence", "=", "0.5", ",", "ttl", "=", "100", "]"]]
         return [*sign, *draw(atoms(CONSTANTS)), *draw(st.sampled_from(notes)), "."]
     if kind == "goal":
         return ["?-", *draw(BODIES), "."]
-    if kind == "phrase":
-        return ["@", "phrase", "p", "/", "2", '"{0} likes {1}"', "[", "scope", "=", "s", "]", "."]
+    if kind == "declaration":
+        declared = [
+            ["@", "phrase", "p", "/", "2", '"{0} likes {1}"', "[", "scope", "=", "s", "]", "."],
+            [
+                "@",
+                "disjoint",
+                "p",
+                "/",
+                "2",
+                ",",
+                "'a q'",
+                "/",
+                "2",
+                "[",
+                "scope",
+                "=",
+                "s",
+                "]",
+                ".",
+            ],
+            ["@", "disjoint", "cat", ",", "dog", "."],
+            ["@", "key", "p", "(", "?x", ",", "_", ")", "."],
+            ["@", "total", "p", "(", "?x", ",", "_", ")", ",", "q", "(", "?x", ")", "."],
+            ["@", "equivalence", "same", "/", "2", "."],
+        ]
+        return draw(st.sampled_from(declared))
     if kind == "aggregate":
         return ["kids", "(", *draw(COUNTS), ",", "?z", ")", ":-", *draw(BODIES), "."]
     name = draw(st.sampled_from([[], [], ["@", "r1", ":"], ["@", '"a rule"', ":"]]))

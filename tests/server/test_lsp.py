@@ -266,6 +266,27 @@ def test_definitions_and_references(tmp_path):
     session(tmp_path, steps)
 
 
+def test_declarations_are_renamed_with_their_predicates(tmp_path):
+    text = (
+        "@key owns(?car, _).\n@disjoint owns/2, rents/2.\n@disjoint cat, dog [scope=dog].\n"
+        "@total dog(?x), owns(?x, _).\nowns(car1, dog). dog(rex).\n"
+    )
+
+    async def steps(it):
+        await it.open("cars.kb", text)
+
+        async def renamed(mark, new):
+            params = lsp.RenameParams(new_name=new, **it.at("cars.kb", mark))
+            edit = await it.client.text_document_rename_async(params)
+            return it.applied(it.uri("cars.kb"), edit.changes[it.uri("cars.kb")])
+
+        assert await renamed("ow|ns(car1", "has") == text.replace("owns", "has")
+        words = text.replace("cat, dog ", "cat, hound ").replace("dog(", "hound(")
+        assert await renamed("do|g(rex", "hound") == words
+
+    session(tmp_path, steps)
+
+
 def test_names_are_renamed_in_all_files(tmp_path):
     async def steps(it):
         await it.open("rules.kb", RULES)

@@ -354,7 +354,8 @@ class Summary:
     """The current stored facts of a scope.
 
     `predicates` are the most frequent names with their numbers of facts, `salient` the most salient
-    facts, `chars` the characters of all facts as text.
+    facts, `chars` the characters of all facts as text. `violations` is the number of violations of
+    declared constraints, and `top_violations` has the first of them as text.
     """
 
     facts: int

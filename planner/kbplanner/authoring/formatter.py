@@ -306,17 +306,16 @@ def _space(parts: Sequence[_Part], index: int) -> str:
         index < 2 or parts[index - 2].token.type not in (*OPERAND_END, "STAR")
     ):
         return ""  # the sign of a number
-    if "SLASH" in (before.type, token.type) and _is_signature(parts, index):
+    if "SLASH" in (before.type, token.type) and _is_declaration(parts):
         return ""
     if "EQ" in (before.type, token.type) and _in_annotations(parts, index):
         return ""
     return " "
 
 
-def _is_signature(parts: Sequence[_Part], index: int) -> bool:
-    """Return True for the slash of `@phrase name/2`, the fourth token of a declaration."""
-    declares = parts[0].token.type == "_AT" and parts[2].token.type != "_COLON"
-    return declares and index in (3, 4)
+def _is_declaration(parts: Sequence[_Part]) -> bool:
+    """Return True for a declaration, such as `@disjoint likes/2, hates/2`, whose slashes divide nothing."""
+    return parts[0].token.type == "_AT" and parts[2].token.type != "_COLON"
 
 
 def _in_annotations(parts: Sequence[_Part], index: int) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kbplanner.ir.operators import is_builtin
+from kbplanner.syntax.constraints import DISJOINT, KEY, TOTAL
 from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
 
 
@@ -146,7 +147,7 @@ class _Outliner:
             kind, body = "goal", 1
         elif kinds[0] == "_AT" and len(tokens) > 2 and kinds[2] != "_COLON":
             kind = "declaration"
-            names += _signature(tokens, index)
+            names += _declared(tokens, index)
         else:
             kind = "rule" if "_ARROW" in kinds else "fact"
             if kinds[0] == "_AT" and len(tokens) > 1:
@@ -220,12 +221,27 @@ def _call(tokens: Sequence[Token], at: int) -> tuple[int, int]:
     return len(tokens), commas + (len(tokens) > at + 2)
 
 
-def _signature(tokens: Sequence[Token], statement: int) -> Iterator[Occurrence]:
-    """Yield the predicate of a declaration, which is written as `name/arity`."""
-    for at in range(len(tokens) - 2):
-        is_name = tokens[at].type in ("IDENT", "STRING") and tokens[at + 1].type == "SLASH"
-        if is_name and tokens[at + 2].type == "NUMBER" and tokens[at + 2].value.isdecimal():
-            yield _occurrence(NameKind.PREDICATE, tokens[at], statement, int(tokens[at + 2].value))
+def _declared(tokens: Sequence[Token], statement: int) -> Iterator[Occurrence]:
+    """Yield the predicates of a declaration: atoms, or `name/arity`, where `@disjoint` may leave out
+    the arity 1.
+    """
+    word = tokens[1].value
+    if word in (KEY, TOTAL):
+        yield from _atoms(tokens, 2, statement, 0)
+        return
+    for at in range(2, len(tokens)):
+        if tokens[at].type == "_LSQB":  # annotations
+            return
+        if tokens[at].type not in ("IDENT", "STRING"):
+            continue
+        following = [token.type for token in tokens[at + 1 : at + 3]]
+        if following == ["SLASH", "NUMBER"] and tokens[at + 2].value.isdecimal():
+            arity = int(tokens[at + 2].value)
+        elif word == DISJOINT and following[:1] != ["SLASH"]:
+            arity = 1
+        else:
+            continue
+        yield _occurrence(NameKind.PREDICATE, tokens[at], statement, arity)
 
 
 def _variables_and_reasons(tokens: Sequence[Token], statement: int) -> Iterator[Occurrence]:
