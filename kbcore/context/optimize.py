@@ -44,9 +44,12 @@ def make_window(
     request: WindowRequest,
     budget: Budget,
     counter: TokenCounter | None = None,
+    *,
+    shows_violations: bool = True,
 ) -> Made:
     """Build the window for a request from the facts of `supply`.
 
+    With `shows_violations` it lists the violations of constraints in which its facts take part.
     Evaluating goals does not count as an access. The caller holds the tenant's read lock. Raises
     BudgetExceeded.
     """
@@ -63,7 +66,7 @@ def make_window(
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
-    violated = violations(reasoner, partitions, budget)
+    violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
     if request.with_rules and request.goals:
         room.take_rules(relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ()))

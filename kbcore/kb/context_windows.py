@@ -116,7 +116,8 @@ class ContextWindows(TenantHandle):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             reasoner = self._services.reasoner(tenant)
-            selected = make_window(reasoner, Supply(scores, partitions, 0.0), request, budget)
+            supply = Supply(scores, partitions, 0.0)
+            selected = make_window(reasoner, supply, request, budget, shows_violations=False)
             violated = violations(reasoner, partitions, budget)
             entries = selected.window.entries
             return summarize(tenant, partitions, entries, violated, scores.now, budget)

@@ -181,6 +181,7 @@ def test_the_summary_counts_violations(kb):
         OWNS,
     ]
     assert summary.contradictions == 0
+    assert {entry.predicate for entry in summary.salient} == {"owns", "cat", "dog"}
 
 
 # ---- mistakes ----
