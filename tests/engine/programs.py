@@ -19,6 +19,7 @@ from engine.assembler import (
     scan,
 )
 from kbplanner.engine.backend import RunState
+from kbplanner.errors import BudgetExceeded
 
 PLENTY = 1 << 40
 
@@ -84,3 +85,23 @@ def unreachable():
         (0, DERIVED),
     ]
     return plan(slots, closure_rules, negation, answer=3, params=1)
+
+
+def check_failing_allocations(world, plan, relation, expected, most):
+    """Let each of the first allocations of a run fail, fewer than `most`: it ends with the right rows or
+    the error, and gives all memory back. The base relations have their indexes and symbols already.
+    """
+    before, failed = world.engine.bytes, 0
+    for n in range(1, most):
+        run = world.open(plan)
+        world.engine.fail_after(n)
+        try:
+            finish(run)
+            world.engine.fail_after(0)
+            assert world.rows(run.relation(relation)) == expected
+        except BudgetExceeded:
+            failed += 1
+        world.engine.fail_after(0)
+        run.close()
+        assert world.engine.bytes == before
+    assert 10 < failed < most - 1

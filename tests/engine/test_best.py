@@ -30,7 +30,7 @@ from engine.assembler import (
     rule,
     scan,
 )
-from engine.programs import PLENTY, finish
+from engine.programs import PLENTY, check_failing_allocations, finish
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
@@ -402,20 +402,7 @@ def test_each_allocation_fails_once():
     world = World(Engine(), STARTS, edges)
     expected = best(STARTS, edges)
     finish(world.open(shortest()))  # the symbols exist from now on
-    before, failed = world.engine.bytes, 0
-    for n in range(1, 60):
-        run = world.open(shortest())
-        world.engine.fail_after(n)
-        try:
-            finish(run)
-            world.engine.fail_after(0)
-            assert world.rows(run.relation(3)) == expected
-        except BudgetExceeded:
-            failed += 1
-        world.engine.fail_after(0)
-        run.close()
-        assert world.engine.bytes == before
-    assert 10 < failed < 59
+    check_failing_allocations(world, shortest(), 3, expected, 60)
 
 
 @pytest.mark.parametrize("fuel", FUELS)

@@ -22,7 +22,7 @@ from engine.assembler import (
     rule,
     scan,
 )
-from engine.programs import PLENTY, finish
+from engine.programs import PLENTY, check_failing_allocations, finish
 from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
@@ -183,17 +183,4 @@ def test_each_allocation_fails_once():
     whole = world.open(congruence(True))
     finish(whole)  # the indexes of base relations exist from now on
     whole.close()
-    before, failed = world.engine.bytes, 0
-    for n in range(1, 80):
-        run = world.open(congruence(True))
-        world.engine.fail_after(n)
-        try:
-            finish(run)
-            world.engine.fail_after(0)
-            assert world.rows(run.relation(3)) == expected
-        except BudgetExceeded:
-            failed += 1
-        world.engine.fail_after(0)
-        run.close()
-        assert world.engine.bytes == before
-    assert 10 < failed < 79
+    check_failing_allocations(world, congruence(True), 3, expected, 80)

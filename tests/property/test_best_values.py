@@ -148,19 +148,7 @@ def histories(draw):
 @given(histories(), st.booleans(), st.sampled_from([1, 7, 10_000]))
 def test_goals_have_the_best_values(name, history, keep, fuel):
     texts, begin, steps = history
-    rules = [parse_rule(text) for text in texts]
-    world = programs.World(ENGINES[name](), RuleSet(rules))
-    world.tell(begin)
-    present = list(dict.fromkeys(begin))
-    for verb, fact, goal in steps:
-        if verb == "tell":
-            world.tell([fact])
-            present = list(dict.fromkeys([*present, fact]))
-        elif verb == "retract" and present:
-            gone = present.pop(len(present) // 2)
-            world.retract(gone)
-        expected = naive.answers(naive.model(rules, present), goal)
-        assert world.ask(goal, keep=keep, fuel=fuel) == expected
+    programs.check_history(ENGINES[name](), texts, begin, steps, keep=keep, fuel=fuel)
 
 
 def dijkstra(edges: Iterable[tuple[str, str, float]], start: str) -> dict[str, float]:

@@ -91,18 +91,7 @@ steps = st.lists(
     st.sampled_from([1, 5, 10_000]),
 )
 def test_goals_have_the_pairs_of_the_closure(name, texts, begin, steps, keep, fuel):
-    rules = [parse_rule(text) for text in texts]
-    world = programs.World(ENGINES[name](), RuleSet(rules))
-    world.tell(begin)
-    present = list(dict.fromkeys(begin))
-    for verb, fact, goal in steps:
-        if verb == "tell":
-            world.tell([fact])
-            present = list(dict.fromkeys([*present, fact]))
-        elif verb == "retract" and present:
-            world.retract(present.pop(len(present) // 2))
-        expected = naive.answers(naive.model(rules, present), goal)
-        assert world.ask(goal, keep=keep, fuel=fuel) == expected
+    programs.check_history(ENGINES[name](), texts, begin, steps, keep=keep, fuel=fuel)
 
 
 def test_goals_are_evaluated_by_classes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
@@ -32,6 +32,8 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.passes.wellfounded import POSSIBLE
+from kbplanner.syntax.parser import parse_rule
+from support import naive
 
 PLENTY = Limits()
 
@@ -354,3 +356,31 @@ class World:
     def _texts(self, rows: array, count: int, arity: int) -> set[tuple[str, ...]]:
         texts = self.engine.texts(rows)
         return {tuple(texts[i * arity : (i + 1) * arity]) for i in range(count)}
+
+
+def check_history(
+    engine: Engine,
+    texts: Iterable[str],
+    begin: Sequence[Atom],
+    steps: Iterable[tuple[str, Atom, Atom]],
+    *,
+    keep: bool,
+    fuel: int,
+) -> None:
+    """Compare the answers of a goal with the naive evaluator after each step.
+
+    A step is a verb (`tell`, `retract` or `ask`), the fact to tell, and the goal. `retract` takes one
+    of the present facts.
+    """
+    rules = [parse_rule(text) for text in texts]
+    world = World(engine, RuleSet(rules))
+    world.tell(begin)
+    present = list(dict.fromkeys(begin))
+    for verb, fact, goal in steps:
+        if verb == "tell":
+            world.tell([fact])
+            present = list(dict.fromkeys([*present, fact]))
+        elif verb == "retract" and present:
+            world.retract(present.pop(len(present) // 2))
+        expected = naive.answers(naive.model(rules, present), goal)
+        assert world.ask(goal, keep=keep, fuel=fuel) == expected
