@@ -20,8 +20,8 @@ from kbcore.columns.answer_table import AnswerTable
 from kbcore.state.facts import Row
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.columns import ArrowColumn, Column, column_of, encoded
-from kbplanner.ir.numbers import number
 from kbplanner.ir.terms import Atom, Variable
+from kbplanner.ir.values.numbers import number
 
 HOLDS = "holds"
 

@@ -14,13 +14,13 @@ from kbcore.context.contradictions import stored_clashes
 from kbcore.context.goals.evidence import Witness
 from kbcore.context.goals.proofs import Goals
 from kbcore.context.goals.rules import relevant_rules, visible_rules
+from kbcore.context.goals.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.violations import MAX_SHOWN, about, violations
 from kbcore.context.window import Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from kbcore.context.cache import Recent
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
+from kbcore.context.goals.violations import violations
 from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
@@ -17,7 +18,6 @@ from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.violations import violations
 from kbcore.context.window import Window, fact_key
 from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.kb.base import TenantHandle

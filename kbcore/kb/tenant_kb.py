@@ -16,8 +16,7 @@ from kbcore.errors import (
     NotReady,
     RateLimited,
 )
-from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints
-from kbcore.kb.constraints import StoredConstraints
+from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints, StoredConstraints
 from kbcore.kb.context_windows import ContextWindows
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
@@ -60,6 +59,7 @@ from kbcore.state.rulebook import (
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.findings import Finding
+from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
@@ -67,7 +67,6 @@ from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.lint import lint
 
 
 class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage):

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal
-from kbcore.context.violations import Violation, violations
+from kbcore.context.goals.violations import Violation, violations
 from kbcore.durable.records import encode_changes
 from kbcore.durable.transactions import (
     FactName,
@@ -19,8 +19,7 @@ from kbcore.durable.transactions import (
     stored_row,
 )
 from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge, Unconfirmed
-from kbcore.kb.conflicts import Constraints
-from kbcore.kb.constraints import StagedConstraints
+from kbcore.kb.conflicts import Constraints, StagedConstraints
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.llm.model import Model
 from kbcore.reason.admission import Caller

@@ -15,8 +15,8 @@ from kbcore.kb.answers import CHUNK, SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.tenant import ALL_SCOPES
-from kbplanner.ir.numbers import number
 from kbplanner.ir.terms import Atom, BodyItem, Literal
+from kbplanner.ir.values.numbers import number
 from kbplanner.syntax.printer import print_item
 
 Value: TypeAlias = "str | int | float | bool"

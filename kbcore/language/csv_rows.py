@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from kbcore.errors import InvalidInput, LoadError
-from kbplanner.ir.numbers import number
+from kbplanner.ir.values.numbers import number
 
 BATCH_ROWS = 5000
 """Rows of one batch; the first batch is the sample for header detection."""

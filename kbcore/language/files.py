@@ -24,6 +24,7 @@ from kbcore.language.csv_rows import BATCH_ROWS, CsvBatch, Header, HeaderMode, c
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.names import check_name
 from kbcore.timestamps import instant
+from kbplanner.check.lint import lint
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
 from kbplanner.ir.phrases import Definition, Phrase
@@ -32,7 +33,6 @@ from kbplanner.passes.check import check_fact, check_rule, check_statements
 from kbplanner.syntax.arity import rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
-from kbplanner.syntax.lint import lint
 from kbplanner.syntax.parser import parse_program, parse_stream
 from kbplanner.syntax.statements import (
     Annotations,

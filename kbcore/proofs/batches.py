@@ -19,7 +19,6 @@ from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.engine.ground_solver import Search
 from kbplanner.evaluate.grounding import Block, GroundRun, Instance
 from kbplanner.evaluate.witness import CompleteInstances, valued_variables
-from kbplanner.ir.compute import value_of
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -32,6 +31,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
+from kbplanner.ir.values.compute import value_of
 from kbplanner.passes.instances import InstanceRelation
 
 Values = dict[Variable, str]

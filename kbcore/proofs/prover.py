@@ -47,8 +47,6 @@ from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
 from kbplanner.ir.conditions import condition_of, generator_of
-from kbplanner.ir.instants import instant_text
-from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
@@ -64,6 +62,8 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.ir.unify import filled, with_now
+from kbplanner.ir.values.instants import instant_text
+from kbplanner.ir.values.numbers import test
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.syntax.printer import print_expression, print_term
 

@@ -32,7 +32,6 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.conditions import generator_of
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.modes import Modes, permitted
-from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
@@ -50,6 +49,7 @@ from kbplanner.ir.terms import (
     extremum_of,
 )
 from kbplanner.ir.unify import Substitution, substituted, unify
+from kbplanner.ir.values.numbers import test
 from kbplanner.passes.check import bound_variables, counterpart
 from kbplanner.syntax.printer import print_item, print_term
 

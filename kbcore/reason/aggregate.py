@@ -14,8 +14,8 @@ from kbcore.state.tenant import Tenant
 from kbplanner.compile.aggregates import total
 from kbplanner.engine.backend import Total
 from kbplanner.evaluate.evaluate import goal_pattern
-from kbplanner.ir.numbers import Number, answer_key, number
 from kbplanner.ir.terms import ANONYMOUS, Term
+from kbplanner.ir.values.numbers import Number, answer_key, number
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 

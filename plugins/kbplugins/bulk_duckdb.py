@@ -17,10 +17,10 @@ from kbcore.errors import Cancelled, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
-from kbplanner.ir.compute import compute
-from kbplanner.ir.pattern import compile_pattern, matches
 from kbplanner.ir.program import Aggregation
 from kbplanner.ir.terms import Variable
+from kbplanner.ir.values.compute import compute
+from kbplanner.ir.values.pattern import compile_pattern, matches
 from kbplugins.tables.parquet import counted, literal, quoted, text_query
 
 if TYPE_CHECKING:

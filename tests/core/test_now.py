@@ -15,8 +15,8 @@ from kbplanner.compile.bulkplan import UnfitForBulk, bulk_plan
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.evaluate import GoalRun
-from kbplanner.ir.instants import instant, instant_text
 from kbplanner.ir.terms import Literal
+from kbplanner.ir.values.instants import instant, instant_text
 from kbplanner.syntax.parser import parse_atom, parse_goal, parse_program, parse_rule
 
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z

@@ -10,7 +10,7 @@ import pytest
 from kbplanner._engine import ffi, lib
 from kbplanner.engine.columns import column_of, encoded, rows_of
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.numbers import answer_key
+from kbplanner.ir.values.numbers import answer_key
 
 
 def drawn_texts(draw, kind):

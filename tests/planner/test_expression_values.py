@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbplanner.ir.compute import value_of
 from kbplanner.ir.terms import Comparison
+from kbplanner.ir.values.compute import value_of
 from kbplanner.syntax.parser import parse_rule
 
 

@@ -18,12 +18,12 @@ from support.examples import examples
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.compute import compute, text_test
-from kbplanner.ir.numbers import number, number_text
 from kbplanner.ir.operators import AGGREGATES, ARITHMETIC, FUNCTION, FUNCTIONS, SUBSTRING_TESTS
-from kbplanner.ir.pattern import compile_pattern, matches
 from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
-from kbplanner.ir.texts import simple_lower, simple_upper
+from kbplanner.ir.values.compute import compute, text_test
+from kbplanner.ir.values.numbers import number, number_text
+from kbplanner.ir.values.pattern import compile_pattern, matches
+from kbplanner.ir.values.texts import simple_lower, simple_upper
 from kbplanner.syntax.parser import parse_rule
 
 A, B, Z = (Variable(name) for name in "abz")

@@ -11,9 +11,9 @@ from support import bulk, naive, programs
 from support.examples import examples
 
 from kbplanner.errors import BudgetExceeded
-from kbplanner.ir.numbers import number, number_text
-from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS
+from kbplanner.ir.values.numbers import number, number_text
+from kbplanner.ir.values.numbers import test as compare
 from kbplugins.bulk_sql.values import DUCKDB, number_columns, number_order, value_key
 
 

@@ -12,12 +12,12 @@ from support.examples import examples
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.compute import compute
 from kbplanner.ir.conditions import condition
-from kbplanner.ir.instants import TIME_FUNCTIONS, instant
-from kbplanner.ir.numbers import number
 from kbplanner.ir.operators import FUNCTION, INTERVAL_RELATIONS
 from kbplanner.ir.terms import Apply, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.ir.values.compute import compute
+from kbplanner.ir.values.instants import TIME_FUNCTIONS, instant
+from kbplanner.ir.values.numbers import number
 from kbplanner.reference.engine import ReferenceEngine
 
 A, B, Z = (Variable(name) for name in "abz")

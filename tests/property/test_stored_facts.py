@@ -14,8 +14,8 @@ from kbcore.reason import stored_facts
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import FactOptions
 from kbcore.state.facts import Fact
-from kbplanner.ir.numbers import number
 from kbplanner.ir.terms import Atom, Variable
+from kbplanner.ir.values.numbers import number
 
 NAMES = ("ann", "Anna", "BANANA", "straße", "STRASSE", "10", "9", "1e1", "", "İstanbul")
 TEXTS = ("", "an", "AN", "ss", "1", "zzz", "i", "anna")

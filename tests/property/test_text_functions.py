@@ -13,10 +13,10 @@ from support.examples import examples
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.compute import compute
-from kbplanner.ir.pattern import captured, compile_pattern
 from kbplanner.ir.terms import Apply, Atom, Comparison, Literal, Rule, Variable
-from kbplanner.ir.texts import SPACES
+from kbplanner.ir.values.compute import compute
+from kbplanner.ir.values.pattern import captured, compile_pattern
+from kbplanner.ir.values.texts import SPACES
 from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 

@@ -16,7 +16,7 @@ from kbcore.reason.aggregate import AggregateQuery
 from kbplanner.engine import relation
 from kbplanner.engine.backend import SAME
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.numbers import number
+from kbplanner.ir.values.numbers import number
 from kbplanner.reference.engine import ReferenceEngine
 
 finite = st.one_of(

@@ -20,8 +20,8 @@ from kbcore.bulk.run import RunOptions, run_job
 from kbcore.errors import BudgetExceeded, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.conformance import BulkEngineConformance
 from kbcore.plug.ports import BulkOptions
-from kbplanner.ir.numbers import number
-from kbplanner.ir.numbers import test as compare
+from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import test as compare
 from kbplugins.bulk_spark import SparkDatabase
 from kbplugins.bulk_sql.values import SPARK, number_columns, number_order, value_key
 

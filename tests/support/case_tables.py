@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kbplanner.ir.texts import simple_lower, simple_upper
+from kbplanner.ir.values.texts import simple_lower, simple_upper
 
 
 def runs(mapping: Callable[[str], str]) -> list[tuple[int, int, int, int]]:

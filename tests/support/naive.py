@@ -11,10 +11,7 @@ from itertools import product
 from math import isfinite
 
 from kbplanner.compile.aggregates import fold
-from kbplanner.ir.compute import compute, text_test
 from kbplanner.ir.conditions import generate, generator_of
-from kbplanner.ir.numbers import answer_key, number, number_text
-from kbplanner.ir.numbers import test as compare
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.terms import (
     Aggregate,
@@ -28,6 +25,9 @@ from kbplanner.ir.terms import (
     expression_variables,
     extremum_of,
 )
+from kbplanner.ir.values.compute import compute, text_test
+from kbplanner.ir.values.numbers import answer_key, number, number_text
+from kbplanner.ir.values.numbers import test as compare
 
 Key = tuple[str, int, bool]
 Model = dict[Key, set[tuple[str, ...]]]

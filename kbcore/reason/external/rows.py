@@ -33,8 +33,8 @@ from kbplanner.compile.plan import ExternalDemand
 from kbplanner.engine.backend import Engine, Relation
 from kbplanner.evaluate.evaluate import GoalRun
 from kbplanner.evaluate.loaded import Bind
-from kbplanner.ir.numbers import number_text
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.values.numbers import number_text
 
 MAX_INPUTS = 1000
 """Inputs in one call of a plugin."""

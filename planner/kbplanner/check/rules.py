@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kbplanner.ir.numbers import compare, number, test
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.terms import (
     Aggregate,
@@ -20,6 +19,7 @@ from kbplanner.ir.terms import (
     Rule,
     Variable,
 )
+from kbplanner.ir.values.numbers import compare, number, test
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""

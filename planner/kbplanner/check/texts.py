@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from kbplanner.authoring.blocks import Block, read_source
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
 from kbplanner.check.findings import Finding, Findings
+from kbplanner.check.lint import lint, never_holds
 from kbplanner.check.recursion import REFUSED, recursion_findings
 from kbplanner.check.rules import (
     Signature,
@@ -24,7 +25,6 @@ from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
-from kbplanner.syntax.lint import lint, never_holds
 from kbplanner.syntax.parser import parse_valid
 from kbplanner.syntax.statements import (
     FactStatement,

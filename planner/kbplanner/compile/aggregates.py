@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from kbplanner.engine.backend import Total
-from kbplanner.ir.numbers import Number, answer_key, number, number_text
+from kbplanner.ir.values.numbers import Number, answer_key, number, number_text
 
 
 def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:

@@ -26,7 +26,7 @@ from kbplanner.compile.plan import (
     TextTest,
     View,
 )
-from kbplanner.ir.pattern import compile_pattern
+from kbplanner.ir.values.pattern import compile_pattern
 
 MAGIC = 0x4B425031
 VERSION = 1

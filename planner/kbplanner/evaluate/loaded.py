@@ -13,9 +13,9 @@ from kbplanner.compile.plan import NOW, Plan
 from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Offload, Relation, Run, Steps
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.race import LimitedSteps
-from kbplanner.ir.instants import instant_text
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.values.instants import instant_text
 from kbplanner.passes.order import Statistics
 
 Bind = Callable[[RelationSchema], Relation]

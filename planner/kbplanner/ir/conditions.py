@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kbplanner.ir.numbers import number
 from kbplanner.ir.operators import FALSE, FUNCTION, TRUE
 from kbplanner.ir.terms import Apply, BodyItem, Comparison, Expr
+from kbplanner.ir.values.numbers import number
 
 IN = "in"
 """The operator of generators as terms."""

@@ -29,10 +29,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import RefusedExtremum
-from kbplanner.ir.numbers import number
 from kbplanner.ir.program import Clause, ClauseAtom, Component, Computation, components
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Rule, Variable, extremum_of
+from kbplanner.ir.values.numbers import number
 
 _LOWER, _UPPER = ("<", "<="), (">", ">=")
 _DOWN, _UP, _UNKNOWN = -1, 1, 0

@@ -15,7 +15,6 @@ from kbplanner.errors import InvalidInput, UnsafeRule
 from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.operators import STRING_TESTS
-from kbplanner.ir.pattern import compile_pattern
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
@@ -29,7 +28,8 @@ from kbplanner.ir.terms import (
     applications,
     expression_variables,
 )
-from kbplanner.ir.texts import natural
+from kbplanner.ir.values.pattern import compile_pattern
+from kbplanner.ir.values.texts import natural
 from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
 from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
 

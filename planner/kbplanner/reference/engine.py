@@ -27,11 +27,11 @@ from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
-from kbplanner.ir.compute import compute, fits, text_test
 from kbplanner.ir.conditions import generate
-from kbplanner.ir.numbers import answer_key, number, number_text, test
 from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
-from kbplanner.ir.pattern import captured, matches
+from kbplanner.ir.values.compute import compute, fits, text_test
+from kbplanner.ir.values.numbers import answer_key, number, number_text, test
+from kbplanner.ir.values.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
 from kbplanner.reference.relation import BestRows, Classes, ReferenceRelation

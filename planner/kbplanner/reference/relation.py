@@ -21,7 +21,7 @@ from kbplanner.engine.backend import (
 )
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
-from kbplanner.ir.numbers import answer_key
+from kbplanner.ir.values.numbers import answer_key
 
 Row = tuple[int, ...]
 

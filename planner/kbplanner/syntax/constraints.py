@@ -23,7 +23,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
-from kbplanner.ir.texts import quoted
+from kbplanner.ir.values.texts import quoted
 from kbplanner.syntax.printer import print_atom, print_predicate
 
 CONTRADICTION = "contradiction"

@@ -1,6 +1,6 @@
 """Values of constants in SQL: which texts are numbers, comparisons, tests of strings, aggregates.
 
-The rule of the language for numbers is `kbplanner.ir.numbers`. A cast by the database accepts other
+The rule of the language for numbers is `kbplanner.ir.values.numbers`. A cast by the database accepts other
 texts too ('1_0', ' 1'), so that a pattern decides and the cast only converts. Integers and doubles
 compare exactly: by the nearest double, then by the rest that the double leaves of an integer.
 """
@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from kbplanner.ir.numbers import number_text
+from kbplanner.ir.values.numbers import number_text
 
 NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 INTEGER = r"-?(0|[1-9][0-9]*)"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbcore.context.goals.violations import MAX_SHOWN
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
-from kbcore.context.violations import MAX_SHOWN
 from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
 from kbcore.kb.natural_language import Ingested

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kbplanner.ir.numbers import number
-from kbplanner.ir.pattern import captured, compile_pattern
+from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.pattern import captured, compile_pattern
 
 SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"

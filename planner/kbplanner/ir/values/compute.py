@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from kbplanner.ir.conditions import MEMBERSHIP_FUNCTIONS
-from kbplanner.ir.instants import TIME_FUNCTIONS
-from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import Apply, Expr, Variable
-from kbplanner.ir.texts import TEXT_FUNCTIONS
+from kbplanner.ir.values.instants import TIME_FUNCTIONS
+from kbplanner.ir.values.numbers import Number, compare, number, number_text
+from kbplanner.ir.values.texts import TEXT_FUNCTIONS
 
 MAX_TEXT_BYTES = 64 * 1024
 """Maximum bytes of a computed text; a longer text is no value."""

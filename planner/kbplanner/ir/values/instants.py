@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from kbplanner.ir.numbers import number, number_text
 from kbplanner.ir.operators import INTERVAL_RELATIONS
+from kbplanner.ir.values.numbers import number, number_text
 
 OPEN_END = ".."
 """The text of an end of an interval that is open: before all instants, or after all (ISO 8601-2)."""

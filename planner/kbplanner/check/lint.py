@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kbplanner.ir.numbers import test
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.terms import Aggregate, Comparison, Literal, Rule, Variable
+from kbplanner.ir.values.numbers import test
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import RuleStatement, Statement
 

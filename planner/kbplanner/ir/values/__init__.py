@@ -1,0 +1,1 @@
+"""Constants and what is computed of them: numbers, texts, patterns and instants."""
