@@ -418,6 +418,13 @@ class Runtime:
         known = self.shard(database, name).catalog.find(database, name)
         return None if known is None else self.read_tenant(database, name)
 
+    def need_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant advanced to now; one that does not exist is created in memory, without
+        facts. Raises UnknownDatabase.
+        """
+        self.shard(database, name).catalog.need_tenant(database, name, self.clock.now_ms())
+        return self.read_tenant(database, name)
+
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it: the only way to change anything."""
         changes = marked(changes)
@@ -531,6 +538,8 @@ class Runtime:
         if tenant.due(now):
             with tenant.lock.write():
                 tenant.advance(now)
+                if tenant.observer is not None:
+                    tenant.observer(tenant.seq)
         return tenant
 
     def log_id(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
