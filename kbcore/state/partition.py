@@ -141,10 +141,9 @@ class RowJournal:
     def note(self, symbols: array[int], arity: int, was_visible: bool) -> None:
         """Record the visibility of rows before a change; an earlier record of a row stays."""
         before = self._before
-        for start in range(0, len(symbols), arity):
-            before.setdefault(tuple(symbols[start : start + arity]), was_visible)
-        if not arity:
-            before.setdefault((), was_visible)
+        rows = zip(*[iter(symbols)] * arity, strict=True) if arity else [()]
+        for row in rows:
+            before.setdefault(row, was_visible)
 
     def take(self) -> dict[RowKey, bool]:
         """Return the rows with their earlier visibility, and begin again."""

@@ -17,13 +17,12 @@ from kbcore.reason.options import AnswerOptions
 from kbcore.standing_goals import goal as goals
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
-from kbplanner.ir.terms import Literal, Variable
+from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
-SCOPES = [None, "s"]
 START = 1_700_000_000_000
 
-scopes = st.sampled_from(SCOPES)
+scopes = st.sampled_from([None, None, None, "s"])
 VERBS = ["tell"] * 6 + ["retract"] * 3 + ["pattern", "teach", "forget", "wait", "wait"]
 VERBS += ["fork", "drop", "merge", "transaction"]
 FORMS = [
@@ -41,17 +40,39 @@ CONJUNCTIONS = [
     parse_goal(text).body
     for text in ("e(?x, ?y), not n(?y)", "p(?x, a), f(?x, ?z)", "not n(a)", "e(a, ?x), ?x != b")
 ]
+NAMES = st.sampled_from("abcd")
+FACTS = st.one_of(
+    st.builds(
+        Atom,
+        st.sampled_from(["e", "e", "f"]),
+        st.tuples(NAMES, NAMES),
+        st.sampled_from([True, True, True, False]),
+    ),
+    st.builds(Atom, st.just("n"), st.tuples(NAMES), st.booleans()),
+    programs.facts(),
+)
+GOALS = st.one_of(
+    st.sampled_from(
+        [
+            parse_goal(text).body
+            for text in ("p(?x, ?y)", "p(a, ?x)", "q(?x, ?x)", "f(?x, ?y)", "s(?x, ?n)", "~n(?x)")
+        ]
+    ),
+    st.sampled_from(CONJUNCTIONS),
+    programs.goals().map(lambda atom: (Literal(atom),)),
+)
 steps = st.lists(
     st.tuples(
         st.sampled_from(VERBS),
-        programs.facts(),
+        FACTS,
         st.one_of(programs.rules(), st.sampled_from(FORMS)),
         scopes,
         scopes,
-        st.sampled_from([None, None, 5]),
-        st.sampled_from([None, None, 10, 20]),
+        st.sampled_from([None, None, None, 5]),
+        st.sampled_from([None, None, None, 10, 20]),
     ),
-    max_size=25,
+    min_size=4,
+    max_size=30,
 )
 
 
@@ -133,14 +154,13 @@ def take(kb, node, clock, step, rules):
 @pytest.mark.parametrize("cheap", [-1, 500])
 @examples(300)
 @given(
-    st.lists(st.one_of(programs.rules(), st.sampled_from(FORMS)), max_size=5, unique=True),
     st.lists(
-        st.one_of(
-            programs.goals().map(lambda atom: (Literal(atom),)), st.sampled_from(CONJUNCTIONS)
-        ),
+        st.one_of(st.sampled_from(FORMS), st.sampled_from(FORMS), programs.rules()),
         min_size=1,
-        max_size=3,
+        max_size=5,
+        unique=True,
     ),
+    st.lists(GOALS, min_size=1, max_size=3),
     scopes,
     steps,
 )
