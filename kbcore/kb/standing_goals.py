@@ -16,7 +16,7 @@ from kbcore.retraction.rows import Rows
 from kbcore.standing_goals.goal import Evaluator, StandingGoal
 from kbcore.standing_goals.history import AnswerChange
 from kbcore.standing_goals.registry import StandingGoals
-from kbcore.state.facts import Row, derived_row
+from kbcore.state.facts import Row
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Variable
@@ -36,13 +36,14 @@ _ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 class GoalAnswers:
     """All answers of a standing goal in one state.
 
-    `position` is that of the latest change, to read the next ones from. `seq` is the sequence number
-    of the last commit, `at` the time of the state in epoch milliseconds.
+    `event_id` names the latest change of the goal, to read the next ones from.
+    `seq` is the sequence number of the last commit, `at` the time of the state in epoch
+    milliseconds.
     """
 
     goal: StandingGoal
     answers: list[Row]
-    position: int
+    event_id: str
     seq: int
     at: int
 
@@ -51,11 +52,12 @@ class GoalAnswers:
 class GoalChange:
     """The answers that appeared and disappeared with a commit, or when facts expired.
 
-    `seq` is the sequence number of the last commit of the new state, `previous_seq` that of the state
-    before it: normally the commit before.
+    `event_id` names the change, to read the next ones from. `seq` is the sequence number of
+    the last commit of the new state, `previous_seq` that of the state before it: normally the commit
+    before. `at` is the time of the new state in epoch milliseconds.
     """
 
-    position: int
+    event_id: str
     seq: int
     previous_seq: int
     at: int
@@ -127,19 +129,22 @@ class StandingGoalsOf(TenantHandle):
     def goal_changes(
         self,
         id: str,
-        after: int,
+        after: str,
         *,
         limit: int | None = MAX_CHANGES,
         request_limits: RequestLimits | None = None,
     ) -> list[GoalChange] | None:
-        """Return the changes of a standing goal after a position, oldest first, at most `limit`.
+        """Return the changes of a standing goal after an event, oldest first, at most `limit`.
 
-        None if they are no longer kept: then `goal_answers` has the state to continue from. Raises
-        NotFound and BudgetExceeded.
+        None if they are not kept, or the event id is not one of this goal since it began: then
+        `goal_answers` has the state to continue from. Raises NotFound and BudgetExceeded.
         """
         goal = self.standing_goal(id)
+        position = goal.position_of(after)
+        if position is None:
+            return None
         with self._reads(request_limits, kind="ask") as (tenant, budget):
-            changes = self._standing_goals(tenant).changes(goal, after, limit, budget)
+            changes = self._standing_goals(tenant).changes(goal, position, limit, budget)
         if changes is None:
             return None
         return [self._shown_change(tenant, goal, change) for change in changes]
@@ -183,14 +188,14 @@ class StandingGoalsOf(TenantHandle):
     ) -> GoalAnswers:
         answers, position, moment = goals.answers(goal, budget)
         rows = self._shown_rows(tenant, goal, answers)
-        return GoalAnswers(goal, rows, position, moment.seq, moment.at)
+        return GoalAnswers(goal, rows, goal.event_id(position), moment.seq, moment.at)
 
     def _shown_change(self, tenant: Tenant, goal: StandingGoal, change: AnswerChange) -> GoalChange:
         arity = goal.head.arity
         appeared = Rows(change.appeared, change.appeared_count, arity)
         disappeared = Rows(change.disappeared, change.disappeared_count, arity)
         return GoalChange(
-            change.position,
+            goal.event_id(change.position),
             change.seq,
             change.previous_seq,
             change.at,
@@ -199,11 +204,13 @@ class StandingGoalsOf(TenantHandle):
         )
 
     def _shown_rows(self, tenant: Tenant, goal: StandingGoal, rows: Rows) -> list[Row]:
-        """Return answers as rows: those of an atom, or the bindings of a goal of several literals."""
+        """Return the answers of an atom with its predicate, those of other goals as bindings."""
         texts, arity = tenant.engine.texts(rows.symbols), rows.arity
         parts = [texts[at * arity : (at + 1) * arity] for at in range(rows.count)]
         if goal.is_atom:
-            return [derived_row(goal.head, part, goal.scope) for part in parts]
+            atom = goal.head
+            shown = {"predicate": atom.predicate, "negated": not atom.positive, "scope": goal.scope}
+            return [{**shown, "args": part} for part in parts]
         names = [f"?{arg.name}" for arg in _variables(goal.head)]
         return [{"bindings": dict(zip(names, part, strict=True))} for part in parts]
 

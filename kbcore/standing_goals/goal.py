@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from array import array
 from collections.abc import Callable, Sequence
@@ -79,6 +80,7 @@ class StandingGoal:
         self.ttl_ms = ttl_ms
         self.expires_at = expires_at
         self.history = History()
+        self._token = secrets.token_hex(4)
         self.moment = Moment(0, 0)
         self.is_behind = False
         self.ended: KBError | None = None
@@ -114,6 +116,18 @@ class StandingGoal:
         if self._rules is None:
             raise EngineFault("a standing goal was not evaluated")
         return self._rules
+
+    def event_id(self, position: int) -> str:
+        """Return the text that names a position among the changes of this goal."""
+        return f"{self._token}-{position}"
+
+    def position_of(self, event_id: str) -> int | None:
+        """Return the position that a event_id names; None for an id of another goal, or of a goal of
+        the same id before a restart.
+        """
+        token, _, position = event_id.partition("-")
+        known = token == self._token and position.isascii() and position.isdecimal()
+        return int(position) if known and len(position) < 18 else None
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change and at the end; return a function that stops this."""
@@ -162,7 +176,7 @@ class StandingGoal:
         try:
             self._advance(evaluator, changed, moment, budget)
         except BudgetExceeded as error:
-            if error.details["limit"] == "answers":
+            if (error.details or {}).get("limit") == "answers":
                 self.end(error)
             else:
                 self.is_behind = True

@@ -160,7 +160,7 @@ class StandingGoals:
             goal.end(error if isinstance(error, KBError) else KBError("the standing goal failed"))
 
     def _moment(self) -> Moment:
-        return Moment(self._tenant.seq, self._tenant.at(0))
+        return Moment(self._tenant.seq, self._tenant.at(self._tenant.created_at))
 
     def _drop_expired(self) -> None:
         now = self._now()

@@ -95,15 +95,14 @@ class Reader:
     def __init__(self, kb, body, scope):
         self.body, self.scope = body, scope
         answers = kb.subscribe_goal(body, scope=scope)
-        self.id, self.position, self.seq = answers.goal.id, answers.position, answers.seq
+        self.id, self.event_id = answers.goal.id, answers.event_id
         self.answers = set(texts(answers.answers))
 
     def read(self, kb):
         """Apply the new changes; return their number."""
-        changes = kb.goal_changes(self.id, self.position, limit=None)
+        changes = kb.goal_changes(self.id, self.event_id, limit=None)
         for change in changes:
-            assert change.position == self.position + 1
-            self.position = change.position
+            self.event_id = change.event_id
             gone, new = set(texts(change.disappeared)), set(texts(change.appeared))
             assert gone <= self.answers
             assert not new & self.answers
@@ -186,7 +185,7 @@ def test_changes_are_those_of_fresh_evaluations(cheap, rules, bodies, scope, ste
                 assert count <= 2 if step[0] in ("transaction", "fork") else count <= 1
                 again = kb.goal_answers(reader.id)
                 assert set(texts(again.answers)) == expected
-                assert again.position == reader.position
+                assert again.event_id == reader.event_id
 
 
 def test_goals_that_change_without_commits_are_refused():

@@ -4,7 +4,15 @@ An operation reads the body, calls one method of the core and returns the serial
 """
 
 from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
-from kbserver.routes.knowledge import facts, preview, reason, rules, scopes, transactions
+from kbserver.routes.knowledge import (
+    facts,
+    preview,
+    reason,
+    rules,
+    scopes,
+    standing_goals,
+    transactions,
+)
 from kbserver.routes.node import (
     admin,
     auth,
@@ -23,6 +31,7 @@ SUBJECTS = (
         facts,
         rules,
         reason,
+        standing_goals,
         preview,
         transactions,
         scopes,
