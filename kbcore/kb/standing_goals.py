@@ -29,7 +29,7 @@ MAX_TTL_MS = 7 * 24 * 3_600_000
 MAX_CHANGES = 100
 """Default number of changes that are returned together."""
 
-_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+_ID = re.compile(r"(?!slow$)[A-Za-z0-9._~-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ class StandingGoalsOf(TenantHandle):
             raise InvalidInput.at("ttl", f"must be between 1000 and {MAX_TTL_MS} milliseconds")
         if id is not None and not _ID.fullmatch(id):
             raise InvalidInput.at(
-                "id", "must have 1 to 64 letters, digits and characters of '.', '_', '~', '-'"
+                "id",
+                "must have 1 to 64 letters, digits and characters of '.', '_', '~', '-', and not be 'slow'",
             )
         text = ", ".join(map(print_item, body))
         expires_at = self._services.clock.now_ms() + ttl_ms
@@ -116,7 +117,7 @@ class StandingGoalsOf(TenantHandle):
         goals = StandingGoals.of(self._read_tenant())
         goal = None if goals is None else goals.get(id)
         if goal is None:
-            raise NotFound(f"there is no standing goal {id}; subscribe again")
+            raise NotFound(f"standing goal {id} does not exist; subscribe again")
         goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
         return goal
 
@@ -150,7 +151,7 @@ class StandingGoalsOf(TenantHandle):
         return [self._shown_change(tenant, goal, change) for change in changes]
 
     def end_goal(self, id: str) -> bool:
-        """End a standing goal; return False if there is none of this id."""
+        """End a standing goal; return False if it does not exist."""
         goals = StandingGoals.of(self._read_tenant())
         return goals is not None and goals.remove(id)
 
@@ -209,8 +210,12 @@ class StandingGoalsOf(TenantHandle):
         parts = [texts[at * arity : (at + 1) * arity] for at in range(rows.count)]
         if goal.is_atom:
             atom = goal.head
-            shown = {"predicate": atom.predicate, "negated": not atom.positive, "scope": goal.scope}
-            return [{**shown, "args": part} for part in parts]
+            common = {
+                "predicate": atom.predicate,
+                "negated": not atom.positive,
+                "scope": goal.scope,
+            }
+            return [{**common, "args": part} for part in parts]
         names = [f"?{arg.name}" for arg in _variables(goal.head)]
         return [{"bindings": dict(zip(names, part, strict=True))} for part in parts]
 

@@ -45,7 +45,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """What evaluates the goals of one tenant; its methods are called under a lock of the tenant."""
+    """The objects that evaluate the goals of one tenant; they are used under a lock of the tenant."""
 
     tenant: Tenant
     reasoner: Reasoner
@@ -119,13 +119,13 @@ class StandingGoal:
 
     def event_id(self, position: int) -> str:
         """Return the text that names a position among the changes of this goal."""
-        return f"{self._token}-{position}"
+        return f"{self._token}.{position}"
 
     def position_of(self, event_id: str) -> int | None:
         """Return the position that a event_id names; None for an id of another goal, or of a goal of
         the same id before a restart.
         """
-        token, _, position = event_id.partition("-")
+        token, _, position = event_id.partition(".")
         known = token == self._token and position.isascii() and position.isdecimal()
         return int(position) if known and len(position) < 18 else None
 

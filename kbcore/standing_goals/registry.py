@@ -85,7 +85,7 @@ class StandingGoals:
         return goal
 
     def get(self, id: str) -> StandingGoal | None:
-        """Return a goal, None if there is none of this id."""
+        """Return a goal, None if it does not exist."""
         with self._mutex:
             self._drop_expired()
             return self._goals.get(id)
@@ -97,7 +97,7 @@ class StandingGoals:
             return list(self._goals.values())
 
     def remove(self, id: str) -> bool:
-        """End a goal; return False if there is none of this id."""
+        """End a goal; return False if it does not exist."""
         with self._mutex:
             goal = self._goals.pop(id, None)
             if goal is None:

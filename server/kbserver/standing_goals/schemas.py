@@ -107,7 +107,7 @@ class GoalChanges(JsonObject):
     """Changes of a standing goal."""
 
     changes = Many(GoalChangeShown)
-    lost = Flag("True if the changes since the event are not kept: read the answers anew.")
+    lost = Flag("True if the changes since the event are not kept: read the answers again.")
 
 
 class GoalEnded(JsonObject):
@@ -118,9 +118,9 @@ class GoalEnded(JsonObject):
 
 def subscribed(outcome: GoalAnswers) -> Json:
     """Return a goal with its answers as JSON."""
-    shown: dict[str, Any] = StandingGoalShown.write(outcome.goal)
+    members: dict[str, Any] = StandingGoalShown.write(outcome.goal)
     return {
-        **shown,
+        **members,
         "eventId": outcome.event_id,
         "commitSeq": outcome.seq,
         "timestamp": outcome.at,
