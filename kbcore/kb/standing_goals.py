@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from kbcore.clock import Clock
 from kbcore.errors import InvalidInput, NotFound
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
@@ -154,6 +155,20 @@ class StandingGoalsOf(TenantHandle):
         """End a standing goal; return False if it does not exist."""
         goals = StandingGoals.of(self._read_tenant())
         return goals is not None and goals.remove(id)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node."""
+        return self._services.clock
+
+    def next_due_seconds(self) -> float | None:
+        """Return the seconds until a fact of the tenant begins or ceases to be valid, None if no fact
+        will.
+        """
+        due = self._read_tenant().next_due()
+        if due is None:
+            return None
+        return max((due - self._services.clock.now_ms()) / 1000, 0.001)
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -45,7 +45,8 @@ class GoalStream:
             try:
                 if text := self._news():
                     return text
-                seconds = self._streams.seconds_to_wait(self._kb())
+                due = self._kb().next_due_seconds()
+                seconds = KEEP_ALIVE_SECONDS if due is None else min(due, KEEP_ALIVE_SECONDS)
             except KBError as error:
                 self._ended = True
                 return _event("goal_ended", None, answer_of(error).shape())
@@ -120,15 +121,6 @@ class GoalStreams:
         """Wake all streams, which end because the server stops."""
         for stream in list(self._streams):
             stream.woken.set()
-
-    def seconds_to_wait(self, kb: TenantKB) -> float:
-        """Return the seconds until a fact of the tenant begins or ceases to be valid, at most
-        KEEP_ALIVE_SECONDS.
-        """
-        due = self.runtime.read_tenant(kb.database, kb.tenant).next_due()
-        if due is None:
-            return KEEP_ALIVE_SECONDS
-        return min(max((due - self.runtime.clock.now_ms()) / 1000, 0.001), KEEP_ALIVE_SECONDS)
 
 
 def _event(kind: str, id: str | None, shape: object) -> bytes:
