@@ -39,8 +39,7 @@ class AnswersChanged:
 class FollowedGoal:
     """A goal whose answers are kept current. Iterating waits for the next change, without an end.
 
-    `answers` are those after the last change that was read. Changes are read by one thread at a
-    time. `close`, or the end of a `with` block, ends the subscription.
+    Changes are read by one thread at a time. `close`, or the end of a `with` block, ends the subscription.
     """
 
     def __init__(
@@ -54,7 +53,15 @@ class FollowedGoal:
         self._closed = False
         self._pending: list[AnswersChanged] = []
         first = self._subscribe()
-        self.answers: frozenset[Answer] = frozenset(map(_answer, first.answers))
+        self._answers: set[Answer] = set(map(_answer, first.answers))
+
+    @property
+    def answers(self) -> frozenset[Answer]:
+        """The answers after the last change that was read."""
+        return frozenset(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
     def changes(self) -> list[AnswersChanged]:
         """Return the changes since the last call, oldest first, without waiting."""
@@ -123,7 +130,7 @@ class FollowedGoal:
             changes, whole = None, self._subscribe()
         if whole is not None:
             self._since = whole.event_id
-            known, now = self._known(), frozenset(map(_answer, whole.answers))
+            known, now = self._known(), set(map(_answer, whole.answers))
             if now != known:
                 difference = sorted(now - known), sorted(known - now)
                 self._pending.append(AnswersChanged(*difference, whole.seq, whole.at))
@@ -131,15 +138,17 @@ class FollowedGoal:
             self._since = changes[-1].event_id
             self._pending += map(_changed, changes)
 
-    def _known(self) -> frozenset[Answer]:
+    def _known(self) -> set[Answer]:
         """Return the answers after the changes that wait."""
-        known = self.answers
+        known = set(self._answers)
         for change in self._pending:
-            known = known.difference(change.disappeared).union(change.appeared)
+            known.difference_update(change.disappeared)
+            known.update(change.appeared)
         return known
 
     def _apply(self, change: AnswersChanged) -> None:
-        self.answers = self.answers.difference(change.disappeared).union(change.appeared)
+        self._answers.difference_update(change.disappeared)
+        self._answers.update(change.appeared)
 
 
 class Following(Handle):

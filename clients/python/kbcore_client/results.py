@@ -497,7 +497,7 @@ class AnswersChanged:
         )
 
     @classmethod
-    def between(cls, known: frozenset[tuple[str, ...]], answer: dict[str, Any]) -> AnswersChanged:
+    def between(cls, known: set[tuple[str, ...]], answer: dict[str, Any]) -> AnswersChanged:
         """Return the difference between known answers and those of a subscription."""
         now = cls.answers_of(answer)
         return cls(
@@ -508,9 +508,9 @@ class AnswersChanged:
         )
 
     @staticmethod
-    def answers_of(answer: dict[str, Any]) -> frozenset[tuple[str, ...]]:
+    def answers_of(answer: dict[str, Any]) -> set[tuple[str, ...]]:
         """Return the answers of a subscription."""
-        return frozenset(map(_answer, answer["answers"]))
+        return set(map(_answer, answer["answers"]))
 
 
 def _answer(row: dict[str, Any]) -> tuple[str, ...]:

@@ -30,14 +30,14 @@ class Following(Handle):
 
         In the first item all answers have appeared. Each commit that changes the answers is one
         item, exactly as a new evaluation after the commit would show. A lost connection is opened
-        again; if the server has restarted meanwhile, or does not keep all changes, the next item has
+        again; if the server has restarted, or does not keep all changes, the next item has
         the whole difference. The server keeps the goal for `ttl_ms` milliseconds after its last use,
         under `id` if it is given. Raises ConnectionFailed after too many failures in a row, and
         errors of the server, such as InvalidInput for a goal that depends on `now()`.
         """
         text = text_of("goal", goal) if args is None else written_atom(goal, args)
         fields = {"goal": text, "scope": scope, "id": id, "ttl": ttl_ms}
-        known: frozenset[tuple[str, ...]] = frozenset()
+        known: set[tuple[str, ...]] = set()
         is_first = True
         while True:
             request = Request("/goals/subscribe", present(fields), names={"ttl": "ttl_ms"})
@@ -47,15 +47,15 @@ class Following(Handle):
                 yield difference
             is_first, known = False, AnswersChanged.answers_of(first)
             try:
-                for change in self._changes(first["id"], first["eventId"], known):
-                    known = known.difference(change.disappeared).union(change.appeared)
+                for change in self._changes(first["id"], first["eventId"], known):  # noqa: UP028
                     yield change
             except NotFound:  # the server has restarted: it does not know the goal any more
                 continue
 
     def _changes(
-        self, id: str, since: str, known: frozenset[tuple[str, ...]]
+        self, id: str, since: str, known: set[tuple[str, ...]]
     ) -> Iterator[AnswersChanged]:
+        """Yield the changes of a standing goal after an event, and apply them to the known answers."""
         path = f"/goals/{quote(id, safe='')}/events"
         for message in self._connection.messages(path, {"since": since}, self._destination):
             body: dict[str, Any] = json.loads(message.data)
@@ -66,6 +66,7 @@ class Following(Handle):
                 if message.kind == "answers"
                 else AnswersChanged.of(body)
             )
-            known = known.difference(change.disappeared).union(change.appeared)
+            known.difference_update(change.disappeared)
+            known.update(change.appeared)
             if change.appeared or change.disappeared:
                 yield change
