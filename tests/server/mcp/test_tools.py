@@ -55,6 +55,7 @@ def test_the_setting_can_list_all_tools() -> None:
             "diff_scope",
         ),
         *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
+        *("subscribe_goal", "goal_changes", "unsubscribe_goal"),
     } == set(all_tools()) - set(tools_of("default"))
 
 
@@ -63,7 +64,7 @@ def test_roles_that_tools_need() -> None:
     assert readers == {
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
         *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
-        *("synthesize", "why_not"),
+        *("synthesize", "why_not", "subscribe_goal", "goal_changes", "unsubscribe_goal"),
     }
     assert {all_tools()[name].needs for name in all_tools().keys() - readers} == {WRITER}
 
@@ -125,6 +126,9 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
+    ("subscribe_goal", {"goal": "anc(ann, ?who)", "id": "family"}, {"id": "family"}),
+    ("goal_changes", {"id": "family", "since": "0.0"}, {"changes": [], "lost": True}),
+    ("unsubscribe_goal", {"id": "family"}, {"ended": True}),
     ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
     ("merge_scope", {"sourceScope": "trial"}, {"conflicts": 0}),
     ("delete_scope", {"scope": "trial"}, {"deleted": 4}),

@@ -47,7 +47,9 @@ class Following(Handle):
                 yield difference
             is_first, known = False, AnswersChanged.answers_of(first)
             try:
-                for change in self._changes(first["id"], first["eventId"], known):  # noqa: UP028
+                for change in self._changes(first["id"], first["eventId"], known):
+                    known.difference_update(change.disappeared)
+                    known.update(change.appeared)
                     yield change
             except NotFound:  # the server has restarted: it does not know the goal any more
                 continue
@@ -55,7 +57,7 @@ class Following(Handle):
     def _changes(
         self, id: str, since: str, known: set[tuple[str, ...]]
     ) -> Iterator[AnswersChanged]:
-        """Yield the changes of a standing goal after an event, and apply them to the known answers."""
+        """Yield the changes of a standing goal after an event; the caller applies them to `known`."""
         path = f"/goals/{quote(id, safe='')}/events"
         for message in self._connection.messages(path, {"since": since}, self._destination):
             body: dict[str, Any] = json.loads(message.data)
@@ -66,7 +68,5 @@ class Following(Handle):
                 if message.kind == "answers"
                 else AnswersChanged.of(body)
             )
-            known.difference_update(change.disappeared)
-            known.update(change.appeared)
             if change.appeared or change.disappeared:
                 yield change
