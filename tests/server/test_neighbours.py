@@ -83,4 +83,6 @@ def test_an_unknown_field_is_named_and_refused_on_request(client):
     response = client.post("/neighbours", body)
     assert (response.status_code, response.headers["X-Ignored-Fields"]) == (200, "predicate")
     refused = client.post("/neighbours", body, headers={"Prefer": "handling=strict"})
-    assert error_of(refused, 400, "VALIDATION_ERROR")["details"] == {"fields": {"predicate": ["Unknown field."]}}
+    assert error_of(refused, 400, "VALIDATION_ERROR")["details"] == {
+        "fields": {"predicate": ["Unknown field."]}
+    }
