@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import is_typeddict
 
 import click
+import comparison
 import plugin_protocols
 
 import kbcore
@@ -722,6 +723,7 @@ def main() -> int:
     stale = ["examples.json"] if examples() else []
     stale += [GRAMMAR.name] if grammar() else []
     stale += [LLMS.name] if llms() else []
+    stale += ["compare.md"] if comparison.update(ROOT, write="--check" not in sys.argv) else []
     for name, make in GENERATED.items():
         path = PAGES / name
         text = f"{NOTE}\n\n{make()}\n"
