@@ -73,6 +73,7 @@ class PurgeOutcome:
     rules: list[StoredRule]
     truncated: bool
     dry_run: bool
+    limit: int
     id: str | None = None
     erased: bool = False
     timestamp: int = 0
@@ -186,6 +187,7 @@ class Corrections(EpisodeMethods, ABC):
             plan.rules,
             preview.truncated,
             dry_run,
+            limit,
             timestamp=self._services.clock.now_ms(),
         )
         if not dry_run and (plan.fact_count or plan.episodes):
