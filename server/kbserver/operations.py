@@ -130,7 +130,8 @@ class Operation:
     nothing. `query` describes the query string and `headers` more headers. `prefer`: preferences
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
-    OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it. `further_tools`: MCP tools for other uses of the same body. `example`: a body
+    OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it.
+    `further_tools`: MCP tools for other uses of the same body. `example`: a body
     for the documentation, of an operation that has no step in the example scenario.
     """
 

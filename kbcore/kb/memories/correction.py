@@ -190,8 +190,14 @@ class Corrections(EpisodeMethods, ABC):
             limit,
             timestamp=self._services.clock.now_ms(),
         )
-        if not dry_run and (plan.fact_count or plan.episodes):
-            self._purge(target, parts, outcome, wait)
+        if not dry_run:
+            if plan.fact_count or plan.episodes:
+                self._purge(target, parts, outcome)
+            # Also without a fact: an earlier purge may have been cut short.
+            if wait:
+                outcome.erased = self._services.erase(self.database, self.tenant)
+            else:
+                self._services.erase_later()
         return outcome
 
     def purges(self) -> list[PurgeState]:
@@ -248,7 +254,7 @@ class Corrections(EpisodeMethods, ABC):
     # -- inside ------------------------------------------------------------------------------------
 
     def _purge(
-        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeOutcome, wait: bool
+        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeOutcome
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
@@ -256,10 +262,6 @@ class Corrections(EpisodeMethods, ABC):
             delta = self._commit((PurgeMemory(outcome.id, target.by, part, episodes),))
             episodes = ()
             outcome.timestamp = delta.at
-        if wait:
-            outcome.erased = self._services.erase(self.database, self.tenant)
-        else:
-            self._services.erase_later()
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None
