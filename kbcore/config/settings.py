@@ -304,6 +304,14 @@ class Config:
     tenant_max_scopes: int = _setting(
         0, integer(0), "maximum number of scopes per tenant; 0: no limit"
     )
+    tenant_max_episodes: int = _setting(
+        0, integer(0), "maximum number of episodes per tenant; 0: no limit"
+    )
+    episode_max_chars: int = _setting(
+        1_000_000,
+        integer(1000, 8_000_000),
+        "maximum length of an episode, in characters; longer ingested texts become several episodes",
+    )
     tenant_max_sessions: int = _setting(
         1000,
         integer(1, 1_000_000),

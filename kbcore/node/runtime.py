@@ -45,8 +45,8 @@ from kbcore.replication.role import FOLLOWER, NONE, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
-from kbcore.state.catalog import DEFAULT
-from kbcore.state.changes import ChangeSet, Delta
+from kbcore.state.catalog import DEFAULT, Catalog
+from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import Limits
@@ -251,6 +251,8 @@ class Runtime:
             metrics.on_collect(cluster.values)
         self.replication.on_role.append(self._sweep_again)
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
+        if any(shard.to_erase for shard in self.shards.values()):
+            self._wake.set()  # a purge before the last stop or crash
         self._keeper.start()
         self.sweeper = self._new_sweeper()
 
@@ -518,6 +520,8 @@ class Runtime:
         self.meters.committed(changes, delta)
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
+        if any(isinstance(change, PurgeMemory) for change in changes.changes):
+            self._forget_windows(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):
@@ -628,6 +632,43 @@ class Runtime:
                 chunks.append(parts)
         return tuple(logs), chunks
 
+    def erase(self, database: str, tenant: str) -> bool:
+        """Remove purged text of a tenant from its log and snapshots now; return True if that is done.
+
+        If followers still need the records, it is done later, when they have later ones. A failure
+        is logged, and the removal is tried again later.
+        """
+        shard = self.shard(database, tenant)
+        last = shard.to_erase
+        if (
+            last
+            and shard.replication.leader.followers()
+            and self.log_head(database, tenant) == last
+        ):
+            # Followers ask for what follows their last record, so that record is kept for them.
+            self.commit(ChangeSet(database, tenant, ()))
+        try:
+            return shard.erase()
+        except KBError as error:
+            _log.warning("purged text is still in the storage: %s", error)
+            return False
+
+    def erase_later(self) -> None:
+        """Remove purged text in the background."""
+        self._wake.set()
+
+    def erased(self, database: str, tenant: str) -> int:
+        """Return the number up to which no record of a tenant's log has bytes in the storage."""
+        return self.shard(database, tenant).snapshots.erased()
+
+    def log(self, database: str, tenant: str) -> LogStore:
+        """Return the log of a tenant, to be read."""
+        return self.shard(database, tenant).store
+
+    def scratch(self) -> Catalog:
+        """Return an empty catalog, in which an earlier state can be rebuilt."""
+        return new_catalog(self.config)
+
     def tenants(self) -> tuple[int, list[Tenant]]:
         """Return the number of databases, and every tenant of this process."""
         return len(self.databases.databases()), list(self._all_tenants())
@@ -728,6 +769,15 @@ class Runtime:
             with tenant.lock.read():
                 self.reasoner(tenant).tables.clear()
                 tenant.models.clear()
+
+    def _forget_windows(self, changes: ChangeSet) -> None:
+        """Forget windows and goals that may show purged text."""
+        tenant = self.shard(changes.database, changes.tenant).catalog.find(
+            changes.database, changes.tenant
+        )
+        if tenant is not None:
+            for name in ("sessions", "windows", "slow_goals"):
+                tenant.attached.pop(name, None)
 
     def align_again(self) -> None:
         """Repeat what the system shard decided where that has failed, or was cut short by a crash."""

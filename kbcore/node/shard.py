@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from kbcore.state.catalog import Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbplanner.engine.engine import Engine as CEngine
 from kbplanner.reference.engine import ReferenceEngine
+
+_log = logging.getLogger("kbcore.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,29 @@ class Shard:
     def keep(self) -> None:
         """Look for free space on a full disk, and take a snapshot that is due."""
         self.room.make()
-        if not self.room.full and self.snapshots.due():
+        if self.room.full:
+            return
+        if self.to_erase:
+            try:
+                self.erase()
+            except KBError as error:
+                _log.warning("purged text is still in the storage: %s", error)
+        if self.snapshots.due():
             self.snapshots.try_take()
+
+    @property
+    def to_erase(self) -> int:
+        """Sequence number of the last purge whose text may still be in the storage, 0 if none."""
+        last = max((tenant.purges.last_seq() for tenant in self.catalog.tenants()), default=0)
+        return last if last > self.snapshots.erased() else 0
+
+    def erase(self) -> bool:
+        """Remove purged text from the log and the snapshots; return True if none is left.
+
+        Raises what `Snapshots.take` raises.
+        """
+        seq = self.to_erase
+        return not seq or self.snapshots.erase(seq)
 
     def align(self, system: Catalog) -> list[tuple[ChangeSet, KBError]]:
         """Repeat the changes of databases that the system shard made and this one did not.

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
+from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
@@ -127,7 +128,12 @@ def _external(
         cells["ttl"] = [ttl or None for ttl in ttls]
     if not all(map(isnan, confidences)):
         cells["confidence"] = [None if isnan(each) else each for each in confidences]
-    return dicts_of(template, count, cells)
+    rows: list[Row] = dicts_of(template, count, cells)
+    if metadata:
+        for row in rows:
+            if EVIDENCE_KEY in row["metadata"]:
+                row["evidence"] = [dict(span) for span in row["metadata"].pop(EVIDENCE_KEY)]
+    return rows
 
 
 class RowJournal:

@@ -14,6 +14,8 @@ from kbcore.errors import KBError
 from kbcore.state.access import Accesses
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
+from kbcore.state.memory.episodes import Episodes
+from kbcore.state.memory.purges import Purges
 from kbcore.state.partition import (
     NEVER_KEPT,
     Partition,
@@ -85,6 +87,8 @@ class Tenant:
         self.failed: KBError | None = None
         self.committed = CommittedTransactions()
         self.answered = AnsweredRequests()
+        self.episodes = Episodes()
+        self.purges = Purges()
         self.rules = RuleBook()
         self.gone = False
         self.attached: dict[str, Attached] = {}

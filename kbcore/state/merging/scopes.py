@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
+from kbcore.state.memory.evidence import combined
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.standing import Keep, Standing
@@ -188,7 +189,7 @@ class _Merge:
         for key, begin, end in zip(difference.keys(rows), begins, ends, strict=True):
             if source.metadata or target.metadata:
                 target.describe(
-                    key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})}
+                    key, combined(target.metadata.get(key, {}), source.metadata.get(key, {}))
                 )
             self._limit(target, key, begin != 0 or end != FOREVER)
 

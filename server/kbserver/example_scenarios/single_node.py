@@ -55,6 +55,12 @@ FAMILY = (
 _ANN = {"predicate": "parent", "args": ["ann", "bob"]}
 _WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
 
+_LIKES = {
+    "predicate": "likes",
+    "args": ["bob", "tea"],
+    "evidence": [{"episode": "m-1", "start": 0, "end": 14}],
+}
+
 STEPS: tuple[Step, ...] = (
     ("GET", "/", None),
     ("GET", "/health", None),
@@ -104,6 +110,19 @@ STEPS: tuple[Step, ...] = (
     ),
     ("POST", "/memory/consolidate", {"minGroupSize": 2, "dryRun": True}),
     ("POST", "/memory/decay", {"threshold": 0.05}),
+    ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),
+    ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),
+    ("GET", "/episodes", None),
+    ("POST", "/tell", _LIKES),
+    ("GET", "/episodes/{id}", {"id": "m-1"}),
+    (
+        "POST",
+        "/memory/correct",
+        {"old": "likes(bob, tea)", "new": "likes(bob, coffee)", "reason": "Bob said so."},
+    ),
+    ("POST", "/memory/purge", {"episode": "m-1", "dryRun": True}),
+    ("POST", "/memory/purge", {"episode": "m-1"}),
+    ("GET", "/memory/purges", None),
     ("POST", "/memory/context", {"maxFacts": 2, "goals": [_WHO], "sessionId": "chat-1"}),
     ("POST", "/context/diff", {"sessionId": "chat-1"}),
     ("POST", "/context/session/clear", {"sessionId": "chat-1"}),
@@ -265,6 +284,7 @@ def _stable(value: Any) -> Any:
         value = re.sub(r"^[0-9a-f]{8,16}$", "0123456789abcdef", value)
         value = re.sub(r"\b[0-9a-f]{32}\b", "5f0c1d7e9a3b4c2d8e6f7a1b2c3d4e5f", value)
         value = re.sub(r"\b[0-9a-f]{8}\.([0-9]+(\.[0-9]+)?)\b", r"0f1e2d3c.\1", value)
+        value = re.sub(r"\bpurge-[0-9a-f]{16}\b", "purge-0123456789abcdef", value)
         return re.sub(r"\bctx-[0-9a-f]{16}\b", "ctx-0123456789abcdef", value)
     if isinstance(value, dict):
         return {key: _stable(below) for key, below in value.items()}

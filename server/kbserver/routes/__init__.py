@@ -3,7 +3,16 @@
 An operation reads the body, calls one method of the core and returns the serialized outcome.
 """
 
-from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
+from kbserver.routes.agents import (
+    agent,
+    context,
+    correction,
+    episodes,
+    ingest,
+    language,
+    mcp,
+    memory,
+)
 from kbserver.routes.knowledge import (
     facts,
     preview,
@@ -36,6 +45,8 @@ SUBJECTS = (
         transactions,
         scopes,
         memory,
+        episodes,
+        correction,
         context,
         events,
         ingest,
