@@ -57,6 +57,12 @@ class History:
         ):
             self._rows -= self._changes.popleft().row_count
 
+    def clear(self) -> None:
+        """Forget all changes; the next change continues the positions."""
+        self._changes.clear()
+        self._rows = 0
+        self.position += 1
+
     def after(self, position: int, limit: int | None = None) -> list[AnswerChange] | None:
         """Return the changes after a position, oldest first, at most `limit`.
 

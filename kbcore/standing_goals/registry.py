@@ -128,6 +128,12 @@ class StandingGoals:
             goal.catch_up(self._evaluator, self._moment(), budget)
             return goal.history.after(position, limit)
 
+    def forget_changes(self) -> None:
+        """Forget the changes of all goals, which may show purged text; readers get all answers."""
+        with self._mutex:
+            for goal in self._goals.values():
+                goal.history.clear()
+
     def observe(self, seq: int) -> None:
         """Bring the goals to the present state; the caller holds the write lock.
 
