@@ -1,6 +1,7 @@
 """Facts joined with a table of an SQLite file, an external predicate of the plugin `predicates-sql`.
 
-Next to it, the same rows stored as facts, and the same join by hand: SQLite has both tables in one file, and Python fetches the rows.
+Next to it, the same rows stored as facts, and the same join by hand: SQLite has both tables in one file, and all rows are
+fetched.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def external(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
             goal_table_mb=0, query_timeout_ms=60_000, sql_predicates=str(settings)
         )
         stored_facts = {"basket": baskets, "price": prices}
-        with kbcore.open_kb(config=config) as kb, open_without_tables(stored_facts, RULES) as stored:
+        with (
+            kbcore.open_kb(config=config) as kb,
+            open_without_tables(stored_facts, RULES) as stored,
+        ):
             kb.tell_many("basket", baskets)
             kb.teach(RULES)
             who = baskets[0][0]
