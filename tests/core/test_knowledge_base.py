@@ -23,7 +23,7 @@ from kbcore import (
     open_kb,
     open_runtime,
 )
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbplanner.reference.engine import ReferenceEngine
 
