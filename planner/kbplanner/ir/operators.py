@@ -152,8 +152,11 @@ with the number of arguments that they take, so that predicates of their names a
 OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
 """Operators and functions that compute a value."""
 
-AGGREGATES = ("count", "sum", "min", "max", "avg")
+AGGREGATES = ("count", "sum", "min", "max", "avg", "representative")
 """Aggregates, as head terms."""
+
+CHOICES = ("min", "max", "representative")
+"""Aggregates whose value is one of the constants: further equal ones do not change it."""
 
 EXTREMA = ("min", "max")
 """Words before the last variable of a rule head that keep the least or greatest value of a group."""
