@@ -113,6 +113,12 @@ class Extracted(Answer):
     truncated = Flag()
     provider = Text()
     model = Text()
+    episode_ids = Many(
+        Text(),
+        "Of the episodes of the text, if facts were stored.",
+        of=lambda read: list(read.episodes) or None,
+        optional=True,
+    )
 
 
 class DerivationStep(Answer):
