@@ -42,6 +42,7 @@ from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
+from kbcore.state.memory.quoting import Sources
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
@@ -151,12 +152,14 @@ class NaturalLanguage(TenantHandle, ABC):
         question: str,
         *,
         scope: str | None = None,
+        citations: bool = False,
         request_limits: RequestLimits | None = None,
     ) -> Synthesis:
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
-        are left out. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
+        are left out. With `citations`, sentences cite the evidence of their facts, which `sources` of
+        the result lists. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
         RateLimited.
         """
         model, options = self._model(), AnswerOptions(scope, request_limits=request_limits)
@@ -178,7 +181,8 @@ class NaturalLanguage(TenantHandle, ABC):
             self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         )
         vocabulary = self._vocabulary(question, scope, request_limits)
-        return synthesize(question, model, vocabulary, run, self._premises, deadline)
+        sources = Sources(self._read_tenant().episodes.get) if citations else None
+        return synthesize(question, model, vocabulary, run, self._premises, deadline, sources)
 
     def ingest(
         self,
