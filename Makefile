@@ -6,9 +6,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
 # The longest first: two run at a time.
-ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,site,py312,py313,imports,typing,bandit,lint
+ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,site,release,py312,py313,imports,typing,bandit,lint
 
-.PHONY: serve test test-all console docs lint clean
+.PHONY: serve test test-all console docs release lint clean
 
 serve: $(VENV)/.installed
 	@echo "Starting the server; press Ctrl+C to stop it."
@@ -35,6 +35,11 @@ docs: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "zensical>=0.0.70" --editable ".[cli]"
 	@$(BIN)/zensical build --strict
 	@$(BIN)/zensical serve $(ARGS)
+
+# Build the files of a release into dist, and check them.
+release: $(VENV)/.tox
+	@$(BIN)/tox run -q -e release -- $(CURDIR)/dist
+	@echo "The files of the release are in dist; SHA256SUMS lists them."
 
 lint: $(VENV)/.tox
 	$(BIN)/tox run -e lint,typing,imports

@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import is_typeddict
 
 import click
+import comparison
+import plugin_protocols
 
 import kbcore
 import kbplanner
 import kbserver
 from kbcore.config import SETTINGS
 from kbcore.metrics import DOCUMENTED, FAMILIES
+from kbcore.node.admin import Admin
+from kbcore.node.api_keys import Keys
 from kbcore.plug import hookspecs
 from kbplanner.authoring import textmate
 from kbplanner.check.codes import CODES
@@ -149,14 +153,18 @@ def errors() -> str:
 
 
 MEMBERS_SHOWN = (
+    "Admin",
     "AnswerSet",
     "AnswerTable",
+    "Config",
     "ContextDiff",
+    "Keys",
     "KnowledgeBase",
     "Proof",
     "Runtime",
     "WhyNot",
     "WhyNotCandidate",
+    "Window",
 )
 """Classes whose methods and properties the page of the Python interface describes."""
 
@@ -254,9 +262,18 @@ def bytecode() -> str:
 
 
 def python_api() -> str:
-    parts = ["# Python", "", "The public names of `import kbcore`."]
-    for name in sorted(kbcore.__all__):
-        value = getattr(kbcore, name)
+    parts = ["# Python", ""]
+    parts += paragraph(
+        "For Python programs that run kbcore inside, and for authors of plugins: the public names of "
+        "`import kbcore`, and the two handles `Admin` and `Keys` that a knowledge base returns. "
+        "Programs that talk to a server use [the Python client](../how-to/use-the-python-client.md); "
+        "what plugins implement is in [plugin protocols](plugin-protocols.md)."
+    )
+    names = {name: getattr(kbcore, name) for name in kbcore.__all__} | {
+        "Admin": Admin,
+        "Keys": Keys,
+    }
+    for name, value in sorted(names.items()):
         if not (inspect.isclass(value) or inspect.isfunction(value)):
             continue
         if value.__name__ != name:
@@ -286,7 +303,9 @@ def _members(name: str, kind: type) -> list[str]:
             members |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
     parts = []
     for key, value in sorted(members.items()):
-        if inspect.isfunction(value):
+        if isinstance(value, classmethod):
+            value = getattr(kind, key)  # bound, so that its signature lacks the class
+        if inspect.isfunction(value) or inspect.ismethod(value):
             parts += ["", f"### {name}.{key}", "", f"    {key}{_signature(value)}"]
         elif isinstance(value, property):
             parts += ["", f"### {name}.{key}"]
@@ -610,6 +629,7 @@ GENERATED = {
     "bytecode.md": bytecode,
     "python-api.md": python_api,
     "planner-passes.md": planner_passes,
+    "plugin-protocols.md": plugin_protocols.page,
     "tools.md": tools,
 }
 
@@ -703,6 +723,7 @@ def main() -> int:
     stale = ["examples.json"] if examples() else []
     stale += [GRAMMAR.name] if grammar() else []
     stale += [LLMS.name] if llms() else []
+    stale += ["compare.md"] if comparison.update(ROOT, write="--check" not in sys.argv) else []
     for name, make in GENERATED.items():
         path = PAGES / name
         text = f"{NOTE}\n\n{make()}\n"

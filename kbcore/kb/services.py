@@ -121,6 +121,11 @@ class Services(Protocol):
     def find_tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant advanced to the current time, or None if the tenant does not exist."""
 
+    def need_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant advanced to the current time; one that does not exist is created in
+        memory, without facts.
+        """
+
     def reasoner(self, tenant: Tenant) -> Reasoner:
         """Return the reasoner of a tenant, with its goal tables."""
 

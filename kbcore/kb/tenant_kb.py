@@ -34,6 +34,7 @@ from kbcore.kb.scripts import (
     is_mixed,
     run,
 )
+from kbcore.kb.standing_goals import StandingGoalsOf
 from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
@@ -73,7 +74,16 @@ from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 
 
-class TenantKB(Queries, Proofs, Scopes, Memory, Corrections, ContextWindows, NaturalLanguage):
+class TenantKB(
+    Queries,
+    Proofs,
+    StandingGoalsOf,
+    Scopes,
+    Memory,
+    Corrections,
+    ContextWindows,
+    NaturalLanguage,
+):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import ConfigError, KBError, NotReady, StorageFailed
+from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
@@ -34,17 +34,25 @@ from kbcore.node.peers import Directory, Peers, TenantSize
 from kbcore.node.placement import SYSTEM, open_logs, shard_of
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
-from kbcore.node.shard import RecoveredLog, Shard, ShardListener, new_catalog, recover_log
+from kbcore.node.shard import (
+    RecoveredLog,
+    Shard,
+    ShardListener,
+    Storage,
+    new_catalog,
+    recover_storage,
+)
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.external.predicates import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
-from kbcore.replication.role import FOLLOWER, NONE, check_settings
+from kbcore.replication.role import FOLLOWER, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
+from kbcore.standing_goals.registry import StandingGoals
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
@@ -95,7 +103,7 @@ def open_runtime(
         shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
         begun = logged.monotonic()
         storage = replace(
-            _recovered(shards, logs, config, logged), peers=peers, directory=directory
+            recover_storage(shards, logs, config, logged), peers=peers, directory=directory
         )
     model = None
     if provider is not None:
@@ -107,53 +115,6 @@ def open_runtime(
     metrics.on_collect(collector(runtime, logged.monotonic() - begun))
     loaded.tell("kb_runtime_started", runtime=runtime)
     return runtime
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
-
-    `peers` have the other shards; without the system shard, `directory` is what that decides.
-    In a cluster, shards are opened and closed while the node runs; `failed` is called with one
-    whose log failed.
-    """
-
-    shards: int
-    logs: Mapping[int, RecoveredLog]
-    clock: LoggedClock
-    peers: Peers | None = None
-    directory: Directory | None = None
-    failed: Callable[[int], None] | None = None
-
-    @property
-    def recovered(self) -> Recovered:
-        """The newest snapshot, all replayed records, and the latest logged time."""
-        logs = [log.recovered for log in self.logs.values()]
-        return Recovered(
-            max((log.snapshot for log in logs), default=0),
-            sum(log.records for log in logs),
-            max((log.last_time for log in logs), default=0),
-        )
-
-
-def _recovered(
-    shards: int, logs: Mapping[int, LogStore], config: Config, clock: LoggedClock
-) -> Storage:
-    """Recover the state from the logs; close them if that fails."""
-    try:
-        if shards > 1 and config.replication_mode != NONE:
-            raise ConfigError(
-                f"REPLICATION_MODE={config.replication_mode}: the storage has {shards} shards,"
-                " which cannot be replicated; convert it: kbcore storage copy FROM TO --shards 1"
-            )
-        recovered = {shard: recover_log(store, config) for shard, store in logs.items()}
-    except BaseException:
-        for store in logs.values():
-            store.close(clean=False)
-        raise
-    storage = Storage(shards, recovered, clock)
-    clock.seen(storage.recovered.last_time)
-    return storage
 
 
 class Runtime:
@@ -420,6 +381,13 @@ class Runtime:
         known = self.shard(database, name).catalog.find(database, name)
         return None if known is None else self.read_tenant(database, name)
 
+    def need_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant advanced to now; one that does not exist is created in memory, without
+        facts. Raises UnknownDatabase.
+        """
+        self.shard(database, name).catalog.need_tenant(database, name, self.clock.now_ms())
+        return self.read_tenant(database, name)
+
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it: the only way to change anything."""
         changes = marked(changes)
@@ -535,6 +503,8 @@ class Runtime:
         if tenant.due(now):
             with tenant.lock.write():
                 tenant.advance(now)
+                if tenant.observer is not None:
+                    tenant.observer(tenant.seq)
         return tenant
 
     def log_id(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
@@ -769,6 +739,8 @@ class Runtime:
         if tenant is not None:
             for name in ("sessions", "windows", "slow_goals"):
                 tenant.attached.pop(name, None)
+            if (goals := StandingGoals.of(tenant)) is not None:
+                goals.forget_changes()
 
     def align_again(self) -> None:
         """Repeat what the system shard decided where that has failed, or was cut short by a crash."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.durable.full_disk import FullDisk
 from kbcore.durable.recovery import Recovered, recover
-from kbcore.errors import KBError, StorageFailed
+from kbcore.errors import ConfigError, KBError, StorageFailed
+from kbcore.node.peers import Directory, Peers
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.ports import LogStore, WorksBeside
-from kbcore.replication.role import Replication, check_leader_mark
+from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
@@ -41,6 +42,56 @@ def recover_log(store: LogStore, config: Config) -> RecoveredLog:
     catalog = new_catalog(config)
     check_leader_mark(store, config)
     return RecoveredLog(store, catalog, recover(store, catalog))
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
+
+    `peers` have the other shards; without the system shard, `directory` is what that decides.
+    In a cluster, shards are opened and closed while the node runs; `failed` is called with one
+    whose log failed.
+    """
+
+    shards: int
+    logs: Mapping[int, RecoveredLog]
+    clock: LoggedClock
+    peers: Peers | None = None
+    directory: Directory | None = None
+    failed: Callable[[int], None] | None = None
+
+    @property
+    def recovered(self) -> Recovered:
+        """The newest snapshot, all replayed records, and the latest logged time."""
+        logs = [log.recovered for log in self.logs.values()]
+        return Recovered(
+            max((log.snapshot for log in logs), default=0),
+            sum(log.records for log in logs),
+            max((log.last_time for log in logs), default=0),
+        )
+
+
+def recover_storage(
+    shards: int, logs: Mapping[int, LogStore], config: Config, clock: LoggedClock
+) -> Storage:
+    """Recover the state from the logs; close them if that fails.
+
+    Raises ConfigError for several shards that are to be replicated, and LogCorrupted.
+    """
+    try:
+        if shards > 1 and config.replication_mode != NONE:
+            raise ConfigError(
+                f"REPLICATION_MODE={config.replication_mode}: the storage has {shards} shards,"
+                " which cannot be replicated; convert it: kbcore storage copy FROM TO --shards 1"
+            )
+        recovered = {shard: recover_log(store, config) for shard, store in logs.items()}
+    except BaseException:
+        for store in logs.values():
+            store.close(clean=False)
+        raise
+    storage = Storage(shards, recovered, clock)
+    clock.seen(storage.recovered.last_time)
+    return storage
 
 
 def new_catalog(config: Config) -> Catalog:

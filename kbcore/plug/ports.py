@@ -16,6 +16,7 @@ from kbcore.plug.coordination import ChangeKind as ChangeKind
 from kbcore.plug.coordination import Coordinator as Coordinator
 from kbcore.plug.coordination import Held as Held
 from kbcore.plug.coordination import Lease as Lease
+from kbcore.plug.coordination import RenewsMany as RenewsMany
 from kbcore.plug.coordination import Watch as Watch
 from kbcore.state.standing import Keep as Keep
 from kbcore.state.standing import Standing as Standing

@@ -158,7 +158,7 @@ def _add(
     """Insert rows; return the row count before, the ids, and the number of new rows."""
     relation = stored.relation
     before = relation.counts().rows
-    ids, added = relation.insert(symbols, count)
+    ids, added = stored.insert(symbols, count)
     if added:
         relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
         tenant.changed(added, stored)
@@ -249,7 +249,7 @@ def replay_rows(
     relation, arity = stored.relation, schema.arity
     seen = relation.counts().rows
     symbols = tenant.engine.intern_many(args)
-    ids, added = relation.insert(symbols, len(times))
+    ids, added = stored.insert(symbols, len(times))
     new, again = list[int](), list[int]()
     for index, id in enumerate(ids):
         if id < seen:

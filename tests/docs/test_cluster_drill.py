@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.clusters import replacements_of_ports, with_ports
+
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "cluster.md"
 
 
 def test_the_drill(tmp_path: Path, postgres_url: str) -> None:
     script = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    ports = replacements_of_ports(script)
     done = subprocess.run(
-        ["bash", "-euc", script],
+        ["bash", "-euc", with_ports(script, ports)],
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -32,5 +35,7 @@ def test_the_drill(tmp_path: Path, postgres_url: str) -> None:
     assert "cluster created, 8 shards" in done.stdout
     facts = [line for line in done.stdout.splitlines() if line.startswith("seen(")]
     assert sorted(facts) == ["seen(after)", "seen(before)"]
-    assert re.search(r"shard \d, 127-0-0-1-9322", done.stdout)
-    assert re.search(r"127-0-0-1-9321 +active, 8 shards: 0, 1, 2, 3, 4, 5, 6, 7", done.stdout)
+    assert re.search(with_ports(r"shard \d, 127-0-0-1-9322", ports), done.stdout)
+    assert re.search(
+        with_ports(r"127-0-0-1-9321 +active, 8 shards: 0, 1, 2, 3, 4, 5, 6, 7", ports), done.stdout
+    )

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clusters import replacements_of_ports, with_ports
 from support.servers import Server
 from support.stand_in import StandIn
 
@@ -57,26 +58,23 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     )
 
 
-def test_the_storage_plugin_of_the_page_passes_the_tests_it_names(tmp_path):
-    page = ROOT / "docs" / "how-to" / "write-a-storage-plugin.md"
+CONFORMING = [page for page in PAGES if "Conformance):" in "".join(blocks(page, "python"))]
+"""Pages whose example is tested with the conformance tests that the page shows."""
+
+
+@pytest.mark.parametrize("page", CONFORMING, ids=name)
+def test_the_plugin_of_a_page_passes_the_tests_it_shows(page, tmp_path):
     (tmp_path / "test_page.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
     command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rs",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "test_page.py",
+        *(sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error"),
+        *("-p", "no:cacheprovider", "test_page.py"),
     ]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout
-    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) >= 25
+    least = 25 if page.stem == "write-a-storage-plugin" else 3
+    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) >= least
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     assert all("does not take over other logs" in line for line in skipped), done.stdout
 
@@ -130,8 +128,9 @@ def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
     """Run the commands of a page, in order, against a server in place of localhost:9300; `here` is for files they make."""
     url = f"http://127.0.0.1:{server.address[1]}"
     prelude = f'kbcore() {{ {sys.executable} -m kbserver.cli "$@"; }}\n'
+    ports = replacements_of_ports(page.read_text(encoding="utf-8"))
     for command, shown in steps(page):
-        there = command.replace("localhost:9300", url)
+        there = with_ports(command.replace("localhost:9300", url), ports)
         if "() {" in there or there.startswith("export "):
             prelude += there + "\n"
             continue
@@ -144,7 +143,7 @@ def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
             env={**os.environ, "KBCORE_URL": url},
             cwd=here,
         )
-        assert done.stdout.strip() == shown, f"{command}\n{done.stderr}"
+        assert done.stdout.strip() == with_ports(shown, ports), f"{command}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if steps(page)], ids=name)
@@ -196,7 +195,8 @@ def test_links_lead_somewhere():
     assert broken == []
 
 
-def test_pages_made_from_the_code_are_current():
+def test_pages_made_from_the_code_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -257,3 +257,11 @@ def _below(kind: type[KBError]) -> Iterator[type[KBError]]:
         if below.__module__.startswith(("kbplanner", "kbcore", "kbserver")):
             yield below
             yield from _below(below)
+
+
+def test_the_glossary_has_each_term_once_in_order():
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    sections = [re.findall(r"^\| \*\*(.+?)\*\* \|", part, re.M) for part in text.split("\n## ")[1:]]
+    assert [terms for terms in sections if terms != sorted(terms, key=str.lower)] == []
+    terms = [term for terms in sections for term in terms]
+    assert len(terms) == len(set(terms)) > 100

@@ -76,3 +76,13 @@ def test_a_number_and_an_unknown_constant(client):
 def test_errors_name_the_field(client, body, field):
     details = error_of(client.post("/neighbours", body), 400, "VALIDATION_ERROR")
     assert field in str(details)
+
+
+def test_an_unknown_field_is_named_and_refused_on_request(client):
+    body = {"constant": "bob", "direction": "in", "predicate": "parent"}
+    response = client.post("/neighbours", body)
+    assert (response.status_code, response.headers["X-Ignored-Fields"]) == (200, "predicate")
+    refused = client.post("/neighbours", body, headers={"Prefer": "handling=strict"})
+    assert error_of(refused, 400, "VALIDATION_ERROR")["details"] == {
+        "fields": {"predicate": ["Unknown field."]}
+    }

@@ -34,6 +34,16 @@ def free_ports(count):
     return ports
 
 
+def replacements_of_ports(text):
+    """The ports of a page beside 9300, which the fixture serves, each with a free port to use instead."""
+    named = sorted(set(re.findall(r"\b93[1-9]\d\b", text)))
+    return dict(zip(named, map(str, free_ports(len(named))), strict=True))
+
+
+def with_ports(text, ports):
+    return re.sub(r"\b93[1-9]\d\b", lambda match: ports[match[0]], text)
+
+
 class Cluster:
     """Nodes with a coordinator; the other nodes reach each of them through a proxy.
 

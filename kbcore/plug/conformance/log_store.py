@@ -444,6 +444,7 @@ class LogStoreConformance(Conformance, abstract=True):
             store.erase_before(6)
         store.erase_before(5)
         for _ in range(2):
+            assert isinstance(store, Erases)
             assert 3 <= store.erased() <= 5
             loaded = store.load_snapshot()
             assert loaded is not None

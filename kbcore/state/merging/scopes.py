@@ -139,7 +139,7 @@ class _Merge:
         if not count or source is None:
             return
         target = self._target.writable(source.schema)
-        ids_in_target, added = target.relation.insert(cells(rows, difference.arity), count)
+        ids_in_target, added = target.insert(cells(rows, difference.arity), count)
         ids = source.relation.locate(cells(rows, difference.arity), count)
         for attribute in Attribute:
             if source.relation.uses(attribute) or target.relation.uses(attribute):
@@ -202,7 +202,7 @@ class _Merge:
             stored = self._target.writable(
                 RelationSchema(difference.predicate, difference.arity, fact.positive)
             )
-            ids, added = stored.relation.insert(cells(row, difference.arity), 1)
+            ids, added = stored.insert(cells(row, difference.arity), 1)
             end = FOREVER if fact.valid_until is None else fact.valid_until
             begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
             values: dict[Attribute, float] = {

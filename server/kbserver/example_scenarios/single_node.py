@@ -92,6 +92,13 @@ STEPS: tuple[Step, ...] = (
     ("POST", "/aggregate", {"predicate": "parent", "op": "COUNT"}),
     ("GET", "/predicates", None),
     ("GET", "/goals/slow", None),
+    ("POST", "/goals/subscribe", {"goal": "ancestor(ann, ?who)", "id": "family"}),
+    ("GET", "/goals", None),
+    ("POST", "/tell", {"text": "parent(dee, gil)"}),
+    ("GET", "/goals/{id}/changes", {"id": "family", "_query": "since={eventId}"}),
+    ("GET", "/goals/{id}", {"id": "family"}),
+    ("GET", "/goals/{id}/events", {"id": "family"}),
+    ("DELETE", "/goals/{id}", {"id": "family"}),
     ("POST", "/preview", {"tell": "parent(cid, fay).", "forget": ["parent(ann, bob)"]}),
     ("POST", "/execute", {"command": "parent(cid, eve).\n?- ancestor(bob, ?who)."}),
     ("POST", "/memory/priority", {**_ANN, "priority": 0.9}),
@@ -208,6 +215,7 @@ def record() -> dict[str, Any]:
 def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     """Run the scenario on an application; return method, path, body and answer of each step."""
     client, last, done = Client(app), "", []
+    event_id = ""
     headers = {"X-Tenant-ID": "demo"}
     for method, path, arguments in (*STEPS, *_examples_of_records()):
         body = dict(arguments) if isinstance(arguments, dict) else None
@@ -217,14 +225,18 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
         if method != "POST":
             body = None
         address = path
-        for name, value in {"id": last, **path_values}.items():
+        if "_query" in path_values:
+            address += "?" + path_values["_query"]
+        for name, value in {"id": last, "eventId": event_id, **path_values}.items():
             address = address.replace(f"{{{name}}}", str(value))
-        if path == "/memory/events":
+        if path.endswith("/events"):
             answer = listen(client, address, headers)
         else:
             answer = client.open(address, method=method, json=body, headers=headers)
         if path == "/tx/begin":
             last = answer.text
+        if path == "/goals/subscribe":
+            event_id = answer.get_json()["eventId"]
         if path.startswith("/auth/") and "key" in (new_key := answer.get_json()):
             last = new_key["id"]
             headers.setdefault("Authorization", f"Bearer {new_key['key']}")

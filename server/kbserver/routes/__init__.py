@@ -13,7 +13,15 @@ from kbserver.routes.agents import (
     mcp,
     memory,
 )
-from kbserver.routes.knowledge import facts, preview, reason, rules, scopes, transactions
+from kbserver.routes.knowledge import (
+    facts,
+    preview,
+    reason,
+    rules,
+    scopes,
+    standing_goals,
+    transactions,
+)
 from kbserver.routes.node import (
     admin,
     auth,
@@ -32,6 +40,7 @@ SUBJECTS = (
         facts,
         rules,
         reason,
+        standing_goals,
         preview,
         transactions,
         scopes,

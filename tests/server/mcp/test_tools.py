@@ -56,6 +56,7 @@ def test_the_setting_can_list_all_tools() -> None:
             "diff_scope",
         ),
         *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
+        *("subscribe_goal", "goal_changes", "unsubscribe_goal"),
         *("remember_episode", "episode", "correct", "undo", "purge"),
     } == set(all_tools()) - set(tools_of("default"))
 
@@ -65,7 +66,8 @@ def test_roles_that_tools_need() -> None:
     assert readers == {
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
         *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
-        *("synthesize", "why_not", "episode"),
+        *("synthesize", "why_not", "subscribe_goal", "goal_changes", "unsubscribe_goal"),
+        "episode",
     }
     assert all_tools()["purge"].needs == ADMIN
     others = all_tools().keys() - readers - {"purge"}
@@ -131,6 +133,9 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
+    ("subscribe_goal", {"goal": "anc(ann, ?who)", "id": "family"}, {"id": "family"}),
+    ("goal_changes", {"id": "family", "since": "0.0"}, {"changes": [], "lost": True}),
+    ("unsubscribe_goal", {"id": "family"}, {"ended": True}),
     ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
     ("merge_scope", {"sourceScope": "trial"}, {"conflicts": 0}),
     ("delete_scope", {"scope": "trial"}, {"deleted": 4}),
