@@ -78,6 +78,9 @@ class DiffOptions(TypedDict, total=False):
     explain: bool
     """Say why each entry was selected (`why`) and what was left out (`cut`)."""
 
+    citations: bool
+    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`."""
+
 
 class WindowOptions(DiffOptions, total=False):
     """Keyword arguments of `context` and `ingest`; all are optional."""
