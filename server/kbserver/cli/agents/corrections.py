@@ -49,10 +49,10 @@ class Instant(click.ParamType[int]):
 def episodes(target: Target, session: str | None, speaker: str | None, output: Output) -> None:
     """List what was said: the episodes, in the order in which they were stored."""
     query = {"session": session, "speaker": speaker}
-    given = {name: value for name, value in query.items() if value is not None}
+    filters = {name: value for name, value in query.items() if value is not None}
     rows: list[dict[str, Any]] = []
     while True:
-        page = {**given, "limit": str(PAGE), "offset": str(len(rows))}
+        page = {**filters, "limit": str(PAGE), "offset": str(len(rows))}
         answer = target.send("GET", f"/episodes?{urlencode(page)}").json()
         rows += answer["episodes"]
         enough = output.limit is not None and len(rows) >= output.limit
