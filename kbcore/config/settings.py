@@ -304,10 +304,27 @@ class Config:
     tenant_max_scopes: int = _setting(
         0, integer(0), "maximum number of scopes per tenant; 0: no limit"
     )
+    tenant_max_episodes: int = _setting(
+        0, integer(0), "maximum number of episodes per tenant; 0: no limit"
+    )
+    episode_max_chars: int = _setting(
+        1_000_000,
+        integer(1000, 8_000_000),
+        "maximum length of an episode, in characters; longer ingested texts become several episodes",
+    )
     tenant_max_sessions: int = _setting(
         1000,
         integer(1, 1_000_000),
         "maximum number of context sessions per tenant; a further one ends the oldest",
+    )
+    tenant_max_standing_goals: int = _setting(
+        100, integer(0, 10_000), "maximum number of standing goals per tenant"
+    )
+    standing_goals_ms: int = _setting(
+        100,
+        integer(1, 60_000),
+        "time in milliseconds after a write in which the answers of a tenant's standing goals are "
+        "brought up to date; a goal that needs more follows when its changes are read",
     )
     tenant_max_inferences: int = _setting(
         4, integer(1, 10_000), "maximum number of long goals per tenant that run at a time"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
 from kbcore.state.keys import KeyRing, StoredKey
+from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import MetadataThen
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
@@ -55,6 +56,8 @@ class TenantState:
     answered: list[list[object]]
     engine: Engine
     relations: list[RelationState]
+    episodes: list[Episode]
+    purges: list[list[object]]
 
 
 class TenantCapture:
@@ -177,4 +180,6 @@ def _state(tenant: Tenant) -> TenantState:
         tenant.answered.all(),
         tenant.engine,
         relations,
+        list(tenant.episodes),
+        tenant.purges.to_json(),
     )

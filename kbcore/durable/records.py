@@ -19,6 +19,7 @@ import orjson
 from kbcore.errors import LogCorrupted
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import (
+    AddEpisodes,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -35,6 +36,9 @@ from kbcore.state.changes import (
     ForkScope,
     MergeScope,
     NoteAnswer,
+    PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -43,6 +47,8 @@ from kbcore.state.changes import (
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
+from kbcore.state.memory.episodes import NewEpisode
+from kbcore.state.memory.evidence import evidence_from_json
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
 from kbplanner.syntax.parser import parse_phrase, parse_rule
@@ -52,10 +58,10 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 5
+VERSION = 6
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
-keys, 5 `keys`."""
+keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts."""
 
 
 LANGUAGE = 2
@@ -195,6 +201,11 @@ _NEGATED = Codec(operator.not_, operator.not_)
 _REQUEST = Codec(lambda request: [request.key, request.digest], lambda body: RequestKey(*body))
 _ANSWER = Codec(lambda answer: answer and answer_to_json(answer), answer_from_json)
 
+_EVIDENCE = Codec(
+    lambda spans: [span.to_json() for span in spans] or None,
+    lambda spans: tuple(map(evidence_from_json, spans)),
+)
+
 # A variable is an object, so that it differs from every constant.
 _TERM = Codec(
     lambda term: {"var": term.name} if isinstance(term, Variable) else term,
@@ -212,6 +223,7 @@ _FACT = ObjectCodec(
     _optional("until", "valid_until"),
     _optional("c", "confidence"),
     _optional("m", "metadata", _METADATA),
+    _optional("e", "evidence", _EVIDENCE),
 )
 
 _ROWS = _list(
@@ -239,15 +251,35 @@ KEY_CODEC = ObjectCodec(
 )
 """The codec of API keys, which have a digest in place of the secret."""
 
-_STANDINGS = _list(
+_STANDING = ObjectCodec(
+    Standing,
+    Member("n", "positive", _NEGATED),
+    Member("at", "created_at"),
+    Member("from", "valid_from"),
+    Member("until", "valid_until"),
+    Member("c", "confidence"),
+    Member("m", "metadata"),
+)
+_STANDINGS = _list(_STANDING)
+
+_EPISODES = _list(
     ObjectCodec(
-        Standing,
-        Member("n", "positive", _NEGATED),
-        Member("at", "created_at"),
-        Member("from", "valid_from"),
-        Member("until", "valid_until"),
-        Member("c", "confidence"),
-        Member("m", "metadata"),
+        NewEpisode,
+        Member("id", "id"),
+        Member("by", "speaker"),
+        Member("text", "text"),
+        _optional("at", "at"),
+        _optional("in", "session"),
+    )
+)
+
+_RESTORED = _list(
+    ObjectCodec(
+        RestoredFact,
+        Member("s", "scope"),
+        Member("p", "predicate"),
+        Member("a", "args", _TUPLE),
+        Member("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
     )
 )
 
@@ -308,6 +340,15 @@ _CODECS = {
     "priority": ObjectCodec(
         SetPriority, Member("a", "args", _TUPLE), Member("v", "priority"), *_TARGET
     ),
+    "episodes": ObjectCodec(AddEpisodes, Member("episodes", "episodes", _EPISODES)),
+    "purge": ObjectCodec(
+        PurgeMemory,
+        Member("id", "id"),
+        Member("by", "by"),
+        Member("rows", "rows", _ROWS),
+        Member("episodes", "episodes", _TUPLE),
+    ),
+    "restore": ObjectCodec(RestoreFacts, Member("facts", "facts", _RESTORED)),
     "answer": ObjectCodec(
         NoteAnswer, Member("req", "request", _REQUEST), Member("is", "answer", _ANSWER)
     ),

@@ -14,11 +14,18 @@ from kbcore.durable.records import plain_rows, read_body, read_changes
 from kbcore.plug.ports import LogRecord
 from kbcore.state.apply import apply, replay_rows
 from kbcore.state.catalog import Catalog
+from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
 
 MAX_ROWS = 50_000
 """Largest number of collected facts: about ten megabytes."""
+
+
+def replayed(tenant: Tenant, changes: ChangeSet, at: int, seq: int) -> Delta:
+    """Apply a change set of the log to a tenant that no request uses; return its effect."""
+    with tenant.lock.write():
+        return apply(tenant, changes, at, seq)
 
 
 @dataclass(slots=True)
@@ -86,8 +93,7 @@ class Replay:
         at, changes = read_changes(body)
         tenant = self._catalog.place(changes, at, seq)
         if tenant is not None:
-            with tenant.lock.write():
-                apply(tenant, changes, at, seq)
+            replayed(tenant, changes, at, seq)
         return at
 
     def finish(self) -> None:

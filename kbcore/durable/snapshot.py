@@ -5,7 +5,7 @@ is done: symbols never change.
 
 Each chunk is UTF-8 JSON with a `kind`: `databases` first, with the keys of the node, then for each
 tenant a `tenant` chunk with its rules and `facts` chunks of at most CHUNK_ROWS rows, column by
-column.
+column. Episodes have chunks `episodes` before the facts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import orjson
 from kbcore.durable.capture import Capture, RelationState, TenantState
 from kbcore.durable.records import KEY_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
+from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
@@ -95,6 +96,7 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
         while waiting:
             state = waiting[-1].state()
             yield _head(state, rest)
+            yield from _episodes(state.episodes)
             while state.relations:
                 yield from _chunks(state.engine, state.relations[-1], rest)
                 state.relations.pop().then.drop()
@@ -124,7 +126,24 @@ def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
         "transactions": state.transactions,
         "answered": state.answered,
     }
+    if state.purges:
+        head["purges"] = state.purges
     return orjson.dumps(head)
+
+
+def _episodes(episodes: Sequence[Episode]) -> Iterator[bytes]:
+    part: list[list[object]] = []
+    size = 0
+    for episode in episodes:
+        part.append(
+            [episode.id, episode.speaker, episode.text, episode.at, episode.session, episode.sha256]
+        )
+        size += len(episode.text)
+        if size >= CHUNK_BYTES or len(part) >= CHUNK_ROWS:
+            yield orjson.dumps({"kind": "episodes", "episodes": part})
+            part, size = [], 0
+    if part:
+        yield orjson.dumps({"kind": "episodes", "episodes": part})
 
 
 def _chunks(engine: Engine, relation: RelationState, rest: Callable[[], None]) -> Iterator[bytes]:
@@ -193,10 +212,15 @@ def _facts(
 
 
 class Restorer:
-    """Rebuilds a catalog from the chunks of a snapshot."""
+    """Rebuilds a catalog from the chunks of a snapshot.
 
-    def __init__(self, catalog: Catalog) -> None:
+    With `only`, a database and a tenant, other tenants and the keys are left out.
+    """
+
+    def __init__(self, catalog: Catalog, only: tuple[str, str] | None = None) -> None:
         self._catalog = catalog
+        self._only = only
+        self._skips = False
         self._tenant: Tenant | None = None
         self.last = 0
         """The latest time of any tenant, in epoch milliseconds."""
@@ -204,6 +228,14 @@ class Restorer:
     def feed(self, chunk: bytes) -> None:
         """Restore the next chunk."""
         body = orjson.loads(chunk)
+        if self._only is not None:
+            if body["kind"] == "databases":
+                return
+            if body["kind"] == "tenant":
+                self._skips = (body["db"], body["tenant"]) != self._only
+                self._catalog.need_database(self._only[0], 0)
+            if self._skips:
+                return
         if body["kind"] == "databases":
             for database in body["databases"]:
                 known = self._catalog.need_database(database["name"], database["createdAt"])
@@ -225,8 +257,12 @@ class Restorer:
                 self._tenant.rules.declare(parse_phrase(phrase))
             self._tenant.committed.restore(body.get("transactions", {}).items())
             self._tenant.answered.restore(body.get("answered", ()))
+            self._tenant.purges.restore(body.get("purges", ()))
         elif self._tenant is None:
             raise ValueError("a snapshot has facts before their tenant")
+        elif body["kind"] == "episodes":
+            for episode in body["episodes"]:
+                self._tenant.episodes.add(Episode(*episode))
         else:
             _restore(self._tenant, body)
 

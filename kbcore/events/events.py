@@ -25,8 +25,15 @@ from kbcore.state.changes import (
     ForkScope,
     MergeScope,
     Removed,
+    RestoredFact,
+    RestoreFacts,
 )
 from kbcore.state.facts import Fact, FactRows, Row
+from kbcore.state.memory.evidence import (
+    evidence_from_json,
+    evidence_of,
+    without_evidence,
+)
 from kbcore.state.rulebook import StoredRule
 from kbplanner.syntax.jsonwriter import rule_to_json
 
@@ -197,13 +204,8 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
                     gone.schema.predicate,
                     {"reason": "retracted", "atom": row},
                 )
-        if isinstance(change, AssertFacts):
-            for fact in change.facts:
-                yield _assertion(fact, at, delta.retold)
-        elif isinstance(change, AssertRows):
-            for rows in change.rows:
-                for index in range(len(rows)):
-                    yield _assertion(rows.fact(index), at, delta.retold)
+        if isinstance(change, AssertFacts | AssertRows | RestoreFacts):
+            yield from _assertions(change, at, delta.retold)
         elif isinstance(change, EvictFacts):
             for rows in change.rows:
                 yield from _eviction(rows, change.reason)
@@ -229,6 +231,21 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
         yield _rule_change("rule_asserted", stored)
 
 
+def _assertions(
+    change: AssertFacts | AssertRows | RestoreFacts, at: int, retold: Mapping[Any, int] | None
+) -> Iterator[_EventParts]:
+    if isinstance(change, AssertFacts):
+        for fact in change.facts:
+            yield _assertion(fact, at, retold)
+    elif isinstance(change, AssertRows):
+        for rows in change.rows:
+            for index in range(len(rows)):
+                yield _assertion(rows.fact(index), at, retold)
+    else:
+        for restored in change.facts:
+            yield _restoration(restored)
+
+
 def _assertion(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _EventParts:
     created = (retold or {}).get(fact.key)
     atom = _row(fact, at if created is None else created, at)
@@ -247,6 +264,25 @@ def _assertion(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _EventP
     )
 
 
+def _restoration(restored: RestoredFact) -> _EventParts:
+    before = restored.standing
+    spans = evidence_of(before.metadata)
+    fact = Fact(
+        restored.predicate,
+        restored.args,
+        before.positive,
+        restored.scope,
+        None,
+        before.valid_from,
+        before.valid_until,
+        before.confidence,
+        without_evidence(before.metadata),
+        tuple(map(evidence_from_json, spans)),
+    )
+    atom = _row(fact, before.created_at, None)
+    return "fact_asserted", fact.scope, fact.predicate, {"updated": False, "atom": atom}
+
+
 def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
     until = fact.valid_until
     if fact.ttl is not None and asserted is not None:
@@ -262,6 +298,7 @@ def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
         "validUntil": until,
         "ttl": fact.ttl,
         "confidence": fact.confidence,
+        **({"evidence": [span.to_json() for span in fact.evidence]} if fact.evidence else {}),
     }
 
 

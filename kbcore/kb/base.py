@@ -17,7 +17,7 @@ from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
-from kbcore.state.changes import Change, ChangeSet, Delta
+from kbcore.state.changes import Change, ChangeSet, Delta, Depends
 from kbcore.state.facts import Row
 from kbcore.state.names import check_name, is_name
 from kbcore.state.partition import Partition
@@ -117,10 +117,16 @@ class TenantHandle:
             return unknown_predicates(tenant, signatures, scope, provided)
 
     def _commit(
-        self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
+        self,
+        changes: tuple[Change, ...],
+        check: Callable[[], None] | None = None,
+        depends: Depends | None = None,
     ) -> Delta:
-        """Make changes durable and apply them, unless `check` raises on the state at the write."""
-        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
+        """Make changes durable and apply them, unless `check` raises on the state at the write.
+
+        `depends` lists the inputs of the check (None: everything).
+        """
+        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check, depends))
 
     def _check_writable(self, scope: str | None) -> None:
         """Raise InvalidInput if nothing can be written to a scope."""

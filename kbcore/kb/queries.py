@@ -14,7 +14,7 @@ from kbcore.columns.build import (
     table_of_symbols,
     variable_columns,
 )
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.kb.base import TenantHandle
 from kbcore.kb.slow_log import ListedGoal
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate

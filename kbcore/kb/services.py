@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from kbcore.kb.transaction import TransactionKB
     from kbcore.llm.model import Model
     from kbcore.plug.manager import Plugins
-    from kbcore.plug.ports import SalienceScorer
+    from kbcore.plug.ports import LogStore, SalienceScorer
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
     from kbcore.search.embedder import Embedding
+    from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
     from kbcore.state.tenant import Tenant
     from kbplanner.engine.backend import Limits
@@ -120,6 +121,11 @@ class Services(Protocol):
     def find_tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant advanced to the current time, or None if the tenant does not exist."""
 
+    def need_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant advanced to the current time; one that does not exist is created in
+        memory, without facts.
+        """
+
     def reasoner(self, tenant: Tenant) -> Reasoner:
         """Return the reasoner of a tenant, with its goal tables."""
 
@@ -142,6 +148,21 @@ class Services(Protocol):
         caller: Caller | None = None,
     ) -> TransactionKB:
         """Return a handle on a tenant as an open transaction sees it."""
+
+    def erase(self, database: str, tenant: str) -> bool:
+        """Remove purged text of a tenant from its storage now; return True if that is done."""
+
+    def erase_later(self) -> None:
+        """Remove purged text in the background."""
+
+    def erased(self, database: str, tenant: str) -> int:
+        """Return the number up to which no record of a tenant's log has bytes in the storage."""
+
+    def log(self, database: str, tenant: str) -> LogStore:
+        """Return the log of a tenant, to be read."""
+
+    def scratch(self) -> Catalog:
+        """Return an empty catalog, in which an earlier state can be rebuilt."""
 
     def refuse_on_follower(self) -> None:
         """Raise ReadOnlyFollower on a follower."""

@@ -18,6 +18,7 @@ from kbcore.errors import (
 )
 from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints, StoredConstraints
 from kbcore.kb.context_windows import ContextWindows
+from kbcore.kb.memories.correction import Corrections
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
 from kbcore.kb.proofs import Proofs
@@ -32,12 +33,14 @@ from kbcore.kb.scripts import (
     is_mixed,
     run,
 )
+from kbcore.kb.standing_goals import StandingGoalsOf
 from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
+    AddEpisodes,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -48,6 +51,7 @@ from kbcore.state.changes import (
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
+from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.rulebook import (
     RulesOutcome,
     StoredDefinition,
@@ -69,7 +73,16 @@ from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 
 
-class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage):
+class TenantKB(
+    Queries,
+    Proofs,
+    StandingGoalsOf,
+    Scopes,
+    Memory,
+    Corrections,
+    ContextWindows,
+    NaturalLanguage,
+):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a
@@ -94,6 +107,7 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
             self._services.predicates.check_new(
                 (fact.predicate, len(fact.args)) for fact in facts if fact.positive
             )
+        facts = self._with_evidence(facts)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),))
         else:
@@ -124,13 +138,15 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         rules: Sequence[Definition],
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
+        episodes: Sequence[NewEpisode] = (),
     ) -> RulesOutcome:
-        """Store rules and phrases, and facts with them, all or none.
+        """Store rules and phrases, and facts and episodes with them, all or none.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
         refused.
         """
+        facts = self._with_evidence(facts, episodes)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
@@ -144,6 +160,8 @@ class TenantKB(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage)
         for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)
         changes: list[Change] = [AssertRules(tuple(own))] if own else []
+        if episodes:
+            changes.insert(0, AddEpisodes(tuple(episodes)))
         if phrases:
             changes.append(DeclarePhrases(tuple(phrases)))
         if facts or not changes:

@@ -30,6 +30,7 @@ from kbcore.state.changes import (
     Change,
     ChangeSet,
     Delta,
+    Depends,
     RetractFact,
     RetractPattern,
 )
@@ -166,7 +167,10 @@ class TransactionKB(TenantKB):
         return overlay
 
     def _commit(
-        self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
+        self,
+        changes: tuple[Change, ...],
+        check: Callable[[], None] | None = None,
+        depends: Depends | None = None,
     ) -> Delta:
         """Stage changes."""
         if check is not None:
@@ -174,7 +178,7 @@ class TransactionKB(TenantKB):
         return self._stage(changes)
 
     def _check_upkeep(self, scope: str | None) -> None:
-        raise InvalidInput("decay, consolidation and priorities cannot be part of a transaction")
+        raise InvalidInput("upkeep, purges and undoing cannot be part of a transaction")
 
     def _retract(
         self,
@@ -273,6 +277,8 @@ WRITES = frozenset(
         "retract_rule",
         "execute",
         "ingest",
+        "add_episode",
+        "correct",
         "commit",
     }
 )

@@ -10,8 +10,8 @@ from typing import Literal as OneOf
 
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.build import table_of_rows, table_of_tuples
+from kbcore.columns.symbol_answers import CHUNK, SymbolAnswers
 from kbcore.errors import InvalidInput, NotFound, NotUnique
-from kbcore.kb.answers import CHUNK, SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.tenant import ALL_SCOPES

@@ -11,8 +11,8 @@ from kbcore.bulk.files import PARQUET, TableName
 from kbcore.bulk.job import BulkJob, BulkRules, plan_job, read_goal
 from kbcore.bulk.run import RunOptions, run_job
 from kbcore.bulk.tables import table_facts, table_names
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.errors import InvalidInput
-from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.answers import AnswerSet, TupleList, Tuples
 from kbcore.knowledge_base.handle import Handle

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from kbcore.columns.build import variable_columns
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.answers import Query, RowTuples, Tuples, current_rows
 from kbcore.reason.options import AnswerOptions, FactOptions

@@ -15,6 +15,7 @@ from kbcore.config.settings import Config
 from kbcore.errors import RateLimited
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
+    AddEpisodes,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -22,6 +23,7 @@ from kbcore.state.changes import (
     DeclarePhrases,
     ForkScope,
     MergeScope,
+    RestoreFacts,
 )
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
@@ -32,7 +34,16 @@ RETRY_SECONDS = 60.0
 """Time after which a client may retry: others free capacity by retraction, eviction or expiry."""
 
 _FREE = nullcontext()
-_ADDING = AssertFacts | AssertRows | AssertRules | DeclarePhrases | ForkScope | MergeScope
+_ADDING = (
+    AssertFacts
+    | AssertRows
+    | AssertRules
+    | DeclarePhrases
+    | ForkScope
+    | MergeScope
+    | AddEpisodes
+    | RestoreFacts
+)
 
 
 @dataclass(slots=True)
@@ -44,6 +55,7 @@ class _Growth:
 
     facts: int = 0
     rules: int = 0
+    episodes: int = 0
     scopes: set[str] = field(default_factory=set)
 
 
@@ -61,7 +73,8 @@ class Quotas:
     def __init__(self, config: Config) -> None:
         self._facts, self._bytes = config.tenant_max_facts, config.tenant_max_bytes
         self._rules, self._scopes = config.tenant_max_rules, config.tenant_max_scopes
-        self.active = any((self._facts, self._bytes, self._rules, self._scopes))
+        self._episodes = config.tenant_max_episodes
+        self.active = any((self._facts, self._bytes, self._rules, self._scopes, self._episodes))
         self._mutex = threading.Lock()
         self._held: dict[tuple[str, str], _Held] = {}
 
@@ -96,17 +109,22 @@ class Quotas:
         self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]
     ) -> None:
         if tenant is None:
-            self._compare(growth, _Stored(0, 0, 0, frozenset()), others)
+            self._compare(growth, _Stored(0, 0, 0, 0, frozenset()), others)
             return
         with tenant.lock.read():
             stored = _Stored(
-                tenant.facts(), tenant.engine.bytes, len(tenant.rules), frozenset(tenant.scopes())
+                tenant.facts(),
+                tenant.engine.bytes,
+                len(tenant.rules),
+                len(tenant.episodes),
+                frozenset(tenant.scopes()),
             )
             try:
                 self._compare(growth, stored, others)
             except RateLimited:
                 growth.facts -= _there_already(tenant, changes)
                 growth.rules -= _taught_already(tenant, changes)
+                growth.episodes -= _told_already(tenant, changes)
                 self._compare(growth, stored, others)
 
     def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
@@ -123,6 +141,12 @@ class Quotas:
                 self._rules,
                 stored.rules + sum(other.rules for other in others),
                 growth.rules,
+            ),
+            (
+                "TENANT_MAX_EPISODES",
+                self._episodes,
+                stored.episodes + sum(other.episodes for other in others),
+                growth.episodes,
             ),
             (
                 "TENANT_MAX_SCOPES",
@@ -145,6 +169,7 @@ class _Stored:
     facts: int
     bytes: int
     rules: int
+    episodes: int
     scopes: frozenset[str]
 
 
@@ -157,6 +182,11 @@ def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
         elif isinstance(change, AssertRows):
             growth.facts += sum(map(len, change.rows))
             growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
+        elif isinstance(change, RestoreFacts):
+            growth.facts += len(change.facts)
+            growth.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
+        elif isinstance(change, AddEpisodes):
+            growth.episodes += len(change.episodes)
         elif isinstance(change, AssertRules):
             growth.rules += len(change.rules)
         elif isinstance(change, DeclarePhrases):
@@ -196,6 +226,15 @@ def _is_stored(tenant: Tenant, fact: Fact) -> bool:
         return False
     symbols = array("I", [tenant.engine.find(arg) for arg in fact.args])
     return 0 not in symbols and bool(len(located(stored.relation, symbols, 1)[1]))
+
+
+def _told_already(tenant: Tenant, changes: ChangeSet) -> int:
+    return sum(
+        episode.id in tenant.episodes
+        for change in changes.changes
+        if isinstance(change, AddEpisodes)
+        for episode in change.episodes
+    )
 
 
 def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import ConfigError, KBError, NotReady, StorageFailed
+from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
@@ -34,19 +34,27 @@ from kbcore.node.peers import Directory, Peers, TenantSize
 from kbcore.node.placement import SYSTEM, open_logs, shard_of
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
-from kbcore.node.shard import RecoveredLog, Shard, ShardListener, new_catalog, recover_log
+from kbcore.node.shard import (
+    RecoveredLog,
+    Shard,
+    ShardListener,
+    Storage,
+    new_catalog,
+    recover_storage,
+)
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.external.predicates import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
-from kbcore.replication.role import FOLLOWER, NONE, check_settings
+from kbcore.replication.role import FOLLOWER, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
-from kbcore.state.catalog import DEFAULT
-from kbcore.state.changes import ChangeSet, Delta
+from kbcore.standing_goals.registry import StandingGoals
+from kbcore.state.catalog import DEFAULT, Catalog
+from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import Limits
@@ -95,7 +103,7 @@ def open_runtime(
         shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
         begun = logged.monotonic()
         storage = replace(
-            _recovered(shards, logs, config, logged), peers=peers, directory=directory
+            recover_storage(shards, logs, config, logged), peers=peers, directory=directory
         )
     model = None
     if provider is not None:
@@ -107,53 +115,6 @@ def open_runtime(
     metrics.on_collect(collector(runtime, logged.monotonic() - begun))
     loaded.tell("kb_runtime_started", runtime=runtime)
     return runtime
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
-
-    `peers` have the other shards; without the system shard, `directory` is what that decides.
-    In a cluster, shards are opened and closed while the node runs; `failed` is called with one
-    whose log failed.
-    """
-
-    shards: int
-    logs: Mapping[int, RecoveredLog]
-    clock: LoggedClock
-    peers: Peers | None = None
-    directory: Directory | None = None
-    failed: Callable[[int], None] | None = None
-
-    @property
-    def recovered(self) -> Recovered:
-        """The newest snapshot, all replayed records, and the latest logged time."""
-        logs = [log.recovered for log in self.logs.values()]
-        return Recovered(
-            max((log.snapshot for log in logs), default=0),
-            sum(log.records for log in logs),
-            max((log.last_time for log in logs), default=0),
-        )
-
-
-def _recovered(
-    shards: int, logs: Mapping[int, LogStore], config: Config, clock: LoggedClock
-) -> Storage:
-    """Recover the state from the logs; close them if that fails."""
-    try:
-        if shards > 1 and config.replication_mode != NONE:
-            raise ConfigError(
-                f"REPLICATION_MODE={config.replication_mode}: the storage has {shards} shards,"
-                " which cannot be replicated; convert it: kbcore storage copy FROM TO --shards 1"
-            )
-        recovered = {shard: recover_log(store, config) for shard, store in logs.items()}
-    except BaseException:
-        for store in logs.values():
-            store.close(clean=False)
-        raise
-    storage = Storage(shards, recovered, clock)
-    clock.seen(storage.recovered.last_time)
-    return storage
 
 
 class Runtime:
@@ -251,6 +212,8 @@ class Runtime:
             metrics.on_collect(cluster.values)
         self.replication.on_role.append(self._sweep_again)
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
+        if any(shard.to_erase for shard in self.shards.values()):
+            self._wake.set()  # a purge before the last stop or crash
         self._keeper.start()
         self.sweeper = self._new_sweeper()
 
@@ -418,6 +381,13 @@ class Runtime:
         known = self.shard(database, name).catalog.find(database, name)
         return None if known is None else self.read_tenant(database, name)
 
+    def need_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant advanced to now; one that does not exist is created in memory, without
+        facts. Raises UnknownDatabase.
+        """
+        self.shard(database, name).catalog.need_tenant(database, name, self.clock.now_ms())
+        return self.read_tenant(database, name)
+
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it: the only way to change anything."""
         changes = marked(changes)
@@ -511,6 +481,8 @@ class Runtime:
         self.meters.committed(changes, delta)
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
+        if any(isinstance(change, PurgeMemory) for change in changes.changes):
+            self._forget_windows(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):
@@ -531,6 +503,8 @@ class Runtime:
         if tenant.due(now):
             with tenant.lock.write():
                 tenant.advance(now)
+                if tenant.observer is not None:
+                    tenant.observer(tenant.seq)
         return tenant
 
     def log_id(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
@@ -618,6 +592,43 @@ class Runtime:
                 logs.append(log)
                 chunks.append(parts)
         return tuple(logs), chunks
+
+    def erase(self, database: str, tenant: str) -> bool:
+        """Remove purged text of a tenant from its log and snapshots now; return True if that is done.
+
+        If followers still need the records, it is done later, when they have later ones. A failure
+        is logged, and the removal is tried again later.
+        """
+        shard = self.shard(database, tenant)
+        last = shard.to_erase
+        if (
+            last
+            and shard.replication.leader.followers()
+            and self.log_head(database, tenant) == last
+        ):
+            # Followers ask for what follows their last record, so that record is kept for them.
+            self.commit(ChangeSet(database, tenant, ()))
+        try:
+            return shard.erase()
+        except KBError as error:
+            _log.warning("purged text is still in the storage: %s", error)
+            return False
+
+    def erase_later(self) -> None:
+        """Remove purged text in the background."""
+        self._wake.set()
+
+    def erased(self, database: str, tenant: str) -> int:
+        """Return the number up to which no record of a tenant's log has bytes in the storage."""
+        return self.shard(database, tenant).snapshots.erased()
+
+    def log(self, database: str, tenant: str) -> LogStore:
+        """Return the log of a tenant, to be read."""
+        return self.shard(database, tenant).store
+
+    def scratch(self) -> Catalog:
+        """Return an empty catalog, in which an earlier state can be rebuilt."""
+        return new_catalog(self.config)
 
     def tenants(self) -> tuple[int, list[Tenant]]:
         """Return the number of databases, and every tenant of this process."""
@@ -719,6 +730,17 @@ class Runtime:
             with tenant.lock.read():
                 self.reasoner(tenant).tables.clear()
                 tenant.models.clear()
+
+    def _forget_windows(self, changes: ChangeSet) -> None:
+        """Forget windows and goals that may show purged text."""
+        tenant = self.shard(changes.database, changes.tenant).catalog.find(
+            changes.database, changes.tenant
+        )
+        if tenant is not None:
+            for name in ("sessions", "windows", "slow_goals"):
+                tenant.attached.pop(name, None)
+            if (goals := StandingGoals.of(tenant)) is not None:
+                goals.forget_changes()
 
     def align_again(self) -> None:
         """Repeat what the system shard decided where that has failed, or was cut short by a crash."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,15 +14,18 @@ from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.durable.full_disk import FullDisk
 from kbcore.durable.recovery import Recovered, recover
-from kbcore.errors import KBError, StorageFailed
+from kbcore.errors import ConfigError, KBError, StorageFailed
+from kbcore.node.peers import Directory, Peers
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.ports import LogStore, WorksBeside
-from kbcore.replication.role import Replication, check_leader_mark
+from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbplanner.engine.engine import Engine as CEngine
 from kbplanner.reference.engine import ReferenceEngine
+
+_log = logging.getLogger("kbcore.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,56 @@ def recover_log(store: LogStore, config: Config) -> RecoveredLog:
     catalog = new_catalog(config)
     check_leader_mark(store, config)
     return RecoveredLog(store, catalog, recover(store, catalog))
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The open logs of a node by shard, of `shards` in all, and the state recovered from them.
+
+    `peers` have the other shards; without the system shard, `directory` is what that decides.
+    In a cluster, shards are opened and closed while the node runs; `failed` is called with one
+    whose log failed.
+    """
+
+    shards: int
+    logs: Mapping[int, RecoveredLog]
+    clock: LoggedClock
+    peers: Peers | None = None
+    directory: Directory | None = None
+    failed: Callable[[int], None] | None = None
+
+    @property
+    def recovered(self) -> Recovered:
+        """The newest snapshot, all replayed records, and the latest logged time."""
+        logs = [log.recovered for log in self.logs.values()]
+        return Recovered(
+            max((log.snapshot for log in logs), default=0),
+            sum(log.records for log in logs),
+            max((log.last_time for log in logs), default=0),
+        )
+
+
+def recover_storage(
+    shards: int, logs: Mapping[int, LogStore], config: Config, clock: LoggedClock
+) -> Storage:
+    """Recover the state from the logs; close them if that fails.
+
+    Raises ConfigError for several shards that are to be replicated, and LogCorrupted.
+    """
+    try:
+        if shards > 1 and config.replication_mode != NONE:
+            raise ConfigError(
+                f"REPLICATION_MODE={config.replication_mode}: the storage has {shards} shards,"
+                " which cannot be replicated; convert it: kbcore storage copy FROM TO --shards 1"
+            )
+        recovered = {shard: recover_log(store, config) for shard, store in logs.items()}
+    except BaseException:
+        for store in logs.values():
+            store.close(clean=False)
+        raise
+    storage = Storage(shards, recovered, clock)
+    clock.seen(storage.recovered.last_time)
+    return storage
 
 
 def new_catalog(config: Config) -> Catalog:
@@ -115,8 +169,29 @@ class Shard:
     def keep(self) -> None:
         """Look for free space on a full disk, and take a snapshot that is due."""
         self.room.make()
-        if not self.room.full and self.snapshots.due():
+        if self.room.full:
+            return
+        if self.to_erase:
+            try:
+                self.erase()
+            except KBError as error:
+                _log.warning("purged text is still in the storage: %s", error)
+        if self.snapshots.due():
             self.snapshots.try_take()
+
+    @property
+    def to_erase(self) -> int:
+        """Sequence number of the last purge whose text may still be in the storage, 0 if none."""
+        last = max((tenant.purges.last_seq() for tenant in self.catalog.tenants()), default=0)
+        return last if last > self.snapshots.erased() else 0
+
+    def erase(self) -> bool:
+        """Remove purged text from the log and the snapshots; return True if none is left.
+
+        Raises what `Snapshots.take` raises.
+        """
+        seq = self.to_erase
+        return not seq or self.snapshots.erase(seq)
 
     def align(self, system: Catalog) -> list[tuple[ChangeSet, KBError]]:
         """Repeat the changes of databases that the system shard made and this one did not.

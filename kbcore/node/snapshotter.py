@@ -11,7 +11,7 @@ from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
-from kbcore.plug.ports import LogStatus
+from kbcore.plug.ports import Erases, LogStatus
 from kbcore.replication.role import Replication
 from kbcore.scheduling import Scheduling
 
@@ -92,6 +92,34 @@ class Snapshots:
                 capture(self._committer.catalog),
             )
         )
+
+    def erase(self, seq: int) -> bool:
+        """Remove the bytes of all records up to `seq` from the storage; return True if that is done.
+
+        A follower that still needs the records delays it, and a store that cannot erase never does
+        it. Raises what `take` raises.
+        """
+        if not isinstance(self._store, Erases):
+            return False
+        store = self._store
+        if store.erased() >= seq:
+            return True
+        started_at, outcome = self._clock.monotonic(), "failed"
+        try:
+            with self._replication.replacing:
+                self._scheduling.offload_disk(store.begin_apart)
+                head = self._take()
+                unneeded = self._replication.leader.droppable(head)
+                if unneeded >= seq:
+                    self._scheduling.offload_disk(lambda: store.erase_before(unneeded))
+            outcome = "ok"
+        finally:
+            self._report(self._clock.monotonic() - started_at, outcome)
+        return store.erased() >= seq
+
+    def erased(self) -> int:
+        """Return the highest number up to which no record has bytes in the storage."""
+        return self._store.erased() if isinstance(self._store, Erases) else 0
 
     def _take(self) -> int:
         status, captured = self.captured()

@@ -195,6 +195,40 @@ class WorksBeside(Protocol):
         """Use `offload` for blocking calls: it waits for them where that holds up no other work."""
 
 
+@runtime_checkable
+class Erases(Protocol):
+    """Optional ability of a `LogStore`: no byte of old records and snapshots stays in its storage.
+
+    Copies that the store does not know, such as backups, are not affected.
+    """
+
+    def begin_apart(self) -> None:
+        """Store records that are appended from now on apart from earlier ones, where that matters
+        for `erase_before`.
+        """
+
+    def erase_before(self, seq: int) -> None:
+        """Delete the snapshots before `seq` and the records up to `seq`, with their bytes.
+
+        The newest snapshot must be at `seq` or later. Of records after `begin_apart` none is
+        deleted before they are covered by that snapshot. After a crash the log opens, and the call
+        can be repeated.
+        """
+
+    def erased(self) -> int:
+        """Return the highest number such that no record up to it and no snapshot before it has
+        bytes in the storage.
+        """
+
+
+@runtime_checkable
+class KeepsSnapshots(Protocol):
+    """Optional ability of a `LogStore`: it also reads older snapshots than the newest."""
+
+    def load_snapshot_before(self, seq: int) -> tuple[int, Iterator[bytes]] | None:
+        """Return the newest snapshot whose number is less than `seq`, None without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogSeed:
     """The beginning of a log that continues another.

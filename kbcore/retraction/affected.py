@@ -1,4 +1,4 @@
-"""Programs about a removal: the conclusions of one component that it may change.
+"""Programs about changed facts: the conclusions of one component that they may change.
 
 A *component* is a set of relations that depend on each other. Components are evaluated in an order
 in which each comes after those it depends on, so the changes of everything below a component are
@@ -15,7 +15,7 @@ The changed rows of the component's own relations are read as well. They are emp
 grow with the candidates that turn out to have changed. With `closed` the candidates themselves are
 read instead, so that a single run derives everything that may follow from the changed rows.
 
-**Before**: the same clauses over the stored facts and the removed facts together.
+**Before**: the same clauses over the facts as they were before the change.
 """
 
 from __future__ import annotations
@@ -152,13 +152,20 @@ def _reads_changes(
     )
 
 
-def before(clauses: Sequence[Clause], removed: Collection[RelationSchema]) -> list[Clause]:
-    """Return the clauses over stored and removed facts together, which are the facts before the
-    removal.
+def before(
+    clauses: Sequence[Clause],
+    removed: Collection[RelationSchema],
+    added: Collection[RelationSchema] = (),
+) -> list[Clause]:
+    """Return the clauses over the facts before the change.
+
+    Of a relation that only lost rows these are the stored and the changed rows together. Of one that
+    got rows they are the rows that are either stored or changed, but not both.
     """
+    touched = {*removed, *added}
 
     def atom(item: ClauseItem) -> ClauseItem:
-        if isinstance(item, ClauseAtom) and item.schema in removed:
+        if isinstance(item, ClauseAtom) and item.schema in touched:
             return ClauseAtom(_before(item.schema), item.args, item.absent)
         return item
 
@@ -166,10 +173,17 @@ def before(clauses: Sequence[Clause], removed: Collection[RelationSchema]) -> li
         Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule)
         for clause in clauses
     ]
-    for schema in sorted(removed, key=str):
+    for schema in sorted(touched, key=str):
         args = variables(schema.arity)
-        for source in (schema, changed_rows(schema)):
-            result.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(source, args),)))
+        head = ClauseAtom(_before(schema), args)
+        for source, other in (
+            (schema, changed_rows(schema)),
+            (changed_rows(schema), schema),
+        ):
+            body = [ClauseAtom(source, args)]
+            if schema in added:
+                body.append(ClauseAtom(other, args, absent=True))
+            result.append(Clause(head, tuple(body)))
     return result
 
 

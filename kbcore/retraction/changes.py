@@ -1,9 +1,11 @@
-"""The changes of every component of the rules after a removal, each from the changes below it."""
+"""The changes of every component of the rules after facts were removed or added, each from the
+changes below it.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -40,14 +42,15 @@ constant. Beyond it testing each candidate takes less time.
 
 @dataclass(slots=True)
 class Changes:
-    """The changed rows of one relation: those that fell, and the number of those that hold only
-    now.
+    """The changed rows of one relation: the conclusions that fell, and those that hold only now.
 
-    `rows` has all of them if a clause reads the relation.
+    `rows` has all of them if a clause reads the relation. `added` counts the rows that hold only now,
+    `has_fallen` is True if there are rows that held only before, stored facts included.
     """
 
     rows: Relation
     fallen: list[Rows] = field(default_factory=list)
+    new: list[Rows] = field(default_factory=list)
     added: int = 0
     has_fallen: bool = False
 
@@ -57,9 +60,10 @@ class Unfollowed(Exception):
 
 
 class ComponentChanges:
-    """The changes after one removal in one partition, on a view of the state after the removal.
+    """The changes after facts of one partition were removed or added, on a view of the state
+    afterwards.
 
-    `changes` has an entry for each relation with changed rows, including the removed facts. The
+    `changes` has an entry for each relation with changed rows, including those of the facts. The
     relations live until `close`.
     """
 
@@ -71,6 +75,7 @@ class ComponentChanges:
         view: View,
         removed: Sequence[Removed],
         budget: Budget,
+        added: Mapping[RelationSchema, Rows] | None = None,
     ) -> None:
         self._engine = tenant.engine
         self._tenant = tenant
@@ -85,7 +90,11 @@ class ComponentChanges:
             symbols = array("I", chain.from_iterable(budget.paced(change.keys)))
             entry.rows.insert(symbols, len(change.keys))
         self._removed = frozenset(self.changes)
-        self._rules = programs.rules(rules, view, self._removed)
+        for schema, rows in (added or {}).items():
+            entry = self._entry(schema)
+            entry.added += rows.count
+            entry.rows.insert(rows.symbols, rows.count)
+        self._rules = programs.rules(rules, view, self._removed, frozenset(added or ()))
 
     def close(self) -> None:
         """Drop the relations of changed rows."""
@@ -95,7 +104,7 @@ class ComponentChanges:
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a removed fact may change recursion through negation, which is not followed."""
+        """True if a changed fact may change recursion through negation, which is not followed."""
         return self._rules.is_incomplete
 
     def follow(self) -> None:
@@ -214,7 +223,9 @@ class ComponentChanges:
         if fallen.count:
             entry.fallen.append(fallen)
             entry.has_fallen = True
-        entry.added += added.count
+        if added.count:
+            entry.new.append(added)
+            entry.added += added.count
         return True
 
     # -- tests of candidates -----------------------------------------------------------------------

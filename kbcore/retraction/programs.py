@@ -32,9 +32,9 @@ MAX_RULE_SETS = 64
 
 @dataclass(frozen=True, eq=False)
 class RulesForRemoval:
-    """Rules as they are evaluated after facts of some stored relations were removed.
+    """Rules as they are evaluated after facts of some stored relations were removed or added.
 
-    `clauses` leave out recursion through negation that depends on a removed relation, and its
+    `clauses` leave out recursion through negation that depends on a changed relation, and its
     dependents; `is_incomplete` is True if there is any.
     """
 
@@ -43,6 +43,7 @@ class RulesForRemoval:
     removed: frozenset[RelationSchema]
     clauses: Sequence[Clause]
     is_incomplete: bool
+    added: frozenset[RelationSchema] = frozenset()
 
     @cached_property
     def components(self) -> list[RulesComponent]:
@@ -56,8 +57,8 @@ class RulesForRemoval:
 
     @cached_property
     def clauses_before(self) -> list[Clause]:
-        """The clauses over the facts before the removal."""
-        return before(self.clauses, self.removed)
+        """The clauses over the facts before the change."""
+        return before(self.clauses, self.removed, self.added)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +75,13 @@ class Programs:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._rules: LruCache[
-            tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]], RulesForRemoval
+            tuple[
+                RuleSet,
+                frozenset[RelationSchema],
+                frozenset[RelationSchema],
+                frozenset[RelationSchema],
+            ],
+            RulesForRemoval,
         ] = LruCache(MAX_RULE_SETS)
         self._candidates: LruCache[
             tuple[RulesComponent, frozenset[RelationSchema], bool], CandidateProgram
@@ -89,18 +96,22 @@ class Programs:
         self._tests.clear()
 
     def rules(
-        self, source: RuleSet, view: View, removed: frozenset[RelationSchema]
+        self,
+        source: RuleSet,
+        view: View,
+        removed: frozenset[RelationSchema],
+        added: frozenset[RelationSchema] = frozenset(),
     ) -> RulesForRemoval:
-        """Return the rules of a view after a removal from these stored relations.
+        """Return the rules of a view after rows of these stored relations were removed or added.
 
         `source` are the rules as they were before recursion through negation was settled.
         """
-        key = (view.rules, removed, view.denied)
+        key = (view.rules, removed, added, view.denied)
         rules = self._rules.get(key)
         if rules is None:
-            touched = source.components_reading(view.denied, removed)
+            touched = source.components_reading(view.denied, removed | added)
             clauses = clauses_independent_of(view.rules.clauses(view.denied), touched)
-            rules = RulesForRemoval(view.rules, view.denied, removed, clauses, bool(touched))
+            rules = RulesForRemoval(view.rules, view.denied, removed, clauses, bool(touched), added)
             self._rules.put(key, rules)
         return rules
 

@@ -6,9 +6,11 @@ Commits, recovery and followers all change state through it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kbcore.state.changes import (
+    AddEpisodes,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -18,7 +20,9 @@ from kbcore.state.changes import (
     Delta,
     EvictFacts,
     NoteAnswer,
+    PurgeMemory,
     Removed,
+    RestoreFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -27,6 +31,8 @@ from kbcore.state.changes import (
 )
 from kbcore.state.eviction import evict, set_priority
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.memory.applying import add_episodes, purge, restore_facts
+from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.rulebook import stored_rule
@@ -106,6 +112,12 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             delta.evicted += evict(tenant, change)
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
+        elif isinstance(change, AddEpisodes):
+            add_episodes(tenant, change, at, delta)
+        elif isinstance(change, PurgeMemory):
+            purge(tenant, change, delta, number)
+        elif isinstance(change, RestoreFacts):
+            restore_facts(tenant, change, delta)
         elif isinstance(change, NoteAnswer):
             pass  # no fact or rule changes; `apply` stores the answer
         else:
@@ -143,7 +155,7 @@ def _add(
     """Insert rows; return the row count before, the ids, and the number of new rows."""
     relation = stored.relation
     before = relation.counts().rows
-    ids, added = relation.insert(symbols, count)
+    ids, added = stored.insert(symbols, count)
     if added:
         relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
         tenant.changed(added, stored)
@@ -200,8 +212,8 @@ def _describe_new(
     )
     for index in indices:
         fact, row = facts[index], tuple(symbols[index * arity : (index + 1) * arity])
-        if fact.metadata:
-            stored.describe(row, fact.metadata)
+        if fact.metadata or fact.evidence:
+            stored.describe(row, _metadata(tenant, fact, None))
         if fact.confidence is not None:
             sure.append(ids[index])
             sureness.append(fact.confidence)
@@ -234,7 +246,7 @@ def replay_rows(
     relation, arity = stored.relation, schema.arity
     seen = relation.counts().rows
     symbols = tenant.engine.intern_many(args)
-    ids, added = relation.insert(symbols, len(times))
+    ids, added = stored.insert(symbols, len(times))
     new, again = list[int](), list[int]()
     for index, id in enumerate(ids):
         if id < seen:
@@ -269,6 +281,7 @@ def _created(stored: StoredRelation, ids: array[int]) -> int:
 def _plain(fact: Fact) -> bool:
     return (
         not fact.metadata
+        and not fact.evidence
         and fact.ttl is None
         and fact.valid_from is None
         and fact.valid_until is None
@@ -302,8 +315,8 @@ def _describe(
             accesses = relation.attributes(Attribute.ACCESSES, ids)[0]
             relation.set_attribute(Attribute.ACCESSES, ids, [int(accesses) + 1])
         relation.set_attribute(Attribute.LAST_ACCESS, ids, [at])
-    if fact.metadata or again:
-        stored.describe(row, fact.metadata)
+    if fact.metadata or fact.evidence or again:
+        stored.describe(row, _metadata(tenant, fact, stored.metadata.get(row) if again else None))
     if fact.confidence is not None or again:
         relation.set_attribute(
             Attribute.CONFIDENCE, ids, [UNKNOWN if fact.confidence is None else fact.confidence]
@@ -316,6 +329,19 @@ def _describe(
         tenant.limit(stored, row)
         if not limited:
             stored.limited.discard(row)
+
+
+def _metadata(tenant: Tenant, fact: Fact, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the metadata of a fact as they are stored, with all its evidence.
+
+    `before` are those of the same fact from earlier. Evidence that names no known episode is left
+    out: the episode was purged after the assertion was accepted.
+    """
+    known = () if before is None else evidence_of(before)
+    if not fact.evidence and not known:
+        return fact.metadata
+    new = [each.to_json() for each in fact.evidence if each.episode in tenant.episodes]
+    return with_evidence(fact.metadata, union(known, new))
 
 
 def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta, number: int) -> None:

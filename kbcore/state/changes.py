@@ -14,6 +14,7 @@ from kbcore.errors import Conflict
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
+from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredPhrase, StoredRule
 from kbcore.state.standing import Keep, Standing
@@ -157,6 +158,43 @@ class SetPriority:
     scope: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AddEpisodes:
+    """Store episodes; one whose id is known changes nothing."""
+
+    episodes: tuple[NewEpisode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeMemory:
+    """Remove exactly these facts and episodes, and stored answers, which may repeat their text.
+
+    `id` names the purge, of which this may be a part; `by` says by what its facts were selected.
+    """
+
+    id: str
+    by: str
+    rows: tuple[FactRows, ...] = ()
+    episodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFact:
+    """A fact to be stored again with its attributes of before, evidence included."""
+
+    scope: str | None
+    predicate: str
+    args: tuple[str, ...]
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFacts:
+    """Store facts with exactly the given attributes: part of undoing a change set."""
+
+    facts: tuple[RestoredFact, ...]
+
+
 class CatalogAction(Enum):
     """A change of a whole database or tenant."""
 
@@ -215,6 +253,9 @@ Change = (
     | RetractRule
     | EvictFacts
     | SetPriority
+    | AddEpisodes
+    | PurgeMemory
+    | RestoreFacts
     | NoteAnswer
     | ScopeChange
     | ChangeCatalog
@@ -228,6 +269,9 @@ class Outdated(Conflict):
 
 RelationName = tuple[str | None, str, int]
 """Scope, predicate and arity: the relations of both signs."""
+
+EPISODES: RelationName = (None, "\0episodes", 0)
+"""Stands for the episodes of a tenant among the names of relations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +321,12 @@ class WriteSet:
                 )
             elif isinstance(change, SetPriority):
                 self.asserted.add((change.scope, change.predicate, len(change.args)))
+            elif isinstance(change, AddEpisodes):
+                self.asserted.add(EPISODES)
+            elif isinstance(change, RestoreFacts):
+                self.asserted.update(
+                    (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
+                )
             elif isinstance(change, NoteAnswer):
                 pass
             else:
@@ -350,10 +400,14 @@ def _stores(change: Change) -> bool:
         return bool(change.rules)
     if isinstance(change, DeclarePhrases):
         return bool(change.phrases)
+    if isinstance(change, AddEpisodes):
+        return bool(change.episodes)
+    if isinstance(change, RestoreFacts):
+        return bool(change.facts)
     return isinstance(change, ForkScope | MergeScope | NoteAnswer)
 
 
-_REMOVING_CHANGES = (RetractFact, RetractPattern, RetractRule, DropScope)
+_REMOVING_CHANGES = (RetractFact, RetractPattern, RetractRule, DropScope, PurgeMemory)
 _REMOVING_ACTIONS = (
     CatalogAction.DROP_DATABASE,
     CatalogAction.NUKE_DATABASE,

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
 Row = dict[str, Any]
 """A fact or answer in its external form: predicate, args, negated, scope, metadata, createdAt,
 validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None; `args` is a list of
-strings, `metadata` a dict, never None."""
+strings, `metadata` a dict, never None. A stored fact with evidence has it as `evidence`, a list of
+spans."""
 
 
 FactKey = tuple[str | None, str, tuple[str, ...], bool]
@@ -24,7 +26,8 @@ class Fact:
     """A signed ground atom to be asserted.
 
     `ttl` is in milliseconds from the last assertion, `valid_from` and `valid_until` epoch
-    milliseconds, each None if not limited; `confidence` is 0 to 1 or None for unknown.
+    milliseconds, each None if not limited; `confidence` is 0 to 1 or None for unknown. `evidence`
+    are spans of episodes that support the fact, beside those it has if it is stored.
     """
 
     predicate: str
@@ -36,6 +39,7 @@ class Fact:
     valid_until: int | None = None
     confidence: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def key(self) -> FactKey:

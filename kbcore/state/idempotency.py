@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KEPT_MS = 86_400_000
 KEPT_KEYS = 10_000
@@ -94,6 +94,12 @@ class AnsweredRequests:
                 return
             del self._known[key]
             self._bytes -= oldest.size
+
+    def forget_answers(self) -> None:
+        """Remove all answers: the requests still count as executed."""
+        for key, record in self._known.items():
+            self._known[key] = replace(record, answer=None)
+        self._bytes = sum(record.size for record in self._known.values())
 
     def all(self) -> list[list[object]]:
         """Return every record, oldest first, as JSON."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from kbcore.errors import Conflict, TooLarge
 from kbcore.state.access import Uncounted
 from kbcore.state.locks import ReadWriteLock
+from kbcore.state.memory.episodes import Episodes
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -98,6 +99,7 @@ class Overlay(Tenant):
         self.lock: OverlayLock = OverlayLock(self)
         self.accesses = Uncounted()
         self.plans = base.plans
+        self.episodes = Episodes(base.episodes)
         self.lost = base.lost
         self.advance(base.at(0))
         self._seen = (base.version, base.plan_version)

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
+from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
@@ -127,7 +128,36 @@ def _external(
         cells["ttl"] = [ttl or None for ttl in ttls]
     if not all(map(isnan, confidences)):
         cells["confidence"] = [None if isnan(each) else each for each in confidences]
-    return dicts_of(template, count, cells)
+    rows: list[Row] = dicts_of(template, count, cells)
+    if metadata:
+        for row in rows:
+            if EVIDENCE_KEY in row["metadata"]:
+                row["evidence"] = [dict(span) for span in row["metadata"].pop(EVIDENCE_KEY)]
+    return rows
+
+
+class RowJournal:
+    """Rows of a stored relation whose visibility may have changed, with the visibility they had
+    before, for readers that compute changes from changes.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[RowKey, bool] = {}
+
+    def note(self, symbols: array[int], arity: int, was_visible: bool) -> None:
+        """Record the visibility of rows before a change; an earlier record of a row stays."""
+        before = self._before
+        rows = zip(*[iter(symbols)] * arity, strict=True) if arity else [()]
+        for row in rows:
+            before.setdefault(row, was_visible)
+
+    def take(self) -> dict[RowKey, bool]:
+        """Return the rows with their earlier visibility, and begin again."""
+        taken, self._before = self._before, {}
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._before)
 
 
 class StoredRelation:
@@ -139,7 +169,8 @@ class StoredRelation:
     at which the tenant checks the window of a fact. `version` is the tenant's stamp of the last
     change, 0 before any; `gone` is True once the scope was deleted. `flips` records which rows were
     hidden, shown or removed, for a reader that caches by row id and sets it; None: there is no such
-    reader, or the row ids have changed.
+    reader, or the row ids have changed. `journal` records the rows that were added, removed, hidden
+    or shown, for a reader that sets it.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -154,6 +185,7 @@ class StoredRelation:
         self.version = 0
         self.gone = False
         self.flips: array[int] | None = None
+        self.journal: RowJournal | None = None
 
     def drop(self) -> None:
         """Release the relation; it must not be used any more."""
@@ -163,8 +195,34 @@ class StoredRelation:
         self.scheduled.clear()
         self.relation.drop()
 
+    def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Add visible rows as `Relation.insert` does."""
+        if self.journal is None:
+            return self.relation.insert(rows, count)
+        before = self.relation.counts().rows
+        ids, added = self.relation.insert(rows, count)
+        if added:
+            new = self.relation.rows(array("I", range(before, before + added)))
+            self._journal(new, added, was_visible=False)
+        return ids, added
+
+    def hide(self, rows: array[int], ids: array[int], hidden: bool) -> int:
+        """Hide visible rows, or show hidden ones; return how many have changed."""
+        changed = self.relation.hide(rows, len(ids), hidden)
+        if changed:
+            self.note(ids, FLIP_HIDDEN if hidden else FLIP_SHOWN)
+            if self.journal is not None:
+                self._journal(rows, len(ids), was_visible=hidden)
+        return changed
+
+    def _journal(self, rows: array[int], count: int, *, was_visible: bool) -> None:
+        if self.journal is not None and count:
+            self.journal.note(rows, self.schema.arity, was_visible)
+
     def remove(self, rows: array[int], count: int) -> None:
         """Delete stored rows with their metadata and windows."""
+        if self.journal is not None:
+            self._journal_removed(rows, count)
         if self.flips is None:
             self.relation.delete(rows, count)
         else:
@@ -180,6 +238,16 @@ class StoredRelation:
                 self.describe(key, None)
                 self.limited.discard(key)
                 self.expired.discard(key)
+
+    def _journal_removed(self, rows: array[int], count: int) -> None:
+        if not self.limited:
+            self._journal(rows, count, was_visible=True)
+            return
+        arity = self.schema.arity
+        for start in range(0, count * arity, arity) if arity else range(count):
+            row = rows[start : start + arity]
+            visible = len(self.relation.match(list(row))[1]) > 0
+            self._journal(row, 1, was_visible=visible)
 
     def describe(self, row: RowKey, metadata: Mapping[str, Any] | None) -> None:
         """Set the metadata of a fact, or remove it."""

@@ -14,9 +14,9 @@ from kbcore.errors import KBError
 from kbcore.state.access import Accesses
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
+from kbcore.state.memory.episodes import Episodes
+from kbcore.state.memory.purges import Purges
 from kbcore.state.partition import (
-    FLIP_HIDDEN,
-    FLIP_SHOWN,
     NEVER_KEPT,
     Partition,
     RowKey,
@@ -65,6 +65,7 @@ class Tenant:
     be applied: the state must not be trusted then. `gone` is True once the tenant was dropped or
     emptied; `attached` holds objects whose lifetime is bound to the tenant. `accesses` are those
     not yet written to the cells; `read_at` is the start of the last read, in epoch milliseconds.
+    `observer` is called after each change set and each change of visibility, under the write lock.
     """
 
     def __init__(self, database: str, name: str, engine: Engine, created_at: int) -> None:
@@ -86,11 +87,14 @@ class Tenant:
         self.failed: KBError | None = None
         self.committed = CommittedTransactions()
         self.answered = AnsweredRequests()
+        self.episodes = Episodes()
+        self.purges = Purges()
         self.rules = RuleBook()
         self.gone = False
         self.attached: dict[str, Attached] = {}
         self.accesses = Accesses()
         self.read_at = created_at
+        self.observer: Callable[[int], None] | None = None
         self.plans = PlanCache(engine)
         self.models = Models(engine)
         self._partitions: dict[str | None, Partition] = {None: Partition(engine, None)}
@@ -194,6 +198,10 @@ class Tenant:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
+    def next_due(self) -> int | None:
+        """Return the next time at which the visibility of a fact may change (epoch milliseconds)."""
+        return self._moments[0][0] if self._moments else None
+
     def due(self, now: int) -> bool:
         """Return True if the visibility of a fact changes at or before `now` and has not been
         updated.
@@ -228,8 +236,7 @@ class Tenant:
         start, end = next(relation.windows(ids))
         valid = start <= self._now < end
         (relation.expired.add if end <= self._now else relation.expired.discard)(row)
-        if relation.relation.hide(symbols, 1, not valid):
-            relation.note(ids, FLIP_SHOWN if valid else FLIP_HIDDEN)
+        if relation.hide(symbols, ids, not valid):
             self.changed(1, relation)
         following = start if self._now < start < end else end
         # A fact asserted repeatedly with a ttl has one entry: the check at its earlier end schedules the next.
@@ -256,12 +263,11 @@ class Tenant:
         relation.limited.update(rows)
         relation.expired.update(expired_rows)
         if hidden:
-            relation.relation.hide(
+            relation.hide(
                 array("I", [symbol for index in hidden for symbol in rows[index]]),
-                len(hidden),
+                array("I", [ids[index] for index in hidden]),
                 True,
             )
-            relation.note(array("I", [ids[index] for index in hidden]), FLIP_HIDDEN)
             self.changed(len(hidden), relation)
         if len(scheduled) > MAX_HEAP_PUSHES:
             self._moments += scheduled

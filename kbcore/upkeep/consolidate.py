@@ -19,6 +19,7 @@ from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated
 from kbcore.state.facts import Fact, FactRows, Row, derived_row
+from kbcore.state.memory.evidence import without_evidence
 from kbcore.state.partition import Partition, RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES, UpkeepTarget
@@ -151,7 +152,12 @@ def _decide(
         budget.check_time()
     for predicate, first, count, metadata in _existing_summaries(tenant, partition, predicates):
         summarized = summaries.get((predicate, first, count))
-        if summarized is not None and is_summary(metadata) and metadata != summarized.metadata:
+        if (
+            summarized is not None
+            and metadata is not None
+            and is_summary(metadata)
+            and without_evidence(metadata) != summarized.metadata
+        ):
             continue  # the summary stays and gets new metadata
         if summarized is not None:
             del summaries[predicate, first, count]

@@ -72,6 +72,18 @@ class MemoryStore(StoreBase):
         """Do nothing: no records are stored."""
         self._check()
 
+    def begin_apart(self) -> None:
+        """Do nothing: no records are stored."""
+        self._check()
+
+    def erase_before(self, seq: int) -> None:
+        """Do nothing: no records are stored."""
+        self._check()
+
+    def erased(self) -> int:
+        """Return the head: no records are stored."""
+        return self._head
+
     def status(self) -> LogStatus:
         """Return the state of the log, as if it stored its records."""
         return LogStatus(

@@ -120,6 +120,7 @@ class TableStore(StoreBase, ABC):
         self._snapshotting = threading.Lock()
         self._head = self._durable = 0
         self._snapshots: list[SnapshotRow] = []
+        self._erased = 0
 
     @property
     @abstractmethod
@@ -162,6 +163,20 @@ class TableStore(StoreBase, ABC):
         row = self._snapshots[-1]
         return row.seq, chunks(self._tables, row)
 
+    def load_snapshot_before(self, seq: int) -> tuple[int, Iterator[bytes]] | None:
+        """Return the newest snapshot before `seq`."""
+        self._check()
+        rows = [row for row in self._snapshots if row.seq < seq]
+        return (rows[-1].seq, chunks(self._tables, rows[-1])) if rows else None
+
+    def begin_apart(self) -> None:
+        """Do nothing: each record is a row of its own."""
+        self._check()
+
+    def erased(self) -> int:
+        """Return the highest number for which `erase_before` has ended."""
+        return self._erased
+
     def status(self) -> LogStatus:
         """Return the state of the log; `durable` is the last record that is known to be synced."""
         return LogStatus(
@@ -193,6 +208,14 @@ class TableStore(StoreBase, ABC):
     def _previous_snapshots(self, seq: int) -> list[SnapshotRow]:
         """Return the stored snapshots to keep next to a new one at `seq`."""
         return [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
+
+    def _kept_from(self, seq: int) -> list[SnapshotRow]:
+        """Return the snapshots at `seq` or later; raise InvalidInput without any."""
+        self._check()
+        later = [row for row in self._snapshots if row.seq >= seq]
+        if not later:
+            raise InvalidInput(f"no snapshot is at {seq} or later")
+        return later
 
     def _first_to_keep(self, seq: int) -> int:
         """Return the first record that a drop of the records up to `seq` leaves.

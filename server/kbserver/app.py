@@ -33,6 +33,7 @@ from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
 from kbserver.security.guard import WHO, Guard, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
+from kbserver.standing_goals.streams import GoalStreams
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -88,6 +89,7 @@ def create_app(
         "kbcore.yield_now": yield_now or _no_yield,
         "kbcore.started": runtime.clock.monotonic(),
         "kbcore.events": events,
+        "kbcore.goal_streams": GoalStreams(runtime, events),
         "kbcore.bodies": bodies,
     }
     operations.install(app)

@@ -105,9 +105,13 @@ class ErrorAnswer:
         """Return the status line in the form that Flask writes."""
         return f"{self.status} {HTTP_STATUS_CODES[self.status].upper()}"
 
+    def shape(self) -> dict[str, Any]:
+        """Return the members of the JSON body."""
+        return {"code": self.code, "message": self.message, "details": self.details}
+
     def body(self) -> bytes:
         """Return the JSON body."""
-        shape = {"code": self.code, "message": self.message, "details": self.details}
+        shape = self.shape()
         try:
             return orjson.dumps(shape, default=str)
         except TypeError:  # text that UTF-8 cannot hold, such as a lone surrogate in a refused name

@@ -130,7 +130,8 @@ class Operation:
     nothing. `query` describes the query string and `headers` more headers. `prefer`: preferences
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
-    OpenAPI document. `further_tools`: MCP tools for other uses of the same body. `example`: a body
+    OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it.
+    `further_tools`: MCP tools for other uses of the same body. `example`: a body
     for the documentation, of an operation that has no step in the example scenario.
     """
 
@@ -158,6 +159,7 @@ class Operation:
     paged: bool = False
     errors: Iterable[int] = ()
     listed: bool = True
+    audited: bool = False
     example: Json | None = None
 
     @property
@@ -188,9 +190,15 @@ class Operation:
 
     @cached_property
     def is_audited(self) -> bool:
-        """True for administrative actions that change something, and for the first key."""
+        """True for administrative actions that change something, for the first key, and for
+        operations that are declared so.
+        """
         changes = not self.routes[0].startswith("GET ")
-        return (self.role == ADMIN and changes) or "POST /auth/bootstrap" in self.routes
+        return (
+            self.audited
+            or (self.role == ADMIN and changes)
+            or "POST /auth/bootstrap" in self.routes
+        )
 
     @property
     def needs_leader(self) -> bool:

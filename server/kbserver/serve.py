@@ -503,6 +503,7 @@ def run(
             joined.close(config.shutdown_timeout_ms / 1000)
         runtime.replication.close()
         application.extensions["kbcore.events"].close()
+        application.extensions["kbcore.goal_streams"].close()
         application.extensions["kbcore.mcp"].close()
         drains = [
             gevent.spawn(server.drain, config.shutdown_timeout_ms / 1000) for server in servers

@@ -23,7 +23,7 @@ from table import Row
 import kbcore.knowledge_base.arguments
 import kbcore.reason.ask
 from kbcore import KnowledgeBase
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbcore.reason.ask import Reasoner

@@ -39,6 +39,7 @@ import replication
 import retracts
 import scopes
 import slow_disk
+import standing
 import storage
 import table
 import transactions
@@ -65,6 +66,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),
+    "standing": (standing.standing, ""),
     "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),
     "aggregates": (aggregates.aggregates, "aggregates"),

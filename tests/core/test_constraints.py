@@ -74,6 +74,29 @@ def test_wide_facts_have_a_text():
         assert second.endswith(", last)")
 
 
+def test_different_names_of_one_class_are_a_contradiction(kb):
+    assert kb.teach("@equivalence same/2.").warnings == ()
+    assert kb.rules()[-1].id == "different same/2"
+    kb.tell("same(bob, robert). same(robert, bert). different(bob, bert). different(bob, ann).")
+    assert found(kb) == [("different", "bob", "bert")]
+    assert kb.ask("same(bert, ?x)") == [("bert", "bert"), ("bert", "bob"), ("bert", "robert")]
+    proof = kb.explain("contradiction(different, bob, bert)")
+    assert "different(bob, bert)  stored" in proof
+    assert "same(robert, bert)  stored" in proof
+    kb.retract("same(robert, bert)")
+    assert found(kb) == []
+    with pytest.raises(Conflict, match="contradiction") as error:
+        kb.tell("same(bert, robert)", conflict="REJECT")
+    assert error.value.details["kind"] == "different"
+    assert found(kb) == []
+    kb.retract_rule("different same/2")
+    kb.tell("same(bert, robert)", conflict="REJECT")
+
+
+def test_an_equivalence_of_the_name_different_contradicts_nothing(kb):
+    assert len(kb.teach("@equivalence different/2.").rules) == 2
+
+
 # ---- writes ----
 
 
@@ -182,6 +205,15 @@ def test_the_summary_counts_violations(kb):
     ]
     assert summary.contradictions == 0
     assert {entry.predicate for entry in summary.salient} == {"owns", "cat", "dog"}
+
+
+def test_a_window_with_a_fact_of_two_names_says_that_they_are_different(kb):
+    kb.teach("@equivalence same/2.")
+    kb.tell("same(bob, rob). different(rob, bob). same(x, y). age(rob, 3).")
+    text = "contradiction(different, rob, bob)."
+    assert text in kb.context(query="bob", predicates=["same"]).text.splitlines()
+    assert text not in kb.context(goals="same(x, y)", fill="none").text.splitlines()
+    assert [each.text for each in kb.context_summary().violations] == [text[:-1]]
 
 
 # ---- mistakes ----

@@ -23,7 +23,7 @@ from kbcore import (
     open_kb,
     open_runtime,
 )
-from kbcore.kb.answers import SymbolAnswers
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbplanner.reference.engine import ReferenceEngine
 
@@ -652,6 +652,7 @@ def test_an_equivalence_is_stored_as_its_rules(kb):
     assert [rule.text for rule in taught.rules] == [
         "same(?y, ?x) :- same(?x, ?y).",
         "same(?x, ?z) :- same(?x, ?y), same(?y, ?z).",
+        "contradiction(different, ?x, ?y) :- different(?x, ?y), same(?x, ?y).",
     ]
     kb.load("same(bob, robert). same(robert, bert). stay(bert, rome).")
     assert kb.ask("same(bert, ?x)") == [("bert", "bert"), ("bert", "bob"), ("bert", "robert")]

@@ -10,6 +10,7 @@ from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_chan
 from kbcore.errors import LogCorrupted
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import (
+    AddEpisodes,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -26,6 +27,9 @@ from kbcore.state.changes import (
     ForkScope,
     MergeScope,
     NoteAnswer,
+    PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -34,6 +38,8 @@ from kbcore.state.changes import (
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
+from kbcore.state.memory.episodes import NewEpisode
+from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
@@ -86,6 +92,22 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         SetPriority("p", ("a",), 0.75, False),
         '{"op":"priority","a":["a"],"v":0.75,"p":"p","positive":false,"s":null}',
+    ),
+    (
+        AssertFacts((Fact("p", ("a",), evidence=(Evidence("e", 0, 2), Evidence("f"))),)),
+        '{"op":"assert","facts":[{"p":"p","a":["a"],"e":[{"episode":"e","start":0,"end":2},{"episode":"f"}]}]}',
+    ),
+    (
+        AddEpisodes((NewEpisode("e", "ann", "hi", 7, "s"), NewEpisode("f", "bob", "é"))),
+        '{"op":"episodes","episodes":[{"id":"e","by":"ann","text":"hi","at":7,"in":"s"},{"id":"f","by":"bob","text":"é"}]}',
+    ),
+    (
+        PurgeMemory("x", "subject", ROWS, ("e",)),
+        '{"op":"purge","id":"x","by":"subject","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}],"episodes":["e"]}',
+    ),
+    (
+        RestoreFacts((RestoredFact("s", "p", ("a",), STANDING),)),
+        '{"op":"restore","facts":[{"s":"s","p":"p","a":["a"],"is":{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}}}]}',
     ),
     (NoteAnswer(RequestKey("k", "00"), None), '{"op":"answer","req":["k","00"],"is":null}'),
     (

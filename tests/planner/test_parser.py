@@ -492,15 +492,19 @@ assert "lark" in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
 
-def test_an_equivalence_is_short_for_two_rules() -> None:
-    written = "same(?y, ?x) :- same(?x, ?y). same(?x, ?z) :- same(?x, ?y), same(?y, ?z)."
+def test_an_equivalence_is_short_for_its_rules() -> None:
+    written = (
+        "same(?y, ?x) :- same(?x, ?y). same(?x, ?z) :- same(?x, ?y), same(?y, ?z)."
+        "@'different same/2': contradiction(different, ?x, ?y) :- different(?x, ?y), same(?x, ?y)."
+    )
     for text, scope in (("@equivalence same/2.", None), ("@equivalence same/2 [scope=s].", "s")):
         declared = parse_program(text)
         for statement, other in zip(declared, parse_program(written), strict=True):
             assert isinstance(statement, RuleStatement)
             assert isinstance(other, RuleStatement)
             assert statement.rule == replace(other.rule, scope=scope)
-            assert statement.predicates[0][:2] == ("same", 2)
+            assert statement.predicates[-1][:2] == ("same", 2)
+            assert statement.predicates[0][0] == other.rule.head.predicate
     (rule,) = parse_program("@equivalence: p(?x) :- q(?x).")
     assert isinstance(rule, RuleStatement)
     assert rule.rule.name == "equivalence"

@@ -25,11 +25,12 @@ DECLARED = """
 @disjoint likes/2, hates/2.
 @total cat(?x), age(?x, _).
 @total seat(?r, _, _, _), row(?r), likes(?r, _).
+@equivalence same/2.
 """
 GOAL = Atom("contradiction", tuple(map(Variable, ("kind", "first", "second"))))
 ARITIES = {
     "owns": 2, "seat": 4, "pair": 2, "cat": 1, "dog": 1, "guinea pig": 1, "likes": 2, "hates": 2,
-    "age": 2, "row": 1,
+    "age": 2, "row": 1, "same": 2, "different": 2,
 }  # fmt: skip
 constants = st.sampled_from(["a", "b", "1", "New York", 'x"y\\', "größe", "not", ""])
 facts = st.sampled_from(sorted(ARITIES)).flatmap(
@@ -56,6 +57,13 @@ def violations(known):
                 ("disjoint", fact_text(Atom(one, args)), fact_text(Atom(other, args)))
                 for args in both
             }
+    classes = {name: {name} for fact in rows["same"] for name in fact.args}
+    for fact in rows["same"]:
+        united = classes[fact.args[0]] | classes[fact.args[1]]
+        classes |= dict.fromkeys(united, united)
+    for fact in rows["different"]:
+        if fact.args[1] in classes.get(fact.args[0], ()):
+            found.add(("different", *fact.args))
     aged = {fact.args[0] for fact in rows["age"]}
     for cat in rows["cat"]:
         if cat.args[0] not in aged:

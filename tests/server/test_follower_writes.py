@@ -68,6 +68,10 @@ WRITING_TOOLS = {
     "merge_scope": {"sourceScope": "s"},
     "delete_scope": {"scope": "s"},
     "extract": {"text": PROSE, "assert": True},
+    "remember_episode": {"speaker": "ann", "text": "hi"},
+    "correct": {"old": "p(a)", "new": "p(b)", "reason": "r"},
+    "undo": {"commitSeq": 1},
+    "purge": {"subject": "a"},
 }
 
 

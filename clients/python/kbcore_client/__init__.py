@@ -43,7 +43,13 @@ if TYPE_CHECKING:
     from kbcore_client._sync.knowledge_base import KnowledgeBase, connect
     from kbcore_client.answers import AnswerSet
     from kbcore_client.proofs import Proof, WhyNot, WhyNotCandidate
-    from kbcore_client.results import Event, RetractOutcome, StoredRule, StoreOutcome
+    from kbcore_client.results import (
+        AnswersChanged,
+        Event,
+        RetractOutcome,
+        StoredRule,
+        StoreOutcome,
+    )
     from kbcore_client.settings import Retries, Settings, Timeouts
     from kbcore_client.windows import Bucket, ContextDiff, Window, WindowOptions
 
@@ -51,6 +57,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "AnswerSet": "answers",
+    "AnswersChanged": "results",
     "AsyncKnowledgeBase": "_async.knowledge_base",
     "Bucket": "windows",
     "ContextDiff": "windows",
@@ -73,6 +80,7 @@ _HOMES = {
 
 __all__ = [
     "AnswerSet",
+    "AnswersChanged",
     "AsyncKnowledgeBase",
     "Bucket",
     "BudgetExceeded",

@@ -474,6 +474,50 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswersChanged:
+    """The answers of a followed goal that appeared and disappeared.
+
+    An answer is a tuple, as `ask` returns it. `commit_seq` is the sequence number of the last commit
+    that the answers include, `timestamp` the time of that state in epoch milliseconds.
+    """
+
+    appeared: list[tuple[str, ...]]
+    disappeared: list[tuple[str, ...]]
+    commit_seq: int
+    timestamp: int
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> AnswersChanged:
+        """Return the change that an event describes."""
+        return cls(
+            [_answer(row) for row in answer["appeared"]],
+            [_answer(row) for row in answer["disappeared"]],
+            answer["commitSeq"],
+            answer["timestamp"],
+        )
+
+    @classmethod
+    def between(cls, known: set[tuple[str, ...]], answer: dict[str, Any]) -> AnswersChanged:
+        """Return the difference between known answers and those of a subscription."""
+        now = cls.answers_of(answer)
+        return cls(
+            [row for row in map(_answer, answer["answers"]) if row not in known],
+            sorted(known - now),
+            answer["commitSeq"],
+            answer["timestamp"],
+        )
+
+    @staticmethod
+    def answers_of(answer: dict[str, Any]) -> set[tuple[str, ...]]:
+        """Return the answers of a subscription."""
+        return set(map(_answer, answer["answers"]))
+
+
+def _answer(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(row["args"] if "args" in row else row["bindings"].values())
+
+
+@dataclass(frozen=True, slots=True)
 class NeighbourCount:
     """A predicate and the number of its facts that contain a constant."""
 

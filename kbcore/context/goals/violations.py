@@ -13,7 +13,7 @@ from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Variable
-from kbplanner.syntax.constraints import CONTRADICTION, fact_text
+from kbplanner.syntax.constraints import CONTRADICTION, DIFFERENT, fact_text
 from kbplanner.syntax.printer import print_atom
 
 SCHEMA = RelationSchema(CONTRADICTION, 3)
@@ -26,7 +26,9 @@ _OPTIONS = GoalOptions(counts_accesses=False)
 
 
 class Violation(NamedTuple):
-    """A violation: the scope, the kind of the constraint, and the texts of the two facts."""
+    """A violation: the scope, the kind of the constraint, and the texts of the two facts, or for the
+    kind `different` the two names.
+    """
 
     scope: str | None
     kind: str
@@ -79,19 +81,23 @@ def about(
 ) -> Iterator[Candidate]:
     """Yield the first violations in which facts take part, as facts for a window.
 
-    They have no provenance: its premises would be the two facts once more. `now` is in epoch
-    milliseconds.
+    In a violation of the kind `different`, facts with both names take part. The violations have no
+    provenance: its premises would be the two facts once more. `now` is in epoch milliseconds.
     """
-    named = {
-        (fact.row["scope"], fact_text(Atom(fact.row["predicate"], tuple(fact.row["args"]))))
-        for fact in facts
-        if not fact.row["negated"]
-    }
+    named: set[tuple[str | None, str]] = set()
+    pairs: set[tuple[str | None, str, str]] = set()
+    for fact in facts:
+        if not fact.row["negated"]:
+            scope, args = fact.row["scope"], tuple(fact.row["args"])
+            named.add((scope, fact_text(Atom(fact.row["predicate"], args))))
+            if len(args) == 2:
+                pairs |= {(scope, *args), (scope, *args[::-1])}
     count_shown = 0
     for each in violated:
-        if (
-            count_shown < MAX_SHOWN
-            and {(each.scope, each.first), (each.scope, each.second)} & named
-        ):
+        if each.kind == DIFFERENT:
+            takes_part = (each.scope, each.first, each.second) in pairs
+        else:
+            takes_part = not named.isdisjoint(((each.scope, each.first), (each.scope, each.second)))
+        if count_shown < MAX_SHOWN and takes_part:
             count_shown += 1
             yield Candidate(each.row, 0.0, now)

@@ -15,7 +15,14 @@ import pytest
 from kbcore.config.settings import Config
 from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, StorageBusy, TooLarge
 from kbcore.plug.conformance.base import Conformance
-from kbcore.plug.ports import LogSeed, LogStore, RemembersLeader, TakesOver
+from kbcore.plug.ports import (
+    Erases,
+    KeepsSnapshots,
+    LogSeed,
+    LogStore,
+    RemembersLeader,
+    TakesOver,
+)
 
 SMALL: Sequence[tuple[int, int, bytes]] = (
     (1, 1, b"one"),
@@ -418,6 +425,53 @@ class LogStoreConformance(Conformance, abstract=True):
         first = (caught.value.details or {})["first"]
         assert 1 < first <= 6
         assert [record.seq for record in store.read(first - 1)] == list(range(first, 9))
+        store.close()
+
+    def test_erased_records_leave_no_bytes(self, config: Config) -> None:
+        """Check that records and snapshots are gone from the storage, and that the rest is there."""
+        store = self.keeping(config)
+        if not isinstance(store, Erases):
+            pytest.skip("the store does not erase")
+        store.append([(1, 1, b"secret record %d" % number) for number in range(3)])
+        store.save_snapshot(2, [b"secret at 2"])
+        store.save_snapshot(3, [b"secret at 3"])
+        assert store.erased() == 0
+        store.begin_apart()
+        assert store.append(SMALL) == 6
+        store.sync()
+        store.save_snapshot(5, [b"at 5"])
+        with pytest.raises(InvalidInput):
+            store.erase_before(6)
+        store.erase_before(5)
+        for _ in range(2):
+            assert isinstance(store, Erases)
+            assert 3 <= store.erased() <= 5
+            loaded = store.load_snapshot()
+            assert loaded is not None
+            assert (loaded[0], list(loaded[1])) == (5, [b"at 5"])
+            assert [record.seq for record in store.read(5)] == [6]
+            with pytest.raises(LogTruncated):
+                store.read(2)
+            files = [path for path in Path(config.storage_dir).rglob("*") if path.is_file()]
+            assert [path.name for path in files if b"secret" in path.read_bytes()] == []
+            store.close()
+            store = self.make_store(config)
+        assert isinstance(store, Erases)
+        self._snapshot_is(store, 6, [b"next"])
+        store.close()
+
+    def test_an_older_snapshot_can_be_read(self, config: Config) -> None:
+        """Check the choice among the snapshots that are stored."""
+        store = self.keeping(config)
+        if not isinstance(store, KeepsSnapshots):
+            pytest.skip("the store reads only its newest snapshot")
+        store.append(SMALL)
+        store.save_snapshot(1, [b"at 1"])
+        store.save_snapshot(3, [b"at 3"])
+        for seq, expected in ((4, 3), (3, 1), (2, 1), (1, None)):
+            loaded = store.load_snapshot_before(seq)
+            assert (loaded and loaded[0]) == expected
+            assert loaded is None or list(loaded[1]) == [b"at %d" % (expected or 0)]
         store.close()
 
     def _snapshot_is(self, store: LogStore, seq: int, chunks: Iterable[bytes]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
+from kbcore.state.memory.evidence import combined
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.standing import Keep, Standing
@@ -138,7 +139,7 @@ class _Merge:
         if not count or source is None:
             return
         target = self._target.writable(source.schema)
-        ids_in_target, added = target.relation.insert(cells(rows, difference.arity), count)
+        ids_in_target, added = target.insert(cells(rows, difference.arity), count)
         ids = source.relation.locate(cells(rows, difference.arity), count)
         for attribute in Attribute:
             if source.relation.uses(attribute) or target.relation.uses(attribute):
@@ -188,7 +189,7 @@ class _Merge:
         for key, begin, end in zip(difference.keys(rows), begins, ends, strict=True):
             if source.metadata or target.metadata:
                 target.describe(
-                    key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})}
+                    key, combined(target.metadata.get(key, {}), source.metadata.get(key, {}))
                 )
             self._limit(target, key, begin != 0 or end != FOREVER)
 
@@ -201,7 +202,7 @@ class _Merge:
             stored = self._target.writable(
                 RelationSchema(difference.predicate, difference.arity, fact.positive)
             )
-            ids, added = stored.relation.insert(cells(row, difference.arity), 1)
+            ids, added = stored.insert(cells(row, difference.arity), 1)
             end = FOREVER if fact.valid_until is None else fact.valid_until
             begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
             values: dict[Attribute, float] = {

@@ -25,6 +25,7 @@ from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
+from kbplanner.syntax.constraints import CONTRADICTION, is_optional
 from kbplanner.syntax.parser import parse_valid
 from kbplanner.syntax.statements import (
     FactStatement,
@@ -288,6 +289,7 @@ def _check_uses(parts: Sequence[_Checked], stored: Stored) -> None:
         return
     unread = _unread_names(parts)
     used = {signature for rule in stored.rules for signature in _read_by(rule)}
+    used.add((CONTRADICTION, 3))  # windows and summaries show it
     for part in parts:
         for statement in part.statements:
             if isinstance(statement, RuleStatement):
@@ -350,7 +352,11 @@ def _check_rules(
         (rule.head.predicate, rule.head.arity) for rule in rules if rule.head.predicate in unread
     }
     for index, atom in never_fire(rules, facts):
-        if index >= first and id(own[index - first][1]) not in refused:
+        if (
+            index >= first
+            and id(own[index - first][1]) not in refused
+            and not is_optional(rules[index])
+        ):
             part, statement = own[index - first]
             name = f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
             message = f"the rule never fires: {name} has no facts, and none of its rules can fire"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kbplanner.ir.terms import Literal, Rule
+from kbplanner.syntax.constraints import DIFFERENT, is_optional
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Span, Statement
 
@@ -123,7 +124,10 @@ def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
     """Yield the predicates of bodies and goals."""
     for statement in statements:
         if isinstance(statement, RuleStatement):
-            yield from statement.predicates[1:]
+            optional = is_optional(statement.rule)
+            for predicate in statement.predicates[1:]:
+                if not optional or predicate[:2] != (DIFFERENT, 2):
+                    yield predicate
         elif isinstance(statement, GoalStatement):
             yield from statement.predicates
 

@@ -34,6 +34,10 @@ KEY, DISJOINT, TOTAL = "key", "disjoint", "total"
 KINDS = (KEY, DISJOINT, TOTAL)
 """The words of declarations of constraints, and the first argument of their violations."""
 
+DIFFERENT = "different"
+"""The predicate of names that do not stand for the same thing, and the first argument of the
+contradictions with an equivalence relation.
+"""
 
 MAX_JOINED = 16
 """Texts that a single `concat` of a rule joins; a fact with many arguments has several."""
@@ -99,6 +103,24 @@ def total_rules(subject: Atom, required: Sequence[Atom]) -> Iterator[Rule]:
             (first, atom),
             names,
         )
+
+
+def different_rule(predicate: str) -> Rule:
+    """Return the rule of `@equivalence same/2`: names that are `different` are not in one class.
+
+    The arguments of its violations are the two names.
+    """
+    names = Variable("x"), Variable("y")
+    return Rule(
+        Atom(CONTRADICTION, (DIFFERENT, *names)),
+        (Literal(Atom(DIFFERENT, names)), Literal(Atom(predicate, names))),
+        f"{DIFFERENT} {print_predicate(predicate, 2)}/2",
+    )
+
+
+def is_optional(rule: Rule) -> bool:
+    """Return True for a rule of a declaration that may well have no facts to fire on."""
+    return rule.head.predicate == CONTRADICTION and rule.head.args[:1] == (DIFFERENT,)
 
 
 def fact_text(fact: Atom) -> str:

@@ -45,9 +45,11 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.constraints import (
+    DIFFERENT,
     DISJOINT,
     KEY,
     TOTAL,
+    different_rule,
     disjoint_rules,
     key_rules,
     total_rules,
@@ -226,7 +228,10 @@ class Lowering:
         pairs = {pair: Atom(predicate, pair) for pair in ((x, y), (y, x), (y, z), (x, z))}
         symmetric = Rule(pairs[y, x], (Literal(pairs[x, y]),), scope=scope)
         both = Literal(pairs[x, y]), Literal(pairs[y, z])
-        return symmetric, Rule(pairs[x, z], both, scope=scope)
+        rules = symmetric, Rule(pairs[x, z], both, scope=scope)
+        if predicate == DIFFERENT:
+            return rules
+        return *rules, replace(different_rule(predicate), scope=scope)
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""

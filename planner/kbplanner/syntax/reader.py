@@ -266,23 +266,21 @@ class Reader:
         """Yield the rules that a declaration stands for, all at its place."""
         lowering = Lowering(self.text, self._limits)
         word = clause.tokens[0]
-        predicates: list[tuple[str, int, Span]] = []
-        if clause.kind == "constraint":
-            rules = lowering.constraint(clause)
-            predicates.append((CONTRADICTION, 3, where.span(word.start, word.end)))
-        else:
-            rules = lowering.equivalence(clause)
+        read = lowering.constraint if clause.kind == "constraint" else lowering.equivalence
+        rules = read(clause)
         if lowering.problems:
             self._note_names(tokens)
             where.report(lowering.problems)
             return
-        predicates += [
+        predicates = [
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
         ]
+        violated = CONTRADICTION, 3, where.span(word.start, word.end)
         span = where.span(tokens[0].start, tokens[-1].end)
         text = self.text[tokens[0].start : tokens[-1].end]
         for rule in rules:
-            yield RuleStatement(rule, span, predicates=tuple(predicates), text=text)
+            concluded = (violated,) if rule.head.predicate == CONTRADICTION else ()
+            yield RuleStatement(rule, span, predicates=(*concluded, *predicates), text=text)
 
     # ---- positions ----
 

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS kbcore_snapshots (
 CREATE TABLE IF NOT EXISTS kbcore_chunks (
     snapshot bigint, number bigint, crc bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (snapshot, number)
 );
+CREATE TABLE IF NOT EXISTS kbcore_erased (one int PRIMARY KEY CHECK (one = 1), seq bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS kbcore_leader (one int PRIMARY KEY CHECK (one = 1), url text NOT NULL);
 """
 

@@ -65,6 +65,8 @@ class PostgresStore(TableStore):
         self._writer = SnapshotWriter(self._driver, self._session.token)
         try:
             self._load(self._session.meta, verified)
+            erased = self._fetch("SELECT seq FROM kbcore_erased", ())
+            self._erased = int(str(erased[0][0])) if erased else 0
             self._drop_rows()
         except BaseException:
             self._session.drop()
@@ -194,6 +196,10 @@ class PostgresStore(TableStore):
         """Replace this log by another, in one transaction."""
         with self._snapshotting, self._session.lock:
             self._check()
+            if self._erased:  # a number of the log that is replaced
+                with self._session.use():
+                    self._session.execute("DELETE FROM kbcore_erased")
+                self._erased = 0
             row = self._writer.replace(seed, chunks)
             self._snapshots = [] if row is None else [row]
             log_id = bytes.fromhex(seed.log_id)
@@ -222,6 +228,35 @@ class PostgresStore(TableStore):
                         raise self._session.taken_over()
                     self._meta = replace(self._meta, first=first)
                 self._drop_rows()
+
+    def erase_before(self, seq: int) -> None:
+        """Delete the snapshots before `seq` and the records up to it, and rewrite the tables.
+
+        Appends wait for that. The server's own log and its archives are not affected.
+        """
+        with self._snapshotting:
+            snapshots = self._kept_from(seq)
+            ids = [row.id for row in snapshots]
+            first = max(self._meta.first, seq + 1)
+            with self._session.use(), self._session.synced_transaction():
+                query = "UPDATE kbcore_meta SET first = %s WHERE writer = %s"
+                if self._session.execute(query, (first, self._session.token)).rowcount != 1:
+                    raise self._session.taken_over()
+                for table, column in (("kbcore_snapshots", "id"), ("kbcore_chunks", "snapshot")):
+                    statement = f"DELETE FROM {table} WHERE {column} <> ALL(%s)"  # noqa: S608 - our own names  # nosec B608
+                    self._session.execute(statement, (ids,))
+            self._meta, self._snapshots = replace(self._meta, first=first), snapshots
+            self._drop_rows()
+            for table in ("kbcore_log", "kbcore_snapshots", "kbcore_chunks"):
+                with self._session.use():
+                    self._session.execute(f"VACUUM FULL {table}", binary=False)
+            with self._session.use():
+                self._session.execute(
+                    "INSERT INTO kbcore_erased VALUES (1, %s)"
+                    " ON CONFLICT (one) DO UPDATE SET seq = excluded.seq",
+                    (seq,),
+                )
+            self._erased = seq
 
     def _drop_rows(self) -> None:
         """Delete dropped records in parts, so that appends wait only briefly.

@@ -137,6 +137,33 @@ class SqliteFile(Tables):
             except ERRORS as error:
                 raise self._unknown_state(error) from error
 
+    def rewrite(self) -> None:
+        """Rewrite the file without unused pages, and empty SQLite's journals; appends wait."""
+        with self.lock:
+            try:
+                self._db.execute("VACUUM")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                journal = self.location + "-journal"
+                if os.path.exists(journal):  # kept with its old content by journal_mode=PERSIST
+                    self._db.execute("PRAGMA journal_size_limit=0")
+                    with self.transaction() as db:
+                        db.execute("UPDATE meta SET one = 1")
+                    self._db.execute("PRAGMA journal_size_limit=-1")
+            except ERRORS as error:
+                raise self._write_failure(error) from error
+
+    def load_erased(self) -> int:
+        """Return the number that `save_erased` stored, 0 if it never did."""
+        if not self.query("SELECT 1 FROM sqlite_master WHERE name = 'erased'"):
+            return 0
+        return int(self.query("SELECT seq FROM erased")[0][0])
+
+    def save_erased(self, seq: int) -> None:
+        """Store up to which record nothing is in the file any more."""
+        with self.transaction() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS erased (one INTEGER PRIMARY KEY, seq INTEGER)")
+            db.execute("INSERT OR REPLACE INTO erased VALUES (1, ?)", (seq,))
+
     def close(self) -> None:
         """Close the file; an error is ignored because every acknowledged write was committed before."""
         with self.lock, suppress(sqlite3.Error):

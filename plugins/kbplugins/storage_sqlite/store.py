@@ -73,6 +73,7 @@ class SqliteStore(LeaderMark, TableStore):
 
     def _open(self) -> None:
         self._load(self._file.meta)
+        self._erased = self._file.load_erased()
         try:
             self._drop_rows()
         except StorageFailed as error:  # no write was acknowledged yet, so this is damage
@@ -145,6 +146,10 @@ class SqliteStore(LeaderMark, TableStore):
             self._check()
             log_id = bytes.fromhex(seed.log_id)
             start = table_log.seed(log_id)
+            if self._erased:  # a number of the log that is replaced
+                with self._recording_failure():
+                    self._file.save_erased(0)
+                self._erased = 0
             row = self._write(seed.seq, chunks, start) if seed.seq else None
             with self._recording_failure():
                 with self._file.lock:
@@ -233,6 +238,26 @@ class SqliteStore(LeaderMark, TableStore):
                     meta = self._file.save_meta(first=first)
                 self._set_meta(meta)
             self._drop_rows()
+
+    def erase_before(self, seq: int) -> None:
+        """Delete the snapshots before `seq` and the records up to it, and rewrite the file without
+        the pages that had them.
+        """
+        with self._snapshotting:
+            snapshots = self._kept_from(seq)
+            with self._file.lock:
+                with self._recording_failure(), self._file.transaction() as db:
+                    for row in self._snapshots:
+                        if row not in snapshots:
+                            db.execute("DELETE FROM snapshots WHERE id = ?", (row.id,))
+                    meta = self._file.save_meta(first=max(self._meta.first, seq + 1))
+                self._set_meta(meta)
+                self._snapshots = snapshots
+            self._drop_rows()
+            with self._recording_failure():
+                self._file.rewrite()
+                self._file.save_erased(seq)
+            self._erased = seq
 
     def _drop_rows(self) -> None:
         """Delete unused rows: dropped records, and chunks of deleted and unfinished snapshots."""

@@ -354,6 +354,44 @@ class WalStore(LeaderMark, StoreBase):
         for extent in dropped:
             self._disk.discard(extent.name)
 
+    def load_snapshot_before(self, seq: int) -> tuple[int, Iterator[bytes]] | None:
+        """Return the newest snapshot before `seq`."""
+        self._check()
+        seqs = [number for number in self._manifest.snapshots if number < seq]
+        return (seqs[-1], snapshots.read(self._disk, self._log_id, seqs[-1])) if seqs else None
+
+    def begin_apart(self) -> None:
+        """Begin a new segment, unless the last one is empty."""
+        with self._writing:
+            self._check()
+            if self._tail.extent.first <= self._head:
+                with self._recording_failure():
+                    self._rotate(0, self._segment_bytes)
+
+    def erase_before(self, seq: int) -> None:
+        """Delete the snapshots before `seq`, and the segments whose records it all covers."""
+        self._check()
+        with self._naming:
+            later = tuple(number for number in self._manifest.snapshots if number >= seq)
+            if not later:
+                raise InvalidInput(f"no snapshot is at {seq} or later")
+            gone = self._manifest.snapshots[: -len(later)]
+            extents = (*self._sealed, self._tail.extent)
+            dropped = [old for old, new in pairwise(extents) if new.first <= seq + 1]
+            with self._recording_failure():
+                # MANIFEST first: after a crash in between, the next start removes the files.
+                self._save(snapshots=later, segments=self._manifest.segments[len(dropped) :])
+            self._sealed = self._sealed[len(dropped) :]
+        for extent in dropped:
+            self._disk.discard(extent.name)
+        for number in gone:
+            self._disk.discard(snapshots.name_of(number))
+
+    def erased(self) -> int:
+        """Return the last number that no segment and only later snapshots cover."""
+        manifest = self._manifest
+        return min((manifest.segments[0] - 1, *manifest.snapshots)) if manifest.snapshots else 0
+
     # -- state --------------------------------------------------------------
 
     def status(self) -> LogStatus:

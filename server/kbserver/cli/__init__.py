@@ -16,6 +16,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "knowledge.goals:explain", "Show why the answers of a goal hold, or its plan"
         ),
         "whynot": Entry("knowledge.goals:whynot", "Show why a goal has no answer"),
+        "follow": Entry("server.follow:follow", "Print the answers of a goal as they change"),
         "query": Entry("knowledge.facts:query", "List stored facts, without applying rules"),
         "predicates": Entry("knowledge.facts:predicates", "List the predicates"),
         "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),

@@ -55,6 +55,12 @@ FAMILY = (
 _ANN = {"predicate": "parent", "args": ["ann", "bob"]}
 _WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
 
+_LIKES = {
+    "predicate": "likes",
+    "args": ["bob", "tea"],
+    "evidence": [{"episode": "m-1", "start": 0, "end": 14}],
+}
+
 STEPS: tuple[Step, ...] = (
     ("GET", "/", None),
     ("GET", "/health", None),
@@ -86,6 +92,13 @@ STEPS: tuple[Step, ...] = (
     ("POST", "/aggregate", {"predicate": "parent", "op": "COUNT"}),
     ("GET", "/predicates", None),
     ("GET", "/goals/slow", None),
+    ("POST", "/goals/subscribe", {"goal": "ancestor(ann, ?who)", "id": "family"}),
+    ("GET", "/goals", None),
+    ("POST", "/tell", {"text": "parent(dee, gil)"}),
+    ("GET", "/goals/{id}/changes", {"id": "family", "_query": "since={eventId}"}),
+    ("GET", "/goals/{id}", {"id": "family"}),
+    ("GET", "/goals/{id}/events", {"id": "family"}),
+    ("DELETE", "/goals/{id}", {"id": "family"}),
     ("POST", "/preview", {"tell": "parent(cid, fay).", "forget": ["parent(ann, bob)"]}),
     ("POST", "/execute", {"command": "parent(cid, eve).\n?- ancestor(bob, ?who)."}),
     ("POST", "/memory/priority", {**_ANN, "priority": 0.9}),
@@ -97,6 +110,19 @@ STEPS: tuple[Step, ...] = (
     ),
     ("POST", "/memory/consolidate", {"minGroupSize": 2, "dryRun": True}),
     ("POST", "/memory/decay", {"threshold": 0.05}),
+    ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),
+    ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),
+    ("GET", "/episodes", None),
+    ("POST", "/tell", _LIKES),
+    ("GET", "/episodes/{id}", {"id": "m-1"}),
+    (
+        "POST",
+        "/memory/correct",
+        {"old": "likes(bob, tea)", "new": "likes(bob, coffee)", "reason": "Bob said so."},
+    ),
+    ("POST", "/memory/purge", {"episode": "m-1", "dryRun": True}),
+    ("POST", "/memory/purge", {"episode": "m-1"}),
+    ("GET", "/memory/purges", None),
     ("POST", "/memory/context", {"maxFacts": 2, "goals": [_WHO], "sessionId": "chat-1"}),
     ("POST", "/context/diff", {"sessionId": "chat-1"}),
     ("POST", "/context/session/clear", {"sessionId": "chat-1"}),
@@ -189,6 +215,7 @@ def record() -> dict[str, Any]:
 def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     """Run the scenario on an application; return method, path, body and answer of each step."""
     client, last, done = Client(app), "", []
+    event_id = ""
     headers = {"X-Tenant-ID": "demo"}
     for method, path, arguments in (*STEPS, *_examples_of_records()):
         body = dict(arguments) if isinstance(arguments, dict) else None
@@ -198,14 +225,18 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
         if method != "POST":
             body = None
         address = path
-        for name, value in {"id": last, **path_values}.items():
+        if "_query" in path_values:
+            address += "?" + path_values["_query"]
+        for name, value in {"id": last, "eventId": event_id, **path_values}.items():
             address = address.replace(f"{{{name}}}", str(value))
-        if path == "/memory/events":
+        if path.endswith("/events"):
             answer = listen(client, address, headers)
         else:
             answer = client.open(address, method=method, json=body, headers=headers)
         if path == "/tx/begin":
             last = answer.text
+        if path == "/goals/subscribe":
+            event_id = answer.get_json()["eventId"]
         if path.startswith("/auth/") and "key" in (new_key := answer.get_json()):
             last = new_key["id"]
             headers.setdefault("Authorization", f"Bearer {new_key['key']}")
@@ -253,6 +284,7 @@ def _stable(value: Any) -> Any:
         value = re.sub(r"^[0-9a-f]{8,16}$", "0123456789abcdef", value)
         value = re.sub(r"\b[0-9a-f]{32}\b", "5f0c1d7e9a3b4c2d8e6f7a1b2c3d4e5f", value)
         value = re.sub(r"\b[0-9a-f]{8}\.([0-9]+(\.[0-9]+)?)\b", r"0f1e2d3c.\1", value)
+        value = re.sub(r"\bpurge-[0-9a-f]{16}\b", "purge-0123456789abcdef", value)
         return re.sub(r"\bctx-[0-9a-f]{16}\b", "ctx-0123456789abcdef", value)
     if isinstance(value, dict):
         return {key: _stable(below) for key, below in value.items()}

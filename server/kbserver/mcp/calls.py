@@ -20,6 +20,7 @@ from kbserver.hookspecs import Principal
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
+from kbserver.security import audit
 from kbserver.security.permissions import demand
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ class Toolbox:
         with ignored_fields() as ignored:
             done, transaction_id = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
+        if tool.operation.is_audited:
+            audit.log_tool(
+                tool.name,
+                who.principal,
+                {"outcome": labels[1], "id": who.number, "tenant": who.tenant},
+            )
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
         content = [{"type": "text", "text": written(transaction_id).decode()}]
         result = {

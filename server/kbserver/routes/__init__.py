@@ -3,8 +3,25 @@
 An operation reads the body, calls one method of the core and returns the serialized outcome.
 """
 
-from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
-from kbserver.routes.knowledge import facts, preview, reason, rules, scopes, transactions
+from kbserver.routes.agents import (
+    agent,
+    context,
+    correction,
+    episodes,
+    ingest,
+    language,
+    mcp,
+    memory,
+)
+from kbserver.routes.knowledge import (
+    facts,
+    preview,
+    reason,
+    rules,
+    scopes,
+    standing_goals,
+    transactions,
+)
 from kbserver.routes.node import (
     admin,
     auth,
@@ -23,10 +40,13 @@ SUBJECTS = (
         facts,
         rules,
         reason,
+        standing_goals,
         preview,
         transactions,
         scopes,
         memory,
+        episodes,
+        correction,
         context,
         events,
         ingest,

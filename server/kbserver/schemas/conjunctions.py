@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from kbcore.columns.answer_table import AnswerTable
+from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.errors import InvalidInput
-from kbcore.kb.answers import SymbolAnswers
 from kbcore.kb.queries import Write
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.ask import body_variables

@@ -18,6 +18,7 @@ from kbcore.search.neighbours import (
     NeighbourOptions,
 )
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
+from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
@@ -29,7 +30,7 @@ from kbserver.schemas.atoms import (
     predicate_of,
     sign,
 )
-from kbserver.schemas.base import Answer, Body, JsonObject, present, within
+from kbserver.schemas.base import Answer, Body, JsonObject, Part, present, within
 from kbserver.schemas.fields import (
     Anything,
     Choice,
@@ -39,9 +40,11 @@ from kbserver.schemas.fields import (
     Fraction,
     Instant,
     Json,
+    ListOfForms,
     Many,
     Metadata,
     Milliseconds,
+    Name,
     Object,
     PatternArguments,
     Predicates,
@@ -63,6 +66,47 @@ _YIELD_EVERY = 1000
 """Elements read before other requests may run."""
 
 
+class SpanPart(Part):
+    """A span of an episode, in characters; without offsets the whole episode."""
+
+    episode = Name("an episode", required=True)
+    start = Whole(0)
+    end = Whole(1, description="Up to, not including, this character.")
+
+
+class EvidenceSpans(ListOfForms):
+    """The spans that support a fact, checked one by one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            SpanPart,
+            description="Spans of episodes; asserting again adds some.",
+            schema={"maxItems": MAX_EVIDENCE},
+        )
+
+
+def evidence_given(value: Any) -> tuple[Evidence, ...]:
+    """Return the evidence of a fact in a body; raises InvalidInput that names the member."""
+    if type(value) is not list:
+        raise InvalidInput.at("evidence", "must be an array of spans")
+    if len(value) > MAX_EVIDENCE:
+        raise InvalidInput.at("evidence", f"has at most {MAX_EVIDENCE} spans")
+    spans = []
+    for index, span in enumerate(value):
+        path = f"evidence[{index}]"
+        if type(span) is not dict:
+            raise InvalidInput.at(path, "must be an object")
+        episode = span.get("episode")
+        if type(episode) is not str:
+            raise InvalidInput.at(f"{path}.episode", "must be the id of an episode")
+        for name in ("start", "end"):
+            offset = span.get(name)
+            if offset is not None and (type(offset) is not int or offset < 0):
+                raise InvalidInput.at(f"{path}.{name}", "must be a whole number of at least 0")
+        spans.append(Evidence(episode, span.get("start"), span.get("end")))
+    return tuple(dict.fromkeys(spans))
+
+
 class FactBody(AtomBody):
     """A fact."""
 
@@ -72,6 +116,7 @@ class FactBody(AtomBody):
     valid_until = Instant()
     confidence = Fraction()
     metadata = Metadata()
+    evidence = EvidenceSpans()
     created_at = Anything()
 
     def arguments(self, fields: Json) -> Json:
@@ -93,6 +138,7 @@ class FactBody(AtomBody):
             valid_until=fields.get("valid_until"),
             confidence=fields.get("confidence"),
             metadata=fields.get("metadata", {}),
+            evidence=evidence_given(fields["evidence"]) if "evidence" in fields else (),
         )
 
 
@@ -196,6 +242,14 @@ class RetractPatternBody(RetractBody):
         }
 
 
+class Span(JsonObject):
+    """A span of an episode that supports a fact."""
+
+    episode = Text()
+    start = Value("First character.", schema={"type": "integer"}, optional=True)
+    end = Value("Up to, not including.", schema={"type": "integer"}, optional=True)
+
+
 class Row(JsonObject):
     """A fact or conclusion."""
 
@@ -213,6 +267,7 @@ class Row(JsonObject):
         "Milliseconds from the last assertion.", schema={"type": "integer"}, allow_none=True
     )
     confidence = Fraction(allow_none=True)
+    evidence = Many(Span, "Only of facts that have any.", optional=True)
 
 
 class StoredRow(Row):

@@ -51,6 +51,17 @@ def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:
         raise InvalidInput.at("scope", str(error)) from error
 
 
+def whole_asked(query: Mapping[str, str], name: str, field: Whole, default: int) -> int:
+    """Read a whole number in a query string; raises InvalidInput."""
+    text = query.get(name)
+    if text is None:
+        return default
+    try:
+        return field.read(int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise InvalidInput.at(name, str(error)) from error
+
+
 def proof_asked(fields: Mapping[str, Any]) -> bool:
     """Return True if the body or the query string asks for proofs."""
     if fields.get("with_proof"):

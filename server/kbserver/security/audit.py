@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import g
 
+from kbserver.hookspecs import Principal
 from kbserver.security.guard import WHO
 from kbserver.security.limits import address_of
 
@@ -31,6 +32,17 @@ def log_action(
         "who": ANYBODY if principal is None else principal.name,
         **({"key": principal.key} if principal is not None and principal.key else {}),
         "address": address_of(environ, hops),
+        **outcome,
+    }
+    log.info("admin action", extra={"fields": line})
+
+
+def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any]) -> None:
+    """Write the audit line of a call of a tool, which has no route of its own."""
+    line = {
+        "action": f"tool {tool}",
+        "who": ANYBODY if principal is None else principal.name,
+        **({"key": principal.key} if principal is not None and principal.key else {}),
         **outcome,
     }
     log.info("admin action", extra={"fields": line})

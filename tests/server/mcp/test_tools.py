@@ -10,7 +10,8 @@ from support.agents import Agent, failed
 from support.http import Served, error_of, serve_in_memory
 from support.stand_in import StandIn
 
-from kbcore.state.keys import READER, WRITER
+from kbcore.state.keys import ADMIN, READER, WRITER
+from kbcore.state.memory.episodes import episode_id
 from kbserver.mcp.tools import all_tools, tools_of
 
 
@@ -55,6 +56,8 @@ def test_the_setting_can_list_all_tools() -> None:
             "diff_scope",
         ),
         *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
+        *("subscribe_goal", "goal_changes", "unsubscribe_goal"),
+        *("remember_episode", "episode", "correct", "undo", "purge"),
     } == set(all_tools()) - set(tools_of("default"))
 
 
@@ -63,10 +66,15 @@ def test_roles_that_tools_need() -> None:
     assert readers == {
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
         *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
-        *("synthesize", "why_not"),
+        *("synthesize", "why_not", "subscribe_goal", "goal_changes", "unsubscribe_goal"),
+        "episode",
     }
-    assert {all_tools()[name].needs for name in all_tools().keys() - readers} == {WRITER}
+    assert all_tools()["purge"].needs == ADMIN
+    others = all_tools().keys() - readers - {"purge"}
+    assert {all_tools()[name].needs for name in others} == {WRITER}
 
+
+EPISODE = episode_id("ann", "Bob likes tea.", None, None)
 
 CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tell", {"predicate": "parent", "args": ["ann", "bob"]}, {"asserted": 0, "updated": 1}),
@@ -125,9 +133,21 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
+    ("subscribe_goal", {"goal": "anc(ann, ?who)", "id": "family"}, {"id": "family"}),
+    ("goal_changes", {"id": "family", "since": "0.0"}, {"changes": [], "lost": True}),
+    ("unsubscribe_goal", {"id": "family"}, {"ended": True}),
     ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
     ("merge_scope", {"sourceScope": "trial"}, {"conflicts": 0}),
     ("delete_scope", {"scope": "trial"}, {"deleted": 4}),
+    (
+        "remember_episode",
+        {"speaker": "ann", "text": "Bob likes tea."},
+        {"length": 14, "isNew": True},
+    ),
+    ("episode", {"id": EPISODE}, {"text": "Bob likes tea.", "totalFacts": 0}),
+    ("correct", {"old": "likes(ann, tea)", "new": "likes(ann, milk)", "reason": "r"}, {}),
+    ("undo", {"commitSeq": 11}, {"retracted": 1, "restored": 1}),
+    ("purge", {"episode": EPISODE, "dryRun": True}, {"factCount": 0, "episodeCount": 1}),
     ("compress", {"minGroupSize": 2, "dryRun": True}, {"dryRun": True}),
     ("cleanup", {"threshold": 0.0, "dryRun": True}, {"evictedCount": 0}),
     ("recall", {"text": "parent(_, ?x)", "timestamp": 1_700_000_000_000}, {"count": 1}),

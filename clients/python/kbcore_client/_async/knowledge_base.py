@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kbcore_client import http
 from kbcore_client._async.administration import AsyncAdministration
 from kbcore_client._async.connection import AsyncConnection, Destination
+from kbcore_client._async.following import AsyncFollowing
 from kbcore_client._async.language import AsyncLanguage
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
 from kbcore_client._async.reads import AsyncReads
 from kbcore_client._async.tools import AsyncTools
 from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
 from kbcore_client._async.writes import AsyncWrites
-from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
+from kbcore_client.errors import InvalidInput, KBError
 from kbcore_client.model_calls import async_calls
 from kbcore_client.requests import Request
 from kbcore_client.results import Event
@@ -37,7 +37,14 @@ _Client = TypeVar("_Client")
 
 
 class AsyncKnowledgeBase(
-    AsyncWrites, AsyncReads, AsyncMemory, AsyncContext, AsyncScopes, AsyncLanguage, AsyncTools
+    AsyncWrites,
+    AsyncReads,
+    AsyncFollowing,
+    AsyncMemory,
+    AsyncContext,
+    AsyncScopes,
+    AsyncLanguage,
+    AsyncTools,
 ):
     """Facts, rules and answers of one tenant, of a server or in this process.
 
@@ -112,29 +119,8 @@ class AsyncKnowledgeBase(
         query["events"] = None if events is None else ",".join(events)
         query["since"] = None if since is None else str(since)
         fields = {name: value for name, value in query.items() if value is not None}
-        last: str | None = None
-        failures = 0
-        while True:
-            try:
-                async with self._connection.stream(
-                    "/memory/events", fields, self._destination, last
-                ) as lines:
-                    async for line in lines:
-                        if line.startswith("id:"):
-                            last = line[3:].strip()
-                        elif line.startswith("data:"):
-                            failures = 0
-                            event = Event.of(json.loads(line[5:]))
-                            last = event.id or last
-                            yield event
-                error: KBError = ConnectionFailed(f"{self.url} ended the stream of events")
-            except (ConnectionFailed, NotReady) as failure:
-                error = failure
-            delay = self._connection.settings.retries.delay(failures, None)
-            if delay is None:
-                raise error
-            failures += 1
-            await http.pause_async(delay)
+        async for message in self._connection.messages("/memory/events", fields, self._destination):
+            yield Event.of(json.loads(message.data))
 
     def wrap(
         self, client: _Client, *, store: bool = True, **options: Unpack[WindowOptions]

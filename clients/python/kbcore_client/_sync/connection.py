@@ -19,6 +19,14 @@ REDIRECT = 307
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a stream of events: its type and its data."""
+
+    kind: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
 class Destination:
     """The database, tenant and transaction of a request."""
 
@@ -104,6 +112,36 @@ class Connection:
                 yield response.iter_lines()
         except http.HTTPError as error:
             raise http.failure(error, url) from error
+
+    def messages(
+        self, path: str, query: Mapping[str, str], destination: Destination
+    ) -> Iterator[Message]:
+        """Yield the messages of a stream of events without an end.
+
+        A lost connection is opened again after the last message. Raises ConnectionFailed after too
+        many failures in a row, and errors of the server.
+        """
+        last: str | None = None
+        kind, failures = "message", 0
+        while True:
+            try:
+                with self.stream(path, query, destination, last) as lines:
+                    for line in lines:
+                        if line.startswith("id:"):
+                            last = line[3:].strip()
+                        elif line.startswith("event:"):
+                            kind = line[6:].strip()
+                        elif line.startswith("data:"):
+                            failures = 0
+                            yield Message(kind, line[5:])
+                error: KBError = ConnectionFailed(f"{self.url} ended the stream of events")
+            except (ConnectionFailed, NotReady) as failure:
+                error = failure
+            delay = self.settings.retries.delay(failures, None)
+            if delay is None:
+                raise error
+            failures += 1
+            http.pause(delay)
 
     def close(self) -> None:
         """Close the connections, and the knowledge base if it is in this process."""

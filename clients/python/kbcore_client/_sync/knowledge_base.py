@@ -9,16 +9,16 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kbcore_client import http
 from kbcore_client._sync.administration import Administration
 from kbcore_client._sync.connection import Connection, Destination
+from kbcore_client._sync.following import Following
 from kbcore_client._sync.language import Language
 from kbcore_client._sync.memory import Context, Memory, Scopes
 from kbcore_client._sync.reads import Reads
 from kbcore_client._sync.tools import Tools
 from kbcore_client._sync.wrapping import ModelMemory, WrappedClient
 from kbcore_client._sync.writes import Writes
-from kbcore_client.errors import ConnectionFailed, InvalidInput, KBError, NotReady
+from kbcore_client.errors import InvalidInput, KBError
 from kbcore_client.model_calls import calls
 from kbcore_client.requests import Request
 from kbcore_client.results import Event
@@ -37,7 +37,14 @@ _Client = TypeVar("_Client")
 
 
 class KnowledgeBase(
-    Writes, Reads, Memory, Context, Scopes, Language, Tools
+    Writes,
+    Reads,
+    Following,
+    Memory,
+    Context,
+    Scopes,
+    Language,
+    Tools,
 ):
     """Facts, rules and answers of one tenant, of a server or in this process.
 
@@ -112,29 +119,8 @@ class KnowledgeBase(
         query["events"] = None if events is None else ",".join(events)
         query["since"] = None if since is None else str(since)
         fields = {name: value for name, value in query.items() if value is not None}
-        last: str | None = None
-        failures = 0
-        while True:
-            try:
-                with self._connection.stream(
-                    "/memory/events", fields, self._destination, last
-                ) as lines:
-                    for line in lines:
-                        if line.startswith("id:"):
-                            last = line[3:].strip()
-                        elif line.startswith("data:"):
-                            failures = 0
-                            event = Event.of(json.loads(line[5:]))
-                            last = event.id or last
-                            yield event
-                error: KBError = ConnectionFailed(f"{self.url} ended the stream of events")
-            except (ConnectionFailed, NotReady) as failure:
-                error = failure
-            delay = self._connection.settings.retries.delay(failures, None)
-            if delay is None:
-                raise error
-            failures += 1
-            http.pause(delay)
+        for message in self._connection.messages("/memory/events", fields, self._destination):
+            yield Event.of(json.loads(message.data))
 
     def wrap(
         self, client: _Client, *, store: bool = True, **options: Unpack[WindowOptions]

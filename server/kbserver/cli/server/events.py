@@ -33,7 +33,8 @@ def events(
     if not isinstance(target, Server):
         raise Failed("events need a running server: use --url instead of a storage folder")
     query = {"predicate": predicate, "events": types, "scope": scope, "since": since}
-    for line in target.events({name: value for name, value in query.items() if value is not None}):
+    fields = {name: value for name, value in query.items() if value is not None}
+    for line in target.events("/memory/events", fields):
         click.echo(line)
         if count is not None and (count := count - 1) == 0:
             return

@@ -92,9 +92,9 @@ class Server:
             left = None if left is None else left - len(part)
             yield part
 
-    def events(self, query: Mapping[str, str]) -> Iterator[str]:
-        """Yield committed events as JSON texts; raises Failed."""
-        response = self._open("GET", f"/memory/events?{urlencode(query)}")
+    def events(self, path: str, query: Mapping[str, str]) -> Iterator[str]:
+        """Yield the data of the events of a stream, which are JSON texts; raises Failed."""
+        response = self._open("GET", f"{path}?{urlencode(query)}")
         while True:
             with self._errors():
                 line = response.readline()

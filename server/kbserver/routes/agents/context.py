@@ -51,7 +51,7 @@ _DEPRECATION = {
     tool=Tool(
         name="context",
         description="Facts for a prompt: matches of query, what goals' answers depend on; "
-        "fill=salience adds more. context_diff tells what changed.",
+        "fill=salience adds more.",
         takes=(
             *("query", "asker", "goals", "fill", "maxFacts", "maxTokens", "minSalience"),
             *("minRelevance", "predicates", "scope", "sessionId", "format", "includeRules"),

@@ -57,7 +57,7 @@ _COUNTS = {
         "Times: epoch ms or ISO 8601; ttl: ms.",
         takes=(
             *(*ATOM_OR_TEXT, "negated", "scope", "ttl", "validFrom", "validUntil"),
-            *("confidence", "metadata"),
+            *("confidence", "metadata", "evidence"),
         ),
         answer=work.ToolStored,
         gives=("asserted", "updated?"),
@@ -90,7 +90,7 @@ def _assert_many(
     transaction=True,
     tool=Tool(
         name="bulk_assert",
-        description="Store many facts at once, all or none. Each is an object as tell takes it.",
+        description="Store many facts, all or none, each as tell takes it.",
         takes=("facts",),
         answer=work.ToolStored,
         gives=("asserted", "updated?"),

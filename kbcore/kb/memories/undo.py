@@ -1,0 +1,496 @@
+"""The inverse of a committed change, from the state before it that a snapshot and the log give.
+
+The log has what a change set says, not the state before it. That state is therefore rebuilt in
+a separate tenant: from the newest snapshot before the change, and the records after that snapshot.
+Then the records after the change are applied there too, to find those that concern the same facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbcore.durable.records import read_body, read_changes
+from kbcore.durable.replay import replayed
+from kbcore.durable.snapshot import Restorer
+from kbcore.durable.transactions import stored_row
+from kbcore.errors import Conflict, LogTruncated, NotFound
+from kbcore.plug.ports import KeepsSnapshots, LogRecord, LogStore
+from kbcore.reason.budget import Budget
+from kbcore.state.catalog import Catalog
+from kbcore.state.changes import (
+    AddEpisodes,
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    Change,
+    ChangeCatalog,
+    ChangeSet,
+    DeclarePhrases,
+    DropScope,
+    EvictFacts,
+    ForkScope,
+    MergeScope,
+    NoteAnswer,
+    PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+    SetPriority,
+)
+from kbcore.state.facts import FactKey, Row
+from kbcore.state.memory.evidence import evidence_from_json, with_evidence
+from kbcore.state.rulebook import stored_phrase, stored_rule
+from kbcore.state.standing import Standing
+from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import Attribute
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Rule
+from kbplanner.syntax.printer import print_atom
+
+CONFLICTS_LISTED = 100
+RECORDS_AT_ONCE = 64
+"""Records read between two checks of the budget."""
+
+RuleKey = tuple[str | None, str]
+"""Scope and id of a rule or a phrase."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A fact as it is stored in one state: its row and its priority."""
+
+    row: Row
+    priority: float
+
+
+@dataclass(slots=True)
+class Undone:
+    """The inverse of a change set, and what it concerns.
+
+    `seq_seen` is the last record of the tenant that was compared with it.
+    """
+
+    seq: int
+    inverse: tuple[Change, ...]
+    facts: frozenset[FactKey]
+    rules: frozenset[RuleKey]
+    scopes: frozenset[str]
+    seq_seen: int
+    retracted: int = 0
+    restored: int = 0
+    rules_changed: int = 0
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoOutcome:
+    """The number of the change that was undone, and of the change that undid it."""
+
+    undone: int
+    seq: int
+    timestamp: int
+    change: Undone
+
+
+class LogReplay:
+    """Rebuilds earlier states of one tenant, record by record, in a catalog of its own."""
+
+    def __init__(
+        self, store: LogStore, scratch: Catalog, owner: tuple[str, str], budget: Budget
+    ) -> None:
+        self._store = store
+        self._scratch = scratch
+        self._owner = owner
+        self._budget = budget
+        self._at = 0
+        scratch.need_database(owner[0], 0)
+
+    def find(self, request: str) -> int:
+        """Return the number of the change set with an idempotency key or a transaction id.
+
+        Raises NotFound if the log has none, and Conflict if it has several.
+        """
+        numbers = [
+            record.seq
+            for record, body in self._bodies(self._first() - 1)
+            if body.get("tx") == request or (body.get("req") or [None])[0] == request
+            if any(change["op"] != "answer" for change in body["changes"])
+        ]
+        if not numbers:
+            raise NotFound(
+                f"the log has no change with the request id '{request}'", {"requestId": request}
+            )
+        if len(numbers) > 1:
+            raise Conflict(
+                "the request made several changes; undo each by its commitSeq, the last one first",
+                {"reason": "several", "commitSeqs": numbers[:CONFLICTS_LISTED]},
+            )
+        return numbers[0]
+
+    def undone(self, seq: int) -> Undone:
+        """Return the inverse of the change set with a number.
+
+        Raises NotFound, and Conflict if the change cannot be undone.
+        """
+        if not 1 <= seq <= self._store.status().head:
+            raise _not_found(seq)
+        self._restore(seq)
+        for record, body in self._bodies(self._at, seq):
+            at, changes = read_changes(body)
+            if record.seq < seq:
+                self._apply(changes, at, record.seq)
+                continue
+            _check_kinds(changes, seq)
+            return self._inverse(changes, at, seq)
+        raise _not_found(seq)
+
+    def check_later(self, undone: Undone) -> None:
+        """Compare the records since the last call; raise Conflict if any concerns the same facts."""
+        for record, body in self._bodies(self._at):
+            at, changes = read_changes(body)
+            tenant = self._tenant(at)
+            named = _named(tenant, changes.changes) & undone.facts
+            rules = _named_rules(changes.changes) & undone.rules
+            before = _rows_of(tenant, undone.facts) if _is_wide(changes.changes) else {}
+            self._apply(changes, at, record.seq)
+            undone.seq_seen = record.seq
+            if before:
+                tenant = self._tenant(at)
+                after = _rows_of(tenant, undone.facts)
+                named |= {key for key in undone.facts if before.get(key) != after.get(key)}
+            scopes = _written_scopes(changes.changes) & undone.scopes
+            if named or rules or scopes:
+                undone.conflicts.append(_conflict(record.seq, at, body, named, rules, scopes))
+        if undone.conflicts:
+            numbers = ", ".join(str(each["commitSeq"]) for each in undone.conflicts[:5])
+            raise Conflict(
+                f"later changes concern the same facts or rules: {numbers};"
+                " undo those first, the last one first",
+                {"reason": "changed_later", "conflicts": undone.conflicts[:CONFLICTS_LISTED]},
+            )
+
+    def _inverse(self, changes: ChangeSet, at: int, seq: int) -> Undone:
+        tenant = self._tenant(at)
+        scopes_before = set(tenant.scopes())
+        wide = {
+            change.scope if isinstance(change, DropScope) else change.target
+            for change in changes.changes
+            if isinstance(change, ForkScope | DropScope | MergeScope)
+        }
+        names = _named(tenant, changes.changes) | self._everything(tenant, wide)
+        before = _rows_of(tenant, names)
+        rules_before, phrases_before = _rules(tenant)
+        delta = self._apply(changes, at, seq)
+        tenant = self._tenant(at)
+        for removed in delta.removed:
+            names |= {_key(row) for row in removed.rows}
+        names |= self._everything(tenant, wide)
+        after = _rows_of(tenant, names)
+        new_scopes = frozenset(
+            scope for scope in wide if scope is not None and scope not in scopes_before
+        )
+        inverse: list[Change] = [DropScope(scope) for scope in sorted(new_scopes)]
+        changed = {key for key in names if before.get(key) != after.get(key)}
+        facts = [key for key in sorted(changed, key=repr) if key[0] not in new_scopes]
+        gone = [key for key in facts if key not in before]
+        again = [key for key in facts if key in before]
+        inverse += [RetractFact(name, args, sign, scope) for scope, name, args, sign in gone]
+        if again:
+            inverse.append(RestoreFacts(tuple(_restored(before[key].row) for key in again)))
+        inverse += [
+            SetPriority(name, args, before[scope, name, args, sign].priority, sign, scope)
+            for scope, name, args, sign in again
+            if before[scope, name, args, sign].priority != 0.5
+        ]
+        rules_after, phrases_after = _rules(tenant)
+        of_rules = [
+            key
+            for key in {**rules_before, **rules_after, **phrases_before, **phrases_after}
+            if key[0] not in new_scopes
+            and (
+                rules_before.get(key) != rules_after.get(key)
+                or phrases_before.get(key) != phrases_after.get(key)
+            )
+        ]
+        inverse += _inverse_rules(of_rules, rules_before, phrases_before)
+        if not inverse:
+            raise Conflict(
+                "the change set changed no fact and no rule",
+                {"reason": "nothing", "commitSeq": seq},
+            )
+        return Undone(
+            seq,
+            tuple(inverse),
+            frozenset(facts),
+            frozenset(of_rules),
+            new_scopes,
+            seq,
+            len(gone),
+            len(again),
+            len(of_rules),
+        )
+
+    def _everything(self, tenant: Tenant, scopes: Iterable[str | None]) -> set[FactKey]:
+        """Return the names of all facts of scopes."""
+        names: set[FactKey] = set()
+        for scope in scopes:
+            partition = tenant.partition(scope)
+            for stored in () if partition is None else partition.relations():
+                arity = stored.schema.arity
+                rows, ids = stored.relation.match([0] * arity, hidden=True)
+                texts = tenant.engine.texts(rows)
+                for index in self._budget.paced(range(len(ids))):
+                    args = tuple(texts[index * arity : (index + 1) * arity])
+                    names.add((scope, stored.schema.predicate, args, stored.schema.positive))
+        return names
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    def _first(self) -> int:
+        """Return the number of the first record that the log still has."""
+        try:
+            self._store.read(0)
+        except LogTruncated as error:
+            return int((error.details or {}).get("first", 1))
+        return 1
+
+    def _restore(self, seq: int) -> None:
+        """Rebuild the state at the newest snapshot before a record, or the empty one."""
+        first = self._first()
+        snapshot = (
+            self._store.load_snapshot_before(seq)
+            if isinstance(self._store, KeepsSnapshots)
+            else None
+        )
+        if snapshot is None and not isinstance(self._store, KeepsSnapshots):
+            newest = self._store.load_snapshot()
+            snapshot = newest if newest is not None and newest[0] < seq else None
+        self._at = 0 if snapshot is None else snapshot[0]
+        if self._at + 1 < first:
+            raise Conflict(
+                f"the change {seq} is no longer in the log: changes before {first} cannot be undone",
+                {"reason": "compacted", "commitSeq": seq, "first": first},
+            )
+        if snapshot is not None:
+            restorer = Restorer(self._scratch, self._owner)
+            for chunk in snapshot[1]:
+                restorer.feed(chunk)
+                self._budget.check_time()
+                self._budget.yield_now()
+
+    def _bodies(self, after: int, upto: int | None = None) -> Iterator[tuple[LogRecord, Any]]:
+        """Yield the records of the tenant after a number, with their JSON."""
+        try:
+            records = self._store.read(after)
+        except LogTruncated as error:
+            first = (error.details or {}).get("first")
+            raise Conflict(
+                f"the log was compacted during the undo: changes before {first} cannot be undone",
+                {"reason": "compacted", "first": first},
+            ) from error
+        for record in records:
+            if upto is not None and record.seq > upto:
+                return
+            if record.seq % RECORDS_AT_ONCE == 0:
+                self._budget.check_time()
+                self._budget.yield_now()
+            self._at = record.seq
+            body = read_body(record.type, record.version, record.payload)
+            database, tenant = self._owner
+            if body["db"] == database and body["tenant"] in ("", tenant):
+                yield record, body
+
+    def _tenant(self, at: int) -> Tenant:
+        return self._scratch.need_tenant(*self._owner, at)
+
+    def _apply(self, changes: ChangeSet, at: int, seq: int) -> Any:
+        if changes.of_catalog:
+            self._forget(changes)
+            return None
+        return replayed(self._tenant(at), changes, at, seq)
+
+    def _forget(self, changes: ChangeSet) -> None:
+        """Begin with an empty tenant after a change that deleted or emptied it."""
+        change = changes.changes[0]
+        if isinstance(change, ChangeCatalog) and not change.action.value.startswith("create"):
+            self._scratch.forget()
+            self._scratch.need_database(self._owner[0], 0)
+
+
+def _not_found(seq: int) -> NotFound:
+    return NotFound(f"the tenant has no change {seq}", {"commitSeq": seq})
+
+
+def _check_kinds(changes: ChangeSet, seq: int) -> None:
+    if any(isinstance(change, PurgeMemory) for change in changes.changes):
+        raise Conflict(
+            "a purge cannot be undone: its text is removed from the log",
+            {"reason": "purged", "commitSeq": seq},
+        )
+    if changes.of_catalog:
+        raise Conflict(
+            "a change of a whole tenant or database cannot be undone",
+            {"reason": "catalog", "commitSeq": seq},
+        )
+
+
+def _named(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
+    """Return the facts that changes name, and for patterns those that match."""
+    names: set[FactKey] = set()
+    for change in changes:
+        if isinstance(change, AssertFacts):
+            names.update(fact.key for fact in change.facts)
+        elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
+            names.update(fact.key for rows in change.rows for fact in rows.facts())
+        elif isinstance(change, RestoreFacts):
+            names.update((f.scope, f.predicate, f.args, f.standing.positive) for f in change.facts)
+        elif isinstance(change, RetractFact | SetPriority):
+            signs = (True, False) if change.positive is None else (change.positive,)
+            names.update((change.scope, change.predicate, change.args, sign) for sign in signs)
+        elif isinstance(change, RetractPattern):
+            names.update(_matching(tenant, change))
+    return names
+
+
+def _matching(tenant: Tenant, change: RetractPattern) -> Iterator[FactKey]:
+    partition = tenant.partition(change.scope)
+    pattern = goal_pattern(change.pattern, tenant.engine.find)
+    if partition is None or pattern is None:
+        return
+    for stored in partition.named(change.predicate, len(change.pattern), change.positive):
+        rows, ids = stored.relation.match(pattern, hidden=True)
+        arity = stored.schema.arity
+        texts = tenant.engine.texts(rows)
+        for index in range(len(ids)):
+            args = tuple(texts[index * arity : (index + 1) * arity])
+            yield change.scope, change.predicate, args, stored.schema.positive
+
+
+def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
+    keys: set[RuleKey] = set()
+    for change in changes:
+        if isinstance(change, AssertRules):
+            keys.update((rule.scope, stored_rule(rule).id) for rule in change.rules)
+        elif isinstance(change, DeclarePhrases):
+            keys.update((phrase.scope, stored_phrase(phrase).id) for phrase in change.phrases)
+        elif isinstance(change, RetractRule):
+            keys.add((change.scope, change.id))
+    return keys
+
+
+def _is_wide(changes: Iterable[Change]) -> bool:
+    """Return True if changes name no single facts, so that states must be compared."""
+    return any(
+        isinstance(change, ForkScope | DropScope | MergeScope | ChangeCatalog | PurgeMemory)
+        for change in changes
+    )
+
+
+def _written_scopes(changes: Iterable[Change]) -> set[str]:
+    """Return the named scopes that changes write to."""
+    scopes: set[str | None] = set()
+    for change in changes:
+        if isinstance(change, AssertFacts | RestoreFacts):
+            scopes.update(fact.scope for fact in change.facts)
+        elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
+            scopes.update(rows.scope for rows in change.rows)
+        elif isinstance(change, AssertRules):
+            scopes.update(rule.scope for rule in change.rules)
+        elif isinstance(change, DeclarePhrases):
+            scopes.update(phrase.scope for phrase in change.phrases)
+        elif isinstance(change, ForkScope | MergeScope):
+            scopes.update((change.source, change.target))
+        elif not isinstance(change, AddEpisodes | NoteAnswer | ChangeCatalog) and hasattr(
+            change, "scope"
+        ):
+            scopes.add(change.scope)
+    return {scope for scope in scopes if scope is not None}
+
+
+def _rows_of(tenant: Tenant, names: Iterable[FactKey]) -> dict[FactKey, _Stored]:
+    """Return those of the facts that are stored and have not expired."""
+    stored: dict[FactKey, _Stored] = {}
+    for name in names:
+        row = stored_row(tenant, name)
+        if row is not None:
+            stored[name] = _Stored(row, _priority(tenant, name))
+    return stored
+
+
+def _priority(tenant: Tenant, name: FactKey) -> float:
+    scope, predicate, args, positive = name
+    partition = tenant.partition(scope)
+    stored = (
+        None if partition is None else partition.get(RelationSchema(predicate, len(args), positive))
+    )
+    if stored is None:
+        return 0.5
+    symbols = tenant.engine.intern_many(args)
+    ids = stored.relation.locate(symbols, 1)
+    return float(stored.relation.attributes(Attribute.PRIORITY, ids)[0])
+
+
+def _rules(tenant: Tenant) -> tuple[dict[RuleKey, Rule], dict[RuleKey, Phrase]]:
+    book = tenant.rules
+    return (
+        {(known.scope, known.id): known.rule for known in book.all()},
+        {(known.phrase.scope, known.id): known.phrase for known in book.phrases()},
+    )
+
+
+def _inverse_rules(
+    keys: Iterable[RuleKey], rules: dict[RuleKey, Rule], phrases: dict[RuleKey, Phrase]
+) -> Iterator[Change]:
+    for key in keys:
+        scope, id = key
+        if key in rules:
+            yield AssertRules((rules[key],))
+        elif key in phrases:
+            yield DeclarePhrases((phrases[key],))
+        else:
+            yield RetractRule(id, scope)
+
+
+def _key(row: Row) -> FactKey:
+    return row["scope"], row["predicate"], tuple(row["args"]), not row["negated"]
+
+
+def _restored(row: Row) -> RestoredFact:
+    spans = [evidence_from_json(span).to_json() for span in row.get("evidence", ())]
+    standing = Standing(
+        not row["negated"],
+        row["createdAt"],
+        row["validFrom"],
+        row["validUntil"],
+        row["confidence"],
+        with_evidence(row["metadata"], spans),
+    )
+    return RestoredFact(row["scope"], row["predicate"], tuple(row["args"]), standing)
+
+
+def _conflict(
+    seq: int,
+    at: int,
+    body: Any,
+    facts: Iterable[FactKey],
+    rules: Iterable[RuleKey],
+    scopes: Iterable[str],
+) -> dict[str, Any]:
+    """Return a later change as it is named in an error."""
+    return {
+        "commitSeq": seq,
+        "at": at,
+        "facts": sorted(print_atom(Atom(name, args, sign)) for _, name, args, sign in facts)[
+            :CONFLICTS_LISTED
+        ],
+        "rules": sorted(id for _, id in rules),
+        "scopes": sorted(scopes),
+        **({"requestId": body["req"][0]} if body.get("req") else {}),
+        **({"transaction": body["tx"]} if body.get("tx") else {}),
+    }

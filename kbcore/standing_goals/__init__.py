@@ -1,0 +1,1 @@
+"""Standing goals: goals whose answers are kept current, change by change."""

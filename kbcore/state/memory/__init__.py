@@ -1,0 +1,1 @@
+"""Episodes, the evidence of facts, purges, and the restoration of facts."""

@@ -1,0 +1,107 @@
+"""Episodes of a tenant: texts that someone said, on which facts are based."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+ID_DIGITS = 24
+"""Hexadecimal digits of the content hash that are the default id of an episode."""
+
+ID_PREFIX = "ep-"
+
+MAX_SPEAKER_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
+
+    `sha256` is the hash of the text in UTF-8, in hexadecimal digits.
+    """
+
+    id: str
+    speaker: str
+    text: str
+    at: int
+    session: str | None
+    sha256: str
+
+    @property
+    def length(self) -> int:
+        """Number of characters of the text."""
+        return len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpisode:
+    """An episode to be stored; without `at` it is dated when it is stored."""
+
+    id: str
+    speaker: str
+    text: str
+    at: int | None = None
+    session: str | None = None
+
+    def dated(self, at: int) -> Episode:
+        """Return the episode as it is stored at `at` (epoch milliseconds)."""
+        digest = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+        when = at if self.at is None else self.at
+        return Episode(self.id, self.speaker, self.text, when, self.session, digest)
+
+    def is_same(self, episode: Episode) -> bool:
+        """Return True if a stored episode has this content."""
+        return (
+            self.speaker == episode.speaker
+            and self.text == episode.text
+            and self.session == episode.session
+            and self.at in (None, episode.at)
+        )
+
+
+def episode_id(speaker: str, text: str, at: int | None, session: str | None) -> str:
+    """Return the default id of an episode: a prefix of the hash of its content."""
+    content = orjson.dumps([speaker, text, at, session])
+    return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
+
+
+class Episodes:
+    """The episodes of a tenant by id, in the order in which they were stored.
+
+    `below` are those of the tenant that an overlay shows; the overlay adds its own.
+    """
+
+    def __init__(self, below: Episodes | None = None) -> None:
+        self._known: dict[str, Episode] = {}
+        self._below = below
+
+    def __len__(self) -> int:
+        return len(self._known) + (0 if self._below is None else len(self._below))
+
+    def __iter__(self) -> Iterator[Episode]:
+        if self._below is not None:
+            yield from self._below
+        yield from self._known.values()
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._known or (self._below is not None and id in self._below)
+
+    def get(self, id: str) -> Episode | None:
+        """Return an episode, None if it does not exist."""
+        known = self._known.get(id)
+        return self._below.get(id) if known is None and self._below is not None else known
+
+    def add(self, episode: Episode) -> bool:
+        """Store an episode unless its id is known; return True if it is new."""
+        if episode.id in self:
+            return False
+        self._known[episode.id] = episode
+        return True
+
+    def remove(self, ids: Iterable[str]) -> list[Episode]:
+        """Remove episodes and return those that existed."""
+        removed = (self._known.pop(id, None) for id in ids)
+        return [episode for episode in removed if episode is not None]

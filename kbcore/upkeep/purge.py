@@ -1,0 +1,238 @@
+"""Selection of what a purge removes: facts, episodes, and the rules that mention the subject."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbcore.reason.budget import Budget
+from kbcore.state.facts import FactRows, Row
+from kbcore.state.memory.episodes import Episode
+from kbcore.state.memory.evidence import EVIDENCE_KEY
+from kbcore.state.partition import StoredRelation
+from kbcore.state.rulebook import StoredRule
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.evict import RECORD_BYTES
+from kbcore.upkeep.sources import supported
+from kbplanner.engine.backend import Attribute
+
+SUBJECT, EPISODE, SPEAKER, BEFORE = "subject", "episode", "speaker", "before"
+"""What a purge selects by."""
+
+MAX_SUBJECT_CHARS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeTarget:
+    """Selection of what to purge: exactly one member is given.
+
+    `subject` is a name: facts with an argument or metadata that mention it, and episodes that
+    mention it or were said by it. `episode` is an id, `speaker` a name: these episodes, and the
+    facts that nothing else supports. `before` is in epoch milliseconds: facts and episodes that are
+    older. Names match whole words in any case.
+    """
+
+    subject: str | None = None
+    episode: str | None = None
+    speaker: str | None = None
+    before: int | None = None
+
+    @property
+    def by(self) -> str:
+        """The name of the member that is given."""
+        values = {
+            SUBJECT: self.subject,
+            EPISODE: self.episode,
+            SPEAKER: self.speaker,
+            BEFORE: self.before,
+        }
+        return next(name for name, value in values.items() if value is not None)
+
+
+@dataclass(slots=True)
+class Selected:
+    """Facts of one stored relation to purge, as flat symbols, with the reason of each."""
+
+    stored: StoredRelation
+    rows: array[int]
+    reasons: list[str]
+
+    def external(self, tenant: Tenant, count: int) -> list[Row]:
+        """Return the first facts in their external form, each with the reason as `why`."""
+        arity = self.stored.schema.arity
+        symbols = self.rows[: count * arity]
+        visible = min(count, len(self.reasons))
+        ids = self.stored.relation.locate(symbols, visible)
+        rows = self.stored.rows(tenant.engine, symbols, ids)
+        return [{**row, "why": why} for row, why in zip(rows, self.reasons, strict=False)]
+
+
+@dataclass(slots=True)
+class PurgePlan:
+    """Facts and episodes that a purge would remove, as of one state; `rules` stay and are only reported."""
+
+    facts: list[Selected] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+    rules: list[StoredRule] = field(default_factory=list)
+
+    @property
+    def fact_count(self) -> int:
+        """The number of selected facts."""
+        return sum(len(selected.reasons) for selected in self.facts)
+
+    def rows(self, tenant: Tenant, limit: int) -> list[Row]:
+        """Return at most `limit` of the facts in their external form."""
+        rows: list[Row] = []
+        for selected in self.facts:
+            if len(rows) < limit:
+                rows += selected.external(tenant, limit - len(rows))
+        return rows
+
+
+def plan_purge(tenant: Tenant, target: PurgeTarget, budget: Budget) -> PurgePlan:
+    """Select what to purge; the caller holds the tenant's read lock. Raises BudgetExceeded."""
+    plan = PurgePlan()
+    mentions = None if target.subject is None else _Mentions(target.subject)
+    plan.episodes = [
+        episode
+        for episode in budget.paced(tenant.episodes, 100)
+        if _selects(target, episode, mentions)
+    ]
+    orphans = set[tuple[int, tuple[int, ...]]]()
+    if target.by in (EPISODE, SPEAKER):
+        ids = {episode.id for episode in plan.episodes}
+        orphans = {
+            (id(fact.stored), fact.row)
+            for fact in supported(tenant, ids, budget)
+            if all(span["episode"] in ids for span in fact.spans)
+        }
+    for _, stored in tenant.stored():
+        if not stored.relation.counts().live:
+            continue
+        selected = Selected(stored, array("I"), [])
+        for row, why in _facts(tenant, stored, target, mentions, orphans, budget):
+            selected.rows.extend(row)
+            selected.reasons.append(why)
+        if selected.reasons:
+            plan.facts.append(selected)
+    if mentions is not None:
+        plan.rules = [rule for rule in tenant.rules.all() if mentions.in_text(rule.text)]
+    return plan
+
+
+class _Mentions:
+    """Recognises texts that contain a name as whole words, in any case."""
+
+    def __init__(self, name: str) -> None:
+        words = r"\s+".join(map(re.escape, name.split()))
+        self._pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+        self._name = name
+        self._symbols: dict[int, bool] = {}
+
+    def in_text(self, text: str) -> bool:
+        """Return True if a text mentions the name."""
+        return text == self._name or self._pattern.search(text) is not None
+
+    def in_symbols(self, tenant: Tenant, symbols: array[int]) -> None:
+        """Judge the texts of symbols that were not seen before."""
+        new = array("I", {symbol for symbol in symbols if symbol not in self._symbols})
+        for symbol, text in zip(new, tenant.engine.texts(new), strict=True):
+            self._symbols[symbol] = self.in_text(text)
+
+    def has(self, symbol: int) -> bool:
+        """Return True if the text of a judged symbol mentions the name."""
+        return self._symbols[symbol]
+
+    def in_json(self, value: Any) -> bool:
+        """Return True if a text or key in a JSON value mentions the name."""
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, str):
+                if self.in_text(each):
+                    return True
+            elif isinstance(each, Mapping):
+                waiting += each.keys()
+                waiting += each.values()
+            elif isinstance(each, list | tuple):
+                waiting += each
+        return False
+
+
+def _selects(target: PurgeTarget, episode: Episode, mentions: _Mentions | None) -> bool:
+    if mentions is not None:
+        return mentions.in_text(episode.speaker) or mentions.in_text(episode.text)
+    if target.before is not None:
+        return episode.at < target.before
+    if target.speaker is not None:
+        return episode.speaker == target.speaker
+    return episode.id == target.episode
+
+
+def _facts(
+    tenant: Tenant,
+    stored: StoredRelation,
+    target: PurgeTarget,
+    mentions: _Mentions | None,
+    orphans: set[tuple[int, tuple[int, ...]]],
+    budget: Budget,
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield the symbols of the facts of a relation to purge, with the reason."""
+    if target.by in (EPISODE, SPEAKER):
+        for relation, row in orphans:
+            if relation == id(stored):
+                yield row, "evidence"
+        return
+    arity = stored.schema.arity
+    rows, ids = stored.relation.match([0] * arity, hidden=True)
+    created = stored.relation.attributes(Attribute.CREATED_AT, ids) if mentions is None else ()
+    names_predicate = mentions is not None and mentions.in_text(stored.schema.predicate)
+    for part in budget.slices(len(ids)):
+        symbols = rows[part.start * arity : part.stop * arity]
+        if mentions is not None:
+            mentions.in_symbols(tenant, symbols)
+        for index, number in enumerate(part):
+            row = tuple(symbols[index * arity : (index + 1) * arity])
+            if mentions is None:
+                if int(created[number]) < (target.before or 0):
+                    yield row, "before"
+            elif names_predicate:
+                yield row, "predicate"
+            elif any(map(mentions.has, row)):
+                yield row, "argument"
+            elif stored.metadata and mentions.in_json(
+                {k: v for k, v in stored.metadata.get(row, {}).items() if k != EVIDENCE_KEY}
+            ):
+                yield row, "metadata"
+
+
+def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, ...]]:
+    """Yield the facts of a plan in parts that each fit into a log record; nearly always one part."""
+    part: list[FactRows] = []
+    size = 0
+    for selected in plan.facts:
+        schema = selected.stored.schema
+        texts = tenant.engine.texts(selected.rows)
+        arity = schema.arity
+        start = 0
+        for index in range(len(selected.reasons)):
+            # A character takes at most six bytes (\u0000), an argument two quotes and a comma.
+            row = sum(6 * len(text) + 3 for text in texts[index * arity : (index + 1) * arity])
+            if size + row > RECORD_BYTES and (part or index > start):
+                part += _rows(selected, texts, start, index)
+                yield tuple(part)
+                part, size, start = [], 0, index
+            size += row
+        part += _rows(selected, texts, start, len(selected.reasons))
+    yield tuple(part)
+
+
+def _rows(selected: Selected, texts: list[str], start: int, stop: int) -> list[FactRows]:
+    if start == stop:
+        return []
+    schema = selected.stored.schema
+    args = texts[start * schema.arity : stop * schema.arity]
+    return [FactRows(schema.predicate, schema.arity, args, schema.positive, selected.stored.scope)]

@@ -1,0 +1,1 @@
+"""Bodies and answers about episodes, and about correcting, undoing and purging."""

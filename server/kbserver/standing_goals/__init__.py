@@ -1,0 +1,1 @@
+"""Standing goals over HTTP: bodies, answers and event streams."""

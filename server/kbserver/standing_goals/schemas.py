@@ -1,0 +1,138 @@
+"""Standing goals: the body of a subscription, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, GoalChange
+from kbcore.standing_goals.goal import StandingGoal
+from kbplanner.syntax.textform import body_from_text
+from kbserver.schemas.base import Answer, Body, JsonObject
+from kbserver.schemas.fields import (
+    Arguments,
+    ByName,
+    Count,
+    Flag,
+    Json,
+    Many,
+    ReadScope,
+    Text,
+    Time,
+    Whole,
+)
+
+EVENT_ID = "Names a change of the goal; `since` takes it, to read the changes after it."
+
+
+class SubscribeBody(Body):
+    """A goal whose answers are kept current."""
+
+    goal = Text(
+        "One or more literals as text, such as `ancestor(ann, ?who)`.",
+        required=True,
+        schema={"minLength": 1},
+    )
+    scope = ReadScope()
+    ttl = Whole(
+        1000,
+        MAX_TTL_MS,
+        f"Milliseconds after its last use after which the goal ends; {DEFAULT_TTL_MS} by default.",
+    )
+    id = Text("A name chosen by the client; subscribing again with it renews the goal.")
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `TenantKB.subscribe_goal`."""
+        if "ttl" in fields:
+            fields["ttl_ms"] = fields.pop("ttl")
+        fields["body"] = body_from_text(fields.pop("goal"), "goal")
+        return fields
+
+
+class GoalAnswer(JsonObject):
+    """An answer: an atom, or the bindings of a goal of several literals."""
+
+    predicate = Text(optional=True)
+    args = Arguments(optional=True)
+    negated = Flag(optional=True)
+    scope = Text(optional=True, allow_none=True)
+    bindings = ByName(Text(), optional=True, description="Values by variable, such as `?x`.")
+
+
+class StandingGoalShown(Answer):
+    """A standing goal."""
+
+    id = Text()
+    goal = Text("The goal as text.")
+    scope = Text(allow_none=True)
+    ttl = Count(of="ttl_ms")
+    expires_at = Time()
+    count = Count("Number of current answers.")
+    behind = Flag(
+        "True if the answers are brought up to date when they are read, because the last change "
+        "took too long.",
+        of="is_behind",
+    )
+
+
+class StandingGoalList(JsonObject):
+    """The standing goals of a tenant."""
+
+    goals = Many(StandingGoalShown)
+
+
+class Subscribed(StandingGoalShown):
+    """A standing goal with its answers."""
+
+    event_id = Text(EVENT_ID)
+    commit_seq = Count("The last commit that the answers include.")
+    timestamp = Time()
+    answers = Many(GoalAnswer)
+
+
+class GoalChangeShown(Answer):
+    """Answers that appeared and disappeared with one commit, or when facts expired."""
+
+    event_id = Text(EVENT_ID)
+    commit_seq = Count(of="seq")
+    previous_commit_seq = Count(
+        "The commit before which the answers are compared with.", of="previous_seq"
+    )
+    timestamp = Time(of="at")
+    appeared = Many(GoalAnswer)
+    disappeared = Many(GoalAnswer)
+
+
+class GoalChanges(JsonObject):
+    """Changes of a standing goal."""
+
+    changes = Many(GoalChangeShown)
+    lost = Flag("True if the changes since the event are not kept: read the answers again.")
+
+
+class GoalEnded(JsonObject):
+    """The end of a standing goal."""
+
+    ended = Flag("False if there was no goal of this id.")
+
+
+def subscribed(outcome: GoalAnswers) -> Json:
+    """Return a goal with its answers as JSON."""
+    members: dict[str, Any] = StandingGoalShown.write(outcome.goal)
+    return {
+        **members,
+        "eventId": outcome.event_id,
+        "commitSeq": outcome.seq,
+        "timestamp": outcome.at,
+        "answers": outcome.answers,
+    }
+
+
+def listed(goals: Iterable[StandingGoal]) -> Json:
+    """Return goals without their answers as JSON."""
+    return {"goals": StandingGoalShown.write_all(goals)}
+
+
+def changes_shown(changes: list[GoalChange] | None) -> Json:
+    """Return changes as JSON; None means that they are not kept."""
+    return {"changes": GoalChangeShown.write_all(changes or ()), "lost": changes is None}
