@@ -226,6 +226,17 @@ def test_every_page_is_in_the_index():
     assert sorted(name(page) for page in pages - linked) == []
 
 
+SITE = sorted((ROOT / "docs").glob("**/*.md"))
+
+
+@pytest.mark.parametrize("page", SITE, ids=name)
+def test_the_first_sentence_says_who_the_page_is_for(page):
+    _, _, text = page.read_text(encoding="utf-8").partition("\n# ")
+    first = (text or page.read_text(encoding="utf-8")).partition("\n\n")[2]
+    sentence = re.split(r"(?<=[.:])\s", " ".join(first.split()))[0]
+    assert re.search(r"\b[Ff]or \w", sentence), sentence
+
+
 def test_every_setting_error_code_and_hook_is_documented():
     pages = ROOT / "docs" / "reference"
     settings = (pages / "configuration.md").read_text(encoding="utf-8")
