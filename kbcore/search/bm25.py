@@ -18,6 +18,7 @@ from typing import cast
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
+from kbcore.search.dates import date_words
 from kbcore.search.postings import Postings
 from kbcore.search.tokens import name_words, words
 from kbcore.state.overlay import Overlay
@@ -149,7 +150,10 @@ class LexicalIndex:
         new = array("I", sorted(set(symbols).difference(known)))
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
-                known[symbol] = self._numbered(words(text))
+                dates = date_words(text)
+                known[symbol] = self._numbered(
+                    [*words(text), *words(" ".join(dates))] if dates else words(text)
+                )
         return [known[symbol] for symbol in symbols]
 
 

@@ -1,5 +1,7 @@
 """Tokenizer: splits names, folds case and accents, drops stop words, returns English stems.
 
+Irregular forms count as their base form: `went` and `gone` are `go`.
+
 Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of
 digits; `worksAt`, `works_at`, `works-at` and "works at" are the same words. An identifier, letters
 and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Scripts written without
@@ -13,6 +15,8 @@ import unicodedata
 from collections.abc import Iterator
 
 import snowballstemmer
+
+from kbcore.search.irregular import BASE_FORMS
 
 # fmt: off
 STOP_WORDS = frozenset({
@@ -121,5 +125,5 @@ def _stem(word: str) -> str:
     if stem is None:
         if len(_stems) >= MAX_STEMS:
             _stems.clear()
-        stem = _stems[word] = _stemmer.stemWord(word)
+        stem = _stems[word] = _stemmer.stemWord(BASE_FORMS.get(word, word))
     return stem

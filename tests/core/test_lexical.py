@@ -25,7 +25,7 @@ from kbcore.state.facts import Fact
         ("what is the of", []),
         (
             "I told you that my cup and our pot are theirs",
-            ["i", "told", "you", "my", "cup", "our", "pot", "their"],
+            ["i", "tell", "you", "my", "cup", "our", "pot", "their"],
         ),
         ("see D1:3, msg_0042 and session_1_msg_7.", ["see", "d1:3", "msg_0042", "session_1_msg_7"]),
         ("level_2_support tea7 at 10:30", ["level", "2", "support", "tea", "7", "10", "30"]),

@@ -9,6 +9,7 @@ from kbcore.context.ranking import Lexical
 from kbcore.context.request import WindowRequest
 from kbcore.reason.budget import Budget
 from kbcore.search.bm25 import Found, LexicalIndex
+from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import in_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -35,12 +36,15 @@ def matching_facts(
 ) -> Lexical:
     """Return the BM25 share of the best matching facts, doubled for facts about the asker.
 
-    First-person words of the query count as the name of the asker. The caller holds the read lock.
+    First-person words of the query count as the name of the asker, and dates relative to the instant
+    of the request, such as "last May", as those dates. The caller holds the read lock.
     Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
     text, asker = request.query, request.asker
+    if dates := resolved_dates(text, tenant.at(budget.now or 0)):
+        text = f"{text} {dates}"
     if asker is not None and in_first_person(text):
         text = f"{asker} {text}"
     index = LexicalIndex.of(tenant)

@@ -431,6 +431,7 @@ class LogStoreConformance(Conformance, abstract=True):
         """Check that records and snapshots are gone from the storage, and that the rest is there."""
         store = self.keeping(config)
         if not isinstance(store, Erases):
+            store.close()
             pytest.skip("the store does not erase")
         store.append([(1, 1, b"secret record %d" % number) for number in range(3)])
         store.save_snapshot(2, [b"secret at 2"])
@@ -464,6 +465,7 @@ class LogStoreConformance(Conformance, abstract=True):
         """Check the choice among the snapshots that are stored."""
         store = self.keeping(config)
         if not isinstance(store, KeepsSnapshots):
+            store.close()
             pytest.skip("the store reads only its newest snapshot")
         store.append(SMALL)
         store.save_snapshot(1, [b"at 1"])
