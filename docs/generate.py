@@ -7,6 +7,7 @@ python docs/generate.py [--check | --openapi]
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import json
@@ -15,6 +16,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import is_typeddict
 
@@ -154,22 +156,6 @@ def errors() -> str:
     )
 
 
-MEMBERS_SHOWN = (
-    "Admin",
-    "AnswerSet",
-    "AnswerTable",
-    "Config",
-    "ContextDiff",
-    "Keys",
-    "KnowledgeBase",
-    "Proof",
-    "Runtime",
-    "WhyNot",
-    "WhyNotCandidate",
-    "Window",
-)
-"""Classes whose methods and properties the page of the Python interface describes."""
-
 HOOK_KINDS = {
     "Collecting": "They return a mapping from names to implementations. If two plugins offer the same "
     "name, the server does not start.",
@@ -293,9 +279,22 @@ def python_api() -> str:
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
             parts += ["", *table("option, type, meaning", _options(value))]
-        elif name in MEMBERS_SHOWN:
-            parts += _members(name, value)
+        elif getattr(value, "_is_protocol", False):
+            parts += ["", f"Its members: [plugin protocols](plugin-protocols.md#{name.lower()})."]
+        elif issubclass(value, Enum):
+            parts += ["", f"Values: {', '.join(f'`{each.name}`' for each in value)}."]
+        elif not issubclass(value, Exception):
+            parts += [*_fields(value), *_members(name, value)]
     return "\n".join(parts)
+
+
+def _fields(kind: type) -> list[str]:
+    """Return a table of the public fields of a dataclass, but of the settings, which have a page."""
+    if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
+        return []
+    shown = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
+    rows = [(f"`{each.name}`", "`{}`".format(str(each.type).replace("|", "\\|"))) for each in shown]
+    return ["", *table("field, type", rows)] if rows else []
 
 
 def _members(name: str, kind: type) -> list[str]:
