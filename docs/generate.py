@@ -292,8 +292,10 @@ def _fields(kind: type) -> list[str]:
     """Return a table of the public fields of a dataclass, but of the settings, which have a page."""
     if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
         return []
-    shown = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
-    rows = [(f"`{each.name}`", "`{}`".format(str(each.type).replace("|", "\\|"))) for each in shown]
+    fields = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
+    rows = [
+        (f"`{each.name}`", "`{}`".format(str(each.type).replace("|", "\\|"))) for each in fields
+    ]
     return ["", *table("field, type", rows)] if rows else []
 
 
