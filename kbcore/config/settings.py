@@ -356,7 +356,17 @@ class Config:
         WEIGHT,
         "weight of salience relative to text relevance, which is 1 for the best match of a query",
     )
-    embedder: str = _setting("none", TEXT, "plugin that embeds texts for context queries, or none")
+    embedder: str = _setting(
+        "none",
+        TEXT,
+        "plugin that embeds texts for context queries: none, onnx or a third-party plugin",
+    )
+    embedder_onnx_model: str = _setting(
+        "", TEXT, "file of the sentence model in ONNX form, for EMBEDDER=onnx"
+    )
+    embedder_onnx_tokenizer: str = _setting(
+        "", TEXT, "the tokenizer.json of that model, for EMBEDDER=onnx"
+    )
     search_predicates: tuple[str, ...] = _setting(
         ("matches_text",),
         NAMES,
