@@ -301,6 +301,35 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
     return KB_OK;
 }
 
+/* The symbol is in no table, so that equal texts get symbols of their own. */
+kb_status kb_symbol_reuse(kb_engine *engine, kb_sym symbol, const char *bytes, size_t len, kb_sym *out)
+{
+    kb_symbols *symbols;
+    kb_number number;
+
+    if (engine == NULL || out == NULL || bytes == NULL || len == 0)
+        return KB_MISUSE;
+    symbols = &engine->symbols;
+    kb_number_parse(bytes, len, &number);
+    if (number.kind != 0)
+        return KB_MISUSE;
+    if (symbol == 0) {
+        if (reserve_symbol(engine, symbols, len) < 0)
+            return KB_NOMEM;
+        symbol = ++symbols->count;
+        symbols->starts[symbol] = symbols->used;
+        symbols->used += len;
+        symbols->starts[symbol + 1] = symbols->used;
+        symbols->maker = NULL;   /* no run may roll it back */
+    } else if (symbol > symbols->count || symbols->starts[symbol] >> KB_KIND_SHIFT != 0 || length_of(symbols, symbol) != len
+               || kb_symbol_find(symbols, symbols->bytes + start_of(symbols, symbol), len) == symbol) {
+        return KB_MISUSE;
+    }
+    memcpy(symbols->bytes + start_of(symbols, symbol), bytes, len);
+    *out = symbol;
+    return KB_OK;
+}
+
 kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
 {
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))

@@ -19,7 +19,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 6                      /* rises with every change of this interface, as in
+#define KB_ABI 7                      /* rises with every change of this interface, as in
                                        * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
@@ -91,6 +91,10 @@ kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *ou
 /* Intern `count` strings, all or none. String i is the bytes from ends[i-1] (0 for the first) to
  * ends[i]; `out` receives `count` symbols. Returns: OK, NOMEM; MISUSE if `ends` decreases. */
 kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out);
+/* Give a symbol that no text finds these bytes: `symbol` of an earlier call, whose text had as many
+ * bytes and which nothing refers to any more, or a new one for 0. For constants of a single run that no
+ * row has. Returns: OK, NOMEM; MISUSE for another symbol or length. */
+kb_status kb_symbol_reuse(kb_engine *engine, kb_sym symbol, const char *bytes, size_t len, kb_sym *out);
 /* Look up a string without interning it; `out` receives 0 for an unknown one. Returns: OK. */
 kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);
 /* The text of a symbol, borrowed until the next symbol is interned. Returns: OK. */

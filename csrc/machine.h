@@ -104,7 +104,7 @@ typedef struct kb_component {
 /* component: the one that emits to it, from 1 */
 /* bits: a relation of pairs that dense.c keeps as rows of bits */
 /* best: KB_BEST_* */
-typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best; } kb_slot;
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best, outside; } kb_slot;
 
 struct kb_plan {
     kb_slot *slots;

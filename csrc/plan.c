@@ -37,6 +37,29 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
     return 1;
 }
 
+static int keeps_best(const kb_slot *slot)
+{
+    return slot->best == KB_BEST_LEAST || slot->best == KB_BEST_GREATEST;
+}
+
+/* Mark the slots with best rows that a rule outside of their own recursion reads: conclusions from a
+ * replaced row would stay there. In the recursion each better row replaces what was concluded from
+ * the old one, or is no better; the planner accepts no other rules. */
+static void mark_outside(kb_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->rule_count; r++) {
+        const kb_step *steps = plan->steps + plan->rules[r].first;
+        const kb_slot *head = plan->slots + steps[plan->rules[r].count - 1].slot;
+
+        for (uint32_t s = 0; s < plan->rules[r].count; s++) {
+            kb_slot *slot = plan->slots + steps[s].slot;
+
+            if (kb_step_reads(steps + s) && keeps_best(slot) && !(keeps_best(head) && head->component == slot->component))
+                slot->outside = 1;
+        }
+    }
+}
+
 /* Make one pass over a component, from heads to bodies. Return 1 if a slot was marked that an
  * earlier rule may derive from. */
 static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int everything)
@@ -47,7 +70,7 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
         const kb_rule *rule = plan->rules + r;
         const kb_step *steps = plan->steps + rule->first;
         const kb_slot *head = plan->slots + steps[rule->count - 1].slot;
-        int is_sensitive = everything || head->sensitive || head->best == KB_BEST_LEAST || head->best == KB_BEST_GREATEST;
+        int is_sensitive = everything || head->sensitive || head->outside;
 
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
@@ -61,9 +84,8 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
     return marked;
 }
 
-/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot, or a slot with the
- * best rows of groups, is derived. Slots are
- * read only in the component that emits to them and later, so one pass from the last component to
+/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot, or a slot with best
+ * rows that is read outside of its recursion, is derived. Slots are read only in the component that emits to them and later, so one pass from the last component to
  * the first is enough. A recursive component is repeated until nothing changes or, after 32 passes,
  * marked as a whole. */
 static void mark_sensitive(kb_plan *plan)
@@ -183,6 +205,7 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         kb_plan_free(plan);
         return status;
     }
+    mark_outside(plan);
     mark_sensitive(plan);
     for (uint32_t i = 0; i < plan->rule_count; i++) {
         mark_distinct(plan, plan->rules + i);

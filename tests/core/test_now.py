@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.programs import Slices
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -188,3 +189,41 @@ def test_the_text_of_an_instant(at, text):
 def test_now_takes_no_argument():
     with pytest.raises(Exception, match="now takes 0 arguments, found 1"):
         parse_program("p(?x) :- q(?x), ?y = now(?x).")
+
+
+@pytest.mark.parametrize("kb", ["c"], indirect=True)
+def test_requests_leave_no_symbol_of_their_instant(kb, clock):
+    """The value of `now()` that no row has takes one symbol for all requests."""
+    texts = ("overdue(?i)", "open(?i)", "late(?n)")
+    first = [ask(kb, text) for text in texts]
+    engine = kb._services.read_tenant(kb.database, kb.tenant).engine
+    before = engine.symbols
+    for _ in range(50):
+        clock.advance(1)
+        assert [ask(kb, text) for text in texts] == first
+    assert engine.symbols == before
+
+
+def test_runs_at_the_same_time_have_their_own_instants(kb):
+    tenant = kb._services.read_tenant(kb.database, kb.tenant)
+    partition = tenant.partitions(None)[0]
+    rules = tenant.rules.visible(None)
+    plans = {}
+    for name in ("overdue", "asked"):
+        schema = next(s for s in rules.derived if s.predicate == name)
+        plans[name] = tenant.plans.get(rules, schema, "f", frozenset(), partition)
+    assert plans["overdue"].plan.hides_now
+    assert not plans["asked"].plan.hides_now  # its rows have the instant
+    limits = kb._services.limits
+
+    def count(run):
+        return run.ask([0], Slices(1))[1]
+
+    for _ in range(2):
+        runs = [
+            GoalRun(tenant.engine, plans["overdue"], partition.bind, limits, now)
+            for now in (T0 - DAY, T0 + 2 * DAY, T0 + 100 * DAY)
+        ]
+        assert [count(run) for run in runs] == [0, 2, 3]
+        for run in runs[::-1]:
+            run.close()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
+from kbplanner.engine.binding import ffi, lib
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault, InvalidInput
 
@@ -179,3 +180,51 @@ def test_infinite_reals_order_like_numbers(engine):
         "1e400",
         "a",
     ]
+
+
+def test_a_symbol_for_one_use_is_not_found_and_used_again():
+    engine = Engine()
+    kept = engine.intern("2026-01-01T00:00:00.000Z")
+
+    def reuse(symbol, text):
+        out = ffi.new("kb_sym *")
+        engine.call(lib.kb_symbol_reuse, symbol, text.encode(), len(text), out)
+        return out[0]
+
+    one = reuse(0, "2026-01-01T00:00:00.000Z")
+    assert one != kept
+    assert engine.find("2026-01-01T00:00:00.000Z") == kept
+    assert reuse(one, "2027-01-01T00:00:00.000Z") == one
+    assert engine.find("2027-01-01T00:00:00.000Z") == 0
+    assert engine.text(one) == "2027-01-01T00:00:00.000Z"
+    later = engine.intern("2027-01-01T00:00:00.000Z")
+    assert later not in (one, kept)
+    assert engine.texts(array("I", [kept, one, later]))[0] == "2026-01-01T00:00:00.000Z"
+    for symbol, text in (
+        (one, "short"),
+        (kept, "2026-01-01T00:00:00.001Z"),
+        (99, "x" * 24),
+        (0, "7"),
+        (0, ""),
+    ):
+        with pytest.raises(EngineFault):
+            reuse(symbol, text)
+    assert engine.text(kept) == "2026-01-01T00:00:00.000Z"
+
+
+@examples(50)
+@given(st.lists(st.one_of(st.text(max_size=5), st.integers(0, 3)), max_size=60))
+def test_symbols_for_one_use_change_no_other(steps):
+    engine = Engine()
+    texts, single = {}, []
+    out = ffi.new("kb_sym *")
+    for number, step in enumerate(steps):
+        if isinstance(step, str):
+            texts[step] = engine.intern(step)
+        else:
+            known = single.pop() if single and step else 0
+            text = f"instant {number:04}".encode()
+            engine.call(lib.kb_symbol_reuse, known, text, len(text), out)
+            single.append(out[0])
+        assert [engine.find(text) for text in texts] == list(texts.values())
+        assert engine.texts(array("I", texts.values())) == list(texts)

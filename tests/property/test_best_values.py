@@ -21,7 +21,7 @@ from kbcore.node.runtime import Runtime
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.evaluate import GoalRun
@@ -166,6 +166,52 @@ def dijkstra(edges: Iterable[tuple[str, str, float]], start: str) -> dict[str, f
     return best
 
 
+graphs = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 1000)), max_size=200
+)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@examples(60)
+@given(st.lists(graphs, min_size=2, max_size=5), st.integers(0, 40), st.sampled_from([5, 10_000]))
+def test_tables_continue_from_new_facts(name, parts, target, fuel):
+    """New edges improve the distances that a table has; only a retraction makes it stale."""
+    world = programs.World(ENGINES[name](), RuleSet(map(parse_rule, SHORTEST)))
+    world.tell([atom("start", "n0"), atom("edge", "n0", f"n{target}", 100_000)])
+    edges = [("n0", f"n{target}", 100_000)]
+    whole, one = (Atom("dist", (x, Variable("d"))) for x in (Variable("x"), f"n{target}"))
+    for number, part in enumerate(parts):
+        new = [(f"n{x}", f"n{y}", w) for x, y, w in part]
+        world.tell(atom("edge", *edge) for edge in new)
+        edges += new
+        expected = dijkstra(edges, "n0")
+        before = dict(world.kept)
+        states = {key: run.run.check() for key, run in before.items()}
+        assert RunState.STALE not in states.values()
+        assert len(states) == (2 if number else 0)
+        assert world.ask(whole, keep=True, fuel=fuel) == {(x, str(d)) for x, d in expected.items()}
+        assert world.ask(one, keep=True, fuel=fuel) == {(f"n{target}", str(expected[f"n{target}"]))}
+        assert all(world.kept[key] is run for key, run in before.items())
+    gone = next(edge for edge in edges if edge[1] == f"n{target}")
+    world.retract(atom("edge", *gone))
+    rest = dijkstra([edge for edge in edges if edge != gone], "n0")
+    assert world.ask(whole, keep=True) == {(x, str(d)) for x, d in rest.items()}
+
+
+def test_a_table_with_readers_of_best_values_is_computed_again():
+    """What a rule has concluded from a replaced value would stay."""
+    rules = (*SHORTEST, "far(?x) :- dist(?x, ?d), ?d > 5.", "worst(max ?d) :- dist(_, ?d).")
+    world = programs.World(Engine(), RuleSet(map(parse_rule, rules)))
+    world.tell([atom("start", "a"), atom("edge", "a", "b", 9)])
+    far, worst = Atom("far", (Variable("x"),)), Atom("worst", (Variable("d"),))
+    assert world.ask(far, keep=True) == {("b",)}
+    assert world.ask(worst, keep=True) == {("9",)}
+    world.tell([atom("edge", "a", "b", 2)])
+    assert {run.run.check() for run in world.kept.values()} == {RunState.STALE}
+    assert world.ask(far, keep=True) == set()
+    assert world.ask(worst, keep=True) == {("2",)}
+
+
 def bellman_ford(edges: list[tuple[str, str, int]], start: str) -> dict[str, int] | None:
     """The least distances; None with a negative cycle within reach."""
     best = {start: 0}
@@ -180,11 +226,6 @@ def bellman_ford(edges: list[tuple[str, str, int]], start: str) -> dict[str, int
         if number == len(names):
             return None
     return best
-
-
-graphs = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 1000)), max_size=200
-)
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -133,6 +133,25 @@ def session(folder, steps, **more):
     return asyncio.run(run())
 
 
+def test_predicates_of_plugins_are_known(tmp_path):
+    text = "item(pen).\ncheap(?x) :- item(?x), price(?x, ?p), ?p < 10.\nall(?x) :- price(?x, _).\n"
+
+    async def steps(it):
+        found = [(each.code, each.message) for each in await it.open("a.kb", text)]
+        completed = await it.client.text_document_completion_async(
+            lsp.CompletionParams(**it.at("a.kb", "item(?x), pr|ice"))
+        )
+        items = completed if isinstance(completed, list) else completed.items
+        return found, {each.label for each in items}
+
+    found, labels = session(tmp_path, steps)
+    assert ("K101", "no facts or rules for price/2") in found
+    lsp_command = ("-m", "kbserver.cli", "lsp", "--external", "price(in, out)")
+    found, labels = session(tmp_path, steps, arguments=lsp_command)
+    assert found == []
+    assert "price" in labels
+
+
 RULES = """% Who descends from whom.
 % Direct or not.
 @direct: ancestor(?x, ?y) :- parent(?x, ?y).

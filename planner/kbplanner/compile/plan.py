@@ -5,10 +5,13 @@ Each operator is a class, whose docstring shows its line in `explain`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from kbplanner.ir.operators import COMPARISONS, OPERATIONS
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.values.instants import TIME_FUNCTIONS
 
 NOW = "\0now"
 """The parameter that holds the instant of a run, as the value of `now()`; no constant has this text."""
@@ -297,8 +300,61 @@ class Plan:
         return NOW in self.parameters
 
     @property
+    def hides_now(self) -> bool:
+        """True if the value of `now()` is only compared and computed with, so that no row has it and
+        no row is looked up by it.
+        """
+        if not self.dated:
+            return False
+        now = self.parameters.index(NOW)
+        return all(_hides(join.steps, now) for stratum in self.strata for join in stratum.plans)
+
+    @property
     def base(self) -> tuple[RelationSchema, ...]:
         """The stored relations to bind, in slot order."""
         return tuple(
             slot for slot, derived in zip(self.slots, self.derived, strict=True) if not derived
         )
+
+
+_HIDING = frozenset(OPERATIONS.index(name) for name in TIME_FUNCTIONS)
+"""Functions, by number, that look at the texts of their arguments and make new values."""
+
+_ORDERS = frozenset(COMPARISONS.index(op) for op in ("<", "<=", ">", ">="))
+
+
+def _hides(steps: Sequence[Step], now: int) -> bool:
+    """Return True if the steps of a clause keep the value of a register to themselves."""
+    own = {now}
+    for step in steps:
+        if isinstance(step, Copy):
+            if step.source in own:
+                own.add(step.to)
+        elif isinstance(step, Call):
+            if step.function not in _HIDING and not own.isdisjoint(step.args):
+                return False
+        elif isinstance(step, Filter):
+            if step.op & 7 not in _ORDERS and not own.isdisjoint((step.left, step.right)):
+                return False
+        elif not own.isdisjoint(_registers(step)):
+            return False
+    return True
+
+
+def _registers(step: Step) -> Iterator[int]:
+    """Yield the registers of a step that is no copy, call or filter."""
+    if isinstance(step, Intersect):
+        yield from _registers(step.probe)
+        yield from _registers(step.other)
+    elif isinstance(step, Project):
+        yield from step.registers
+    elif isinstance(step, (Scan, Probe, Member, AntiJoin, Group)):
+        yield from (column.register for column in step.columns if column.kind is not ColumnKind.ANY)
+    elif isinstance(step, TextTest):
+        yield from (step.left, step.right)
+    elif isinstance(step, Generate):
+        yield from step.args
+    elif isinstance(step, Equal):
+        yield step.source
+    elif isinstance(step, (Match, Capture)):
+        yield step.text

@@ -459,9 +459,17 @@ class Engine(Protocol):
         """Verify bytecode; raises EngineFault naming the word at fault."""
 
     def open_run(
-        self, plan: CompiledPlan, base: Sequence[Relation], params: Sequence[int], limits: Limits
+        self,
+        plan: CompiledPlan,
+        base: Sequence[Relation],
+        params: Sequence[int],
+        limits: Limits,
+        instant: tuple[int, str] | None = None,
     ) -> Run:
-        """Start an evaluation of a plan over base relations, given in slot order."""
+        """Start an evaluation of a plan over base relations, given in slot order.
+
+        `instant` is the index and the text of a parameter that no row of the run has.
+        """
 
     def model(self, ground: Ground, limits: Limits) -> Model:
         """Return the well-founded model of a ground program, to be stepped until DONE; raises

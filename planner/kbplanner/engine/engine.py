@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, cast
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import (
@@ -64,6 +64,7 @@ class Engine:
         self._handle: Any = None
         self._lock = threading.Lock()
         self._pending_closes: deque[tuple[Any, Any]] = deque()
+        self._free_instants: list[int] = []
         self._text_cache: dict[int, str] = {}
         self._symbol_cache: dict[str, int] = {}
         self._scratch = _Scratch()
@@ -259,8 +260,13 @@ class Engine:
         base: Sequence[backend.Relation],
         params: Sequence[int] = (),
         limits: Limits | None = None,
+        instant: tuple[int, str] | None = None,
     ) -> Run:
-        """Start an evaluation of a plan over base relations, given in slot order."""
+        """Start an evaluation of a plan over base relations, given in slot order.
+
+        `instant` is the index and the text of a parameter that no row of the run has: its symbol is
+        used again when the run is closed.
+        """
         if not isinstance(plan, CompiledPlan) or plan.handle is None:
             raise EngineFault("engine: the plan is closed or of another engine")
         handles = [handle_of(relation, self) for relation in base]
@@ -268,12 +274,23 @@ class Engine:
         with self._lock:
             handle, scratch = self._locked_handle(), self._scratch
             options, out = scratch.options(budget), scratch.run
+            symbol = None
+            if instant is not None:
+                symbol = self._locked_instant(handle, instant[1])
+                params = (*params[: instant[0]], symbol, *params[instant[0] + 1 :])
             bound, parameters = scratch.relations(handles), scratch.parameters(params)
             status = lib.kb_run_open(
                 handle, plan.handle, bound, len(handles), parameters, len(params), options, out
             )
             check(status, self.max_bytes)
-            return Run(self, plan, out[0], budget)
+            return Run(self, plan, out[0], budget, symbol)
+
+    def _locked_instant(self, handle: Any, text: str) -> int:
+        """Return a symbol for the text of an instant that no open run has; all have the same length."""
+        encoded, out = encode(text), ffi.new("kb_sym *")
+        known = self._free_instants.pop() if self._free_instants else 0
+        check(lib.kb_symbol_reuse(handle, known, encoded, len(encoded), out), self.max_bytes)
+        return int(out[0])
 
     def model(self, ground: Ground, limits: Limits) -> Model:
         """Return the well-founded model of a ground program, to be stepped until DONE; raises
@@ -415,9 +432,17 @@ class CompiledPlan:
 class Run:
     """One evaluation; see `backend.Run`."""
 
-    def __init__(self, engine: Engine, plan: CompiledPlan, handle: Any, limits: Limits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: CompiledPlan,
+        handle: Any,
+        limits: Limits,
+        instant: int | None = None,
+    ) -> None:
         self._handle = handle
         self._engine = engine
+        self._instant = instant
         self._plan = plan.handle
         self._arities = plan.arities
         self._seed_arity = plan.seed_arity
@@ -593,4 +618,18 @@ class Run:
         with self._close_mutex:
             handle, self._handle = self._handle, None
         if handle is not None:
-            self._engine.close_later(lib.kb_run_close, handle)
+            self._engine.close_later(self._closing(), handle)
+
+    def _closing(self) -> Callable[[Any], None]:
+        """Return the function that closes the run and gives back its instant; it holds the lock of the
+        engine.
+        """
+        instant, free = self._instant, self._engine._free_instants
+        if instant is None:
+            return cast("Callable[[Any], None]", lib.kb_run_close)
+
+        def close(handle: Any) -> None:
+            lib.kb_run_close(handle)
+            free.append(instant)
+
+        return close

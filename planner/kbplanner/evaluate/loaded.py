@@ -76,6 +76,7 @@ class LoadedPlan:
     ordered: bool = field(init=False)
     whole: bool = field(init=False)
     dated: bool = field(init=False)
+    hides_now: bool = field(init=False)
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -88,6 +89,7 @@ class LoadedPlan:
             ("ordered", ordered),
             ("whole", ordered and not plan.one_seed),
             ("dated", plan.dated),
+            ("hides_now", plan.hides_now),
         ):
             object.__setattr__(self, name, value)
 
@@ -101,8 +103,10 @@ class LoadedPlan:
         if self.dated:
             if now is None:
                 raise EngineFault("a plan with now() is run without an instant")
-            at = self.plan.parameters.index(NOW)
-            params = (*params[:at], engine.intern(instant_text(now)), *params[at + 1 :])
+            at, text = self.plan.parameters.index(NOW), instant_text(now)
+            if self.hides_now:  # otherwise each request would leave a symbol in the engine
+                return engine.open_run(self.compiled, relations, params, limits, (at, text))
+            params = (*params[:at], engine.intern(text), *params[at + 1 :])
         return engine.open_run(self.compiled, relations, params, limits)
 
     def is_outdated(self, statistics: Statistics) -> bool:

@@ -470,8 +470,12 @@ class ReferenceEngine:
         base: Sequence[ReferenceRelation],
         params: Sequence[int],
         limits: Limits,
+        instant: tuple[int, str] | None = None,
     ) -> ReferenceRun:
         """Start an evaluation."""
+        if instant is not None:
+            index, text = instant
+            params = (*params[:index], self.intern(text), *params[index + 1 :])
         return ReferenceRun(self, plan, base, params, limits)
 
     def model(self, ground: Ground, limits: Limits) -> ReferenceModel:

@@ -112,13 +112,16 @@ def _steps(
 def _sensitive(plan: ReferencePlan) -> set[int]:
     feeds: dict[int, set[int]] = {}
     slots: set[int] = set()
+    best = {slot for slot, word in enumerate(plan.best) if word in ("min", "max")}
     for component in plan.components:
+        own = {rule.steps[-1][1] for rule in component.rules}
         for rule in component.rules:
             target = rule.steps[-1][1]
-            if plan.best[target] in ("min", "max"):
-                slots.add(target)
             for step in rule.steps:
-                if step[0] in READS or step[0] == Opcode.ABSENT:
+                is_read = step[0] in READS or step[0] == Opcode.ABSENT
+                if is_read and step[1] in best and not (target in best and step[1] in own):
+                    slots.add(step[1])  # what is concluded from a replaced row would stay
+                if is_read:
                     feeds.setdefault(target, set()).add(step[1])
                 if step[0] in (Opcode.ABSENT, Opcode.AGGREGATE):
                     slots.add(step[1])

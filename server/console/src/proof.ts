@@ -30,6 +30,7 @@ export const KIND_NAMES: Record<string, string> = {
   derived: "by rule",
   absent: "no such fact",
   builtin: "test",
+  external: "from a plugin",
   aggregate: "aggregate",
   elided: "not shown",
 };

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 
@@ -13,10 +12,10 @@ from kbplanner.check.code import Code
 from kbplanner.check.codes import code_of
 from kbplanner.check.findings import Finding
 from kbplanner.check.texts import Stored
-from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
 from kbserver.cli.knowledge.check_formats import FORMATS, TEXT, CheckedFile
 from kbserver.cli.shared.exits import reports_errors
+from kbserver.cli.shared.external import external_options, provided
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.rule_files import read_text
 
@@ -41,30 +40,6 @@ class CodeList(click.ParamType[frozenset[str]]):
         if code is None:
             self.fail(f"no code {text!r}; see docs/reference/diagnostics.md", param, ctx)
         return code
-
-
-class ProvidedPredicate(click.ParamType[tuple[RelationSchema, str]]):
-    """A predicate of a plugin: `price/2`, or with a mode, `price(in, out)`."""
-
-    name = "PREDICATE"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[RelationSchema, str]:
-        """Return the predicate and a mode of it; fails for anything else."""
-        if isinstance(value, tuple):
-            return value
-        text = str(value).strip()
-        signature = re.fullmatch(r"([^()]+)/(\d+)", text)
-        if signature:
-            arity = int(signature[2])
-            return RelationSchema(signature[1], arity), "f" * arity
-        call = re.fullmatch(r"([^()]+)\(((?:in|out)(?:\s*,\s*(?:in|out))*)\)", text)
-        if not call:
-            self.fail(f"{text!r} is not like price/2 or 'price(in, out)'", param, ctx)
-        uses = [use.strip() for use in call[2].split(",")]
-        mode = "".join("b" if use == "in" else "f" for use in uses)
-        return RelationSchema(call[1].strip(), len(uses)), mode
 
 
 def _explain(ctx: click.Context, param: click.Parameter, value: frozenset[str] | None) -> None:
@@ -92,15 +67,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: frozenset[str] |
     show_default=True,
     help="Format of the output",
 )
-@click.option(
-    "--external",
-    type=ProvidedPredicate(),
-    multiple=True,
-    help="A predicate that a plugin provides, such as price/2 or 'price(in, out)'; repeatable",
-)
-@click.option(
-    "--plugins", is_flag=True, help="Load the installed plugins, with the settings of the server"
-)
+@external_options
 @click.option(
     "--explain",
     type=CodeList(),
@@ -128,7 +95,7 @@ def check(
     errors or warnings are, 2 if the check could not run.
     """
     texts = [read_text(file) for file in files]
-    stored = Stored(external=_provided(external, plugins))
+    stored = Stored(external=provided(external, plugins))
     checked = [
         CheckedFile(
             "<stdin>" if file == "-" else file,
@@ -141,21 +108,6 @@ def check(
         click.echo(line)
     if any(each.findings for each in checked):
         sys.exit(1)
-
-
-def _provided(external: Sequence[tuple[RelationSchema, str]], plugins: bool) -> Modes:
-    """Return the modes of the predicates that are named, and of those of installed plugins."""
-    modes: dict[RelationSchema, tuple[str, ...]] = {}
-    if plugins:
-        from kbcore.config.settings import Config
-        from kbcore.plug.manager import Plugins
-        from kbcore.reason.external.predicates import modes_of
-
-        loaded = Plugins(Config.from_env()).predicates().values()
-        modes.update({RelationSchema(each.name, each.arity): modes_of(each) for each in loaded})
-    for schema, mode in external:
-        modes[schema] = (*modes.get(schema, ()), mode)
-    return modes
 
 
 def _is_reported(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 
+from kbplanner.ir.schema import RelationSchema
 from kbserver.cli.shared.exits import Failed, reports_errors
+from kbserver.cli.shared.external import external_options, provided
 from kbserver.cli.shared.groups import command
 
 
 @command("lsp")
+@external_options
 @reports_errors
-def lsp() -> None:
+def lsp(external: Sequence[tuple[RelationSchema, str]], plugins: bool) -> None:
     """Serve rule files to an editor.
 
     Speaks the Language Server Protocol on standard input and output; editors start it. It reports
     mistakes while you type, completes, renames and formats, shows where predicates are defined and
-    used, and runs tests. The .kb files of a folder belong together. Needs kbcore[lsp].
+    used, and runs tests. The .kb files of a folder belong together. Predicates that plugins provide are
+    named with --external, or loaded with --plugins. Needs kbcore[lsp].
     """
     try:
         module = import_module("kbserver.cli.lsp.server")
@@ -23,4 +28,4 @@ def lsp() -> None:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         raise Failed("the language server needs pygls: pip install 'kbcore[lsp]'", 2) from None
-    module.make_server().start_io()
+    module.make_server(provided(external, plugins)).start_io()

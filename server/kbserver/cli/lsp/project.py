@@ -15,7 +15,9 @@ from kbplanner.authoring.blocks import Source, read_source
 from kbplanner.authoring.cursor import cursor_at
 from kbplanner.authoring.outline import NameKind, Occurrence, OutlinedStatement, outline_of
 from kbplanner.check.findings import Finding
+from kbplanner.check.texts import Stored
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import components
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
@@ -61,14 +63,15 @@ class Completion:
 
 
 class Project:
-    """Files that belong together, by key."""
+    """Files that belong together, by key, and the predicates that plugins provide."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    def __init__(self, texts: Mapping[str, str], external: Modes = NO_MODES) -> None:
         self.texts = dict(texts)
+        self._external = external
 
     def findings(self) -> dict[str, list[Finding]]:
         """Return the errors and warnings of each file."""
-        checked = check_programs(list(self.texts.values()))
+        checked = check_programs(list(self.texts.values()), Stored(external=self._external))
         return dict(zip(self.texts, checked, strict=True))
 
     def predicate_names(self) -> set[str]:
@@ -256,6 +259,8 @@ class Project:
         if not cursor.takes_atom:
             return []
         arities: dict[str, set[int]] = {}
+        for schema in self._external:
+            arities.setdefault(schema.predicate, set()).add(schema.arity)
         for where, each in self._all():
             is_typed = where == file and each.start <= offset <= each.end
             if _is_predicate(each) and not is_typed:

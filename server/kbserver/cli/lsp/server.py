@@ -21,6 +21,7 @@ from kbplanner.authoring.formatter import format_text
 from kbplanner.authoring.outline import OutlinedStatement
 from kbplanner.check.findings import Finding
 from kbplanner.check.fixes import Fix, fixes_of
+from kbplanner.ir.modes import Modes
 from kbserver.cli.knowledge.rule_tests import TestResult
 from kbserver.cli.lsp.evaluation import answer_counts, join_orders, run_test
 from kbserver.cli.lsp.positions import Lines
@@ -53,9 +54,10 @@ class _Positioned(Protocol):
 
 
 class RuleServer(LanguageServer):
-    """A language server for rule files."""
+    """A language server for rule files; `external` are the predicates that plugins provide."""
 
-    def __init__(self) -> None:
+    def __init__(self, external: Modes) -> None:
+        self.external = external
         super().__init__(SOURCE, __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
         # One thread: the texts of one change are evaluated before those of the next.
         self.evaluations = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
@@ -64,7 +66,7 @@ class RuleServer(LanguageServer):
 
     def project(self, uri: str) -> Project:
         """Return the files that belong to a file."""
-        return project_of(self.workspace, uri)
+        return project_of(self.workspace, uri, self.external)
 
     def lines(self, text: str) -> Lines:
         """Return the lines of a text in the units of the editor."""
@@ -152,9 +154,9 @@ class RuleServer(LanguageServer):
         self._check(uri)
 
 
-def make_server() -> RuleServer:  # noqa: C901  one function for each request of the protocol
+def make_server(external: Modes) -> RuleServer:  # noqa: C901  one function for each request of the protocol
     """Return a language server with all its requests."""
-    server = RuleServer()
+    server = RuleServer(external)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     async def opened(ls: RuleServer, params: lsp.DidOpenTextDocumentParams) -> None:

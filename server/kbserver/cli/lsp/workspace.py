@@ -7,6 +7,7 @@ from pathlib import Path
 from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import Workspace
 
+from kbplanner.ir.modes import NO_MODES, Modes
 from kbserver.cli.lsp.project import Project
 
 SUFFIX = ".kb"
@@ -15,15 +16,16 @@ MAX_BYTES = 1 << 22
 """Size of a file up to which it is read."""
 
 
-def project_of(workspace: Workspace, uri: str) -> Project:
+def project_of(workspace: Workspace, uri: str, external: Modes = NO_MODES) -> Project:
     """Return a file and the other `.kb` files of its folder, which belong together.
 
-    Open files count as the editor has them, stored or not; the others as they are stored.
+    Open files count as the editor has them, stored or not; the others as they are stored. `external`
+    are the predicates that plugins provide.
     """
     texts = {uri: workspace.get_text_document(uri).source}
     path = _path(uri)
     if path is None:
-        return Project(texts)
+        return Project(texts, external)
     folder, known = path.parent, {path}
     for other in workspace.text_documents:
         if (file := _path(other)) is not None and file.parent == folder:
@@ -34,7 +36,7 @@ def project_of(workspace: Workspace, uri: str) -> Project:
         text = None if file in known else _read(file)
         if key is not None and text is not None:
             texts[key] = text
-    return Project(texts)
+    return Project(texts, external)
 
 
 def _path(uri: str) -> Path | None:
