@@ -105,3 +105,7 @@ def test_the_next_start_ends_a_purge_that_was_cut_short(tmp_path: Path, backend:
         assert [state.erased for state in kb.purges()] == [True]
         assert holds_secret(tmp_path) == []
         assert [row["args"] for row in kb.query_rows("likes", (X,))] == [["ann"]]
+    with runtime(tmp_path, storage_backend=backend) as node:
+        tenant = node.find_tenant("default", "default")
+        assert tenant is not None
+        assert (tenant.engine.find(SECRET), tenant.engine.find("ann") > 0) == (0, True)

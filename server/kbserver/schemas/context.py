@@ -19,7 +19,8 @@ from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
-from kbserver.schemas.base import Answer, Body, JsonObject, LeanAnswer, Part
+from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
+from kbserver.schemas.facts import QuotationShown
 from kbserver.schemas.fields import (
     ByName,
     Choice,
@@ -203,18 +204,6 @@ class Entry(LeanAnswer):
     )
     why = Object(write=dict, optional=True)
     citations = Many(Count(), "Numbers of the sources of the fact.", write=list, optional=True)
-
-
-class QuotationShown(JsonObject):
-    """A span of an episode with its text."""
-
-    episode = Text()
-    start = Count("First character.")
-    end = Count("Up to, not including.")
-    text = Text()
-    speaker = Text()
-    at = Time()
-    truncated = Flag("True: the text is cut.", optional=True)
 
 
 class SourceShown(QuotationShown):

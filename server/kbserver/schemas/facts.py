@@ -270,6 +270,24 @@ class Row(JsonObject):
     evidence = Many(Span, "Only of facts that have any.", optional=True)
 
 
+class QuotationShown(JsonObject):
+    """A span of an episode with its text."""
+
+    episode = Text()
+    start = Count("First character.")
+    end = Count("Up to, not including.")
+    text = Text()
+    speaker = Text()
+    at = Time()
+    truncated = Flag("True: the text is cut.", optional=True)
+
+
+class QuotedRow(Row):
+    """A stored fact at the end of a proof."""
+
+    evidence = Many(QuotationShown, "Only of facts that have any.", optional=True)
+
+
 class StoredRow(Row):
     """A stored fact with its truth value."""
 

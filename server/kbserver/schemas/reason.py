@@ -31,7 +31,7 @@ from kbserver.notices import shown_unknown
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
 from kbserver.schemas.base import Answer, JsonObject, present
 from kbserver.schemas.conjunctions import Bindings, conjunction_given
-from kbserver.schemas.facts import Row
+from kbserver.schemas.facts import QuotationShown, QuotedRow, Row
 from kbserver.schemas.fields import (
     Anything,
     ByName,
@@ -449,7 +449,7 @@ class ProofStep(JsonObject):
         *("fact_match", "rule_application", "negation_as_failure", "explicit_negative"),
         *("builtin", "aggregate", "external", "elided"),
     )
-    fact = One(Row, allow_none=True)
+    fact = One(QuotedRow, allow_none=True)
     rule = Text(allow_none=True)
     body_proofs = Many(lambda: ProofNode(), allow_none=True)
     text = Text(optional=True)
@@ -500,6 +500,7 @@ class GraphNode(JsonObject):
     bindings = ByName(Text(), optional=True)
     rows = Count(optional=True)
     inputs = Many(Anything(), optional=True)
+    evidence = Many(QuotationShown, "Of a stored fact that has any.", optional=True)
 
 
 class Graph(JsonObject):

@@ -50,12 +50,12 @@ _DEPRECATION = {
     asks=True,
     tool=Tool(
         name="context",
-        description="Facts for a prompt: matches of query, what goals' answers depend on; "
-        "fill=salience adds more.",
+        description="Facts for a prompt: matches of query and what goals depend on; fill=salience "
+        "adds more.",
         takes=(
             *("query", "asker", "goals", "fill", "maxFacts", "maxTokens", "minSalience"),
             *("minRelevance", "predicates", "scope", "sessionId", "format", "includeRules"),
-            *("maxFactsPerPredicate", "relevanceBuckets"),
+            *("maxFactsPerPredicate", "relevanceBuckets", "citations"),
         ),
         gives=("windowId", "entries?", "formattedText?"),
         usual=True,

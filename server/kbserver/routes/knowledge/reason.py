@@ -125,8 +125,8 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Explain why answers hold, with whyNot why a goal has none, with plan how it "
-        "is run. Goal: predicate and args, or text.",
+        description="Why answers hold; whyNot: why there are none; plan: how a goal runs. Goal: "
+        "predicate and args, or text.",
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
@@ -281,7 +281,7 @@ def slow_goals() -> Response:
     paged=True,
     tool=Tool(
         name="predicates",
-        description="List predicates with arity and counts of facts and rules. Start here.",
+        description="List predicates: arity, counts of facts and rules. Start here.",
         body=work.PredicatesToolBody,
         takes=("prefix", "scope", "limit"),
         answer=work.ToolPredicates,
