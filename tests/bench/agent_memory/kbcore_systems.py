@@ -1,0 +1,74 @@
+"""kbcore through its public Python API, with three amounts of structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbcore import open_kb
+
+from .interface import Recall, Request, Turn
+
+TEXTS, FACTS, GOALS = "kbcore-text", "kbcore-facts", "kbcore"
+
+
+class KBCore:
+    """A knowledge base in memory.
+
+    `kbcore-text` stores each turn as a fact `said(speaker, text, date)` and is asked in words: it
+    knows what the baselines know. `kbcore-facts` stores the structured form too, each fact with
+    its turn as evidence, and is asked in words. `kbcore` has the rules as well, and is asked with
+    the goals of the question; without goals, in words.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in (TEXTS, FACTS, GOALS):
+            raise ValueError(f"{name} is none of {TEXTS}, {FACTS}, {GOALS}")
+        self.name = name
+        self._kb: Any = None
+
+    def close(self) -> None:
+        """Close the knowledge base."""
+        if self._kb is not None:
+            self._kb.close()
+            self._kb = None
+
+    def reset(self, rules: str) -> None:
+        """Open an empty knowledge base, with the rules if goals are asked."""
+        self.close()
+        self._kb = open_kb()
+        if self.name == GOALS and rules:
+            self._kb.teach(rules)
+
+    def store(self, turn: Turn) -> None:
+        """Store the episode, what was said, and the structured facts with their evidence."""
+        episode = self._kb.add_episode(
+            turn.speaker, turn.text, at=turn.at, session=turn.session, id=turn.id
+        ).episode.id
+        date = f"{turn.at:%Y-%m-%d}"
+        self._kb.tell("said", [turn.speaker, turn.text, date], evidence=[episode])
+        if self.name != TEXTS:
+            for fact in turn.facts:
+                self._kb.tell(fact.predicate, list(fact.args), evidence=[episode])
+
+    def finish(self) -> None:
+        """Do nothing: each turn is visible when it is stored."""
+
+    def recall(self, request: Request) -> Recall:
+        """Return the text of a window, and the episodes that its facts name as evidence."""
+        options: dict[str, Any] = {"query": request.text}
+        if request.asker:
+            options["asker"] = request.asker
+        if self.name == GOALS and request.goals:
+            options = {"goals": list(request.goals), "include_rules": False}
+        window = self._kb.context(
+            max_tokens=request.budget, fill="none", auto_resolve=False, format="natural", **options
+        )
+        turns = {span[0] for entry in window.entries for span in entry.evidence}
+        return Recall(window.text, turns)
+
+    def answer(self, request: Request) -> frozenset[str] | None:
+        """Return the values of `?x` and `?y`; None without rules or without a query."""
+        if self.name != GOALS or not request.query:
+            return None
+        rows = self._kb.ask(request.query).dicts()
+        return frozenset(str(row[name]) for row in rows for name in ("x", "y") if name in row)
