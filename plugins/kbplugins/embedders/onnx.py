@@ -80,8 +80,8 @@ class OnnxEmbedder:
                 numpy.zeros((len(ids), 1), numpy.int64),
                 numpy.ones((len(ids), 1), numpy.int64),
             )
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
-        named = {name: value for name, value in given.items() if name in self._inputs}
+        all_inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
+        named = {name: value for name, value in all_inputs.items() if name in self._inputs}
         output = self._session.run(None, named)[0]
         if output.ndim == 3:
             weights = mask[..., None]
