@@ -72,13 +72,13 @@ static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
         return;
     }
     kb_symbol_get(symbols, sym, &text, &len, &number);
-    if (number.kind == 0) {
+    if (number.kind == 0 && function != KB_FOLD_FIRST) {
         run->stats.warnings++;
         return;
     }
     if (function == KB_FOLD_SUM || function == KB_FOLD_AVG)
         kb_sum_add(&fold->sum, &number);
-    else if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) < 0) == (function == KB_FOLD_MIN))
+    else if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) > 0) == (function == KB_FOLD_MAX))
         fold->best = sym;
 }
 
@@ -121,7 +121,7 @@ static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
         char text[KB_NUMBER_TEXT];
         kb_number value;
 
-        if (function == KB_FOLD_MIN || function == KB_FOLD_MAX) {
+        if (function == KB_FOLD_MIN || function == KB_FOLD_MAX || function == KB_FOLD_FIRST) {
             *has_value = fold->best != 0;
             *to = fold->best;
             continue;

@@ -195,6 +195,8 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_FINISHED_BY] = { 4, 4, kb_time_intervals },
     [KB_FUNCTION_EQUALS_INTERVAL] = { 4, 4, kb_time_intervals },
     [KB_FUNCTION_INTERSECTS] = { 4, 4, kb_time_intervals },
+    [KB_FUNCTION_JARO_WINKLER] = { 2, 2, kb_text_jaro_winkler },
+    [KB_FUNCTION_TRIGRAM] = { 2, 2, kb_text_trigram },
     [KB_FUNCTION_IS_MEMBER] = { 2, KB_MAX_CALL, kb_test_member },
     [KB_FUNCTION_IS_IN_RANGE] = { 3, 3, kb_test_range },
     [KB_FUNCTION_IS_PART] = { 3, 3, kb_test_part },

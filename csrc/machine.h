@@ -26,6 +26,7 @@ enum {
     KB_FUNCTION_OVERLAPS, KB_FUNCTION_OVERLAPPED_BY, KB_FUNCTION_STARTS, KB_FUNCTION_STARTED_BY,
     KB_FUNCTION_DURING, KB_FUNCTION_INCLUDES, KB_FUNCTION_FINISHES, KB_FUNCTION_FINISHED_BY,
     KB_FUNCTION_EQUALS_INTERVAL, KB_FUNCTION_INTERSECTS,
+    KB_FUNCTION_JARO_WINKLER, KB_FUNCTION_TRIGRAM,
     /* these test what the generator of the same place yields; they stay the last ones */
     KB_FUNCTION_IS_MEMBER, KB_FUNCTION_IS_IN_RANGE, KB_FUNCTION_IS_PART,
     KB_FUNCTIONS
@@ -39,7 +40,7 @@ enum {
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 
-enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLDS };
+enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLD_FIRST, KB_FOLDS };
 
 #define KB_FIXED 0xFFu
 #define KB_MAX_CALL (KB_MAX_ARITY + 1u)  /* arguments of a function */
@@ -323,7 +324,7 @@ typedef struct kb_call { kb_run *run; const kb_arg *args; uint32_t count, functi
 typedef kb_status kb_text_function(const kb_call *call, kb_text *out);
 
 kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_quoted, kb_text_trim, kb_text_substring,
-    kb_text_replace, kb_text_join;
+    kb_text_replace, kb_text_join, kb_text_jaro_winkler, kb_text_trigram;
 kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part,
     kb_time_intervals;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);

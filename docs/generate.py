@@ -7,6 +7,7 @@ python docs/generate.py [--check | --openapi]
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import json
@@ -15,6 +16,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import is_typeddict
 
@@ -88,6 +90,7 @@ def configuration() -> str:
         "# Settings",
         "",
         *paragraph(
+            "For operators: every setting with its default. "
             "Settings are read from the environment at the start: the variable is the name of the "
             "setting with the prefix `KBCORE_`, such as `KBCORE_PORT`. The name alone, `PORT`, works "
             "too; if both are set, the one with the prefix counts, and `kbcore config check` says "
@@ -144,29 +147,14 @@ def errors() -> str:
         [
             "# Errors",
             "",
-            "Every error is `{code, message, details}` as JSON, with `X-Request-ID`. `details` is an object or null.",
+            "For programmers: every error is `{code, message, details}` as JSON, with `X-Request-ID`.",
+            "`details` is an object or null.",
             "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
             "",
             *table("status, code, class, module, meaning", rows),
         ]
     )
 
-
-MEMBERS_SHOWN = (
-    "Admin",
-    "AnswerSet",
-    "AnswerTable",
-    "Config",
-    "ContextDiff",
-    "Keys",
-    "KnowledgeBase",
-    "Proof",
-    "Runtime",
-    "WhyNot",
-    "WhyNotCandidate",
-    "Window",
-)
-"""Classes whose methods and properties the page of the Python interface describes."""
 
 HOOK_KINDS = {
     "Collecting": "They return a mapping from names to implementations. If two plugins offer the same "
@@ -183,6 +171,7 @@ def hooks() -> str:
         "# Hooks",
         "",
         *paragraph(
+            "For authors of plugins: every hook. "
             "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry "
             "point in the group `kbcore`. Built-in plugins are loaded in the same way. A function "
             "can leave out arguments that it does not use. `KB_API_VERSION = 1` in a plugin is "
@@ -215,6 +204,7 @@ def metrics() -> str:
         "# Metrics",
         "",
         *paragraph(
+            "For operators: every metric. "
             "`GET /metrics` returns the metrics in the Prometheus text format if `METRICS_SINKS` "
             "(by default `prometheus`) names a sink with that format, and 404 otherwise. "
             "Operations count in the same way over HTTP, from the command line on a folder, and "
@@ -254,7 +244,7 @@ def bytecode() -> str:
         [
             "# Bytecode",
             "",
-            "The instructions of a compiled plan. `csrc/README.md` describes their words and a run.",
+            "For contributors: the instructions of a compiled plan. `csrc/README.md` describes their words and a run.",
             "",
             *table("instruction, effect", rows),
         ]
@@ -289,9 +279,24 @@ def python_api() -> str:
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
             parts += ["", *table("option, type, meaning", _options(value))]
-        elif name in MEMBERS_SHOWN:
-            parts += _members(name, value)
+        elif getattr(value, "_is_protocol", False):
+            parts += ["", f"Its members: [plugin protocols](plugin-protocols.md#{name.lower()})."]
+        elif issubclass(value, Enum):
+            parts += ["", f"Values: {', '.join(f'`{each.name}`' for each in value)}."]
+        elif not issubclass(value, Exception):
+            parts += [*_fields(value), *_members(name, value)]
     return "\n".join(parts)
+
+
+def _fields(kind: type) -> list[str]:
+    """Return a table of the public fields of a dataclass, but of the settings, which have a page."""
+    if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
+        return []
+    fields = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
+    rows = [
+        (f"`{each.name}`", "`{}`".format(str(each.type).replace("|", "\\|"))) for each in fields
+    ]
+    return ["", *table("field, type", rows)] if rows else []
 
 
 def _members(name: str, kind: type) -> list[str]:
@@ -363,7 +368,7 @@ def planner_passes() -> str:
         "# Planner passes",
         "",
         *paragraph(
-            "What happens to rules between their text and the engine, in this order. The first "
+            "For contributors: what happens to rules between their text and the engine, in this order. The first "
             "five run when rules are written, so that a refused rule changes nothing; the others "
             "when a goal is first asked with a new binding pattern. Examples show rules with a "
             "goal, and the clauses after the pass. `b` marks a bound argument, `f` a"
@@ -408,7 +413,8 @@ def operation_list() -> str:
     """Return the page that lists the operations."""
     lines = ["# Operations", ""]
     lines += paragraph(
-        "Every operation with its routes, the role of the key it needs, and the MCP tool that does "
+        "For programmers: every operation with its routes, "
+        "the role of the key it needs, and the MCP tool that does "
         "the same. [HTTP](http.md) explains the routes, [tools](tools.md) the tools."
     )
     rows = []
@@ -427,7 +433,8 @@ def tools() -> str:
         "# Tools, resources and prompts",
         "",
         *paragraph(
-            "The MCP server at `/mcp` has these tools, resources and prompts; see [how to connect "
+            "For builders of agents: "
+            "the MCP server at `/mcp` has these tools, resources and prompts; see [how to connect "
             "a client](../how-to/connect-an-mcp-client.md). Arguments have the same form as the "
             "bodies of the HTTP routes; required arguments are in bold. Every list in an answer "
             "has a limited length, and `truncated` is true if "
@@ -483,6 +490,7 @@ def command_line() -> str:
         "# Command line",
         "",
         *paragraph(
+            "For users of the command line: every command with its options. "
             "`kbcore COMMAND -h` shows the help of a command, `kbcore -h` all commands, and "
             "`kbcore --version` the version. How to complete commands in a shell: [complete commands "
             "in your shell](../how-to/complete-commands-in-your-shell.md)."
@@ -594,7 +602,7 @@ def diagnostics() -> str:
     """Write the page of the codes of errors and warnings."""
     lines = ["# Errors and warnings of texts", ""]
     lines += paragraph(
-        "Every error and warning about facts, rules and queries has a code. `kbcore check`, "
+        "For rule authors: every error and warning about facts, rules and queries has a code. `kbcore check`, "
         "`kb.check()` and [`POST /check`](http.md#post-check) report them; `kbcore check --explain "
         "K012` prints an explanation. Errors refuse a text, warnings do not. `details.errors` of a "
         "refused request has the name as `code`."
@@ -707,7 +715,7 @@ def first_sentence(page: str) -> str:
     paragraphs = re.split(r"\n\s*\n", text.split("\n# ", 1)[-1] if "\n# " in text else text)
     prose = next(part for part in paragraphs if re.match(r"(?!```)[A-Z`\[]", part.strip()))
     flat = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(prose.split()))
-    return re.split(r"(?<=[.:])\s", flat)[0].rstrip(":")
+    return re.split(r"(?<=\.)\s", flat)[0].rstrip(":")
 
 
 def openapi() -> str:

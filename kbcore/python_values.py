@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kbcore.errors import InvalidInput
+from kbcore.state.memory.evidence import EVIDENCE_KEY, Evidence
 from kbcore.timestamps import instant as parsed
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
@@ -20,6 +21,10 @@ Arg = str | int | float | bool
 
 Instant = int | str | datetime
 """A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
+
+
+Evidences = Sequence[str | tuple[str, int, int]]
+"""Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
 
 
 @contextmanager
@@ -139,9 +144,30 @@ def metadata(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidInput.at(name, "must be a dict")
+    if EVIDENCE_KEY in value:
+        raise InvalidInput.at(name, "has a reserved key; evidence is an argument of its own")
     if problem := metadata_problem(value):
         raise InvalidInput.at(name, problem)
     return dict(value)
+
+
+def evidence(name: str, value: Evidences) -> tuple[Evidence, ...]:
+    """Return the argument `name`, spans of episodes; raise InvalidInput.
+
+    A span is the id of a whole episode, or an id with two offsets.
+    """
+    if isinstance(value, str):
+        raise InvalidInput.at(name, "must be a list of spans")
+    spans = []
+    for index, each in enumerate(value):
+        field = f"{name}[{index}]"
+        episode, offsets = (each, ()) if isinstance(each, str) else (each[0], each[1:])
+        if not isinstance(episode, str) or len(offsets) not in (0, 2):
+            raise InvalidInput.at(field, "must be the id of an episode, or (id, start, end)")
+        for offset in offsets:
+            whole(field, offset)
+        spans.append(Evidence(episode, *offsets))
+    return tuple(dict.fromkeys(spans))
 
 
 def _is_whole(value: object) -> bool:

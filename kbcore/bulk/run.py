@@ -9,9 +9,11 @@ from pathlib import Path
 from kbcore.bulk.files import PARQUET, TableName
 from kbcore.bulk.job import BulkJob
 from kbcore.bulk.work_folder import Progress, WorkFolder
+from kbcore.clock import Clock, SystemClock
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkOptions
 from kbplanner.compile.bulkplan import BulkAtom, BulkPlan, BulkStratum, ClauseVersion
+from kbplanner.ir.values.instants import instant_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class RunOptions:
 
     `memory_limit` is that of the database, such as 300MB, and `settings` are others of its own.
     `max_rows` limits the derived rows, demand included; 0 is no limit. `resume` continues a run
-    that was stopped. `report` is called after each round.
+    that was stopped. `report` is called after each round. `clock` gives the instant of a run that
+    reads `now()`; a resumed run keeps its instant.
     """
 
     memory_limit: str | None = None
@@ -50,6 +53,7 @@ class RunOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
     resume: bool = False
     report: Report = lambda title, round_, rows: None
+    clock: Clock = field(default_factory=SystemClock)
 
 
 def run_job(
@@ -78,7 +82,7 @@ def run_job(
             driver = _Driver(job, engine, work, options)
             driver.evaluate()
             unfinished = work.data / "answers"
-            answers = engine.answers(job.plan, str(unfinished))
+            answers = engine.answers(driver.plan, str(unfinished))
             path = folder if unfinished.is_dir() else file
             unfinished.rename(path)
             work.finished = True
@@ -92,16 +96,18 @@ class _Driver:
         self, job: BulkJob, engine: BulkEngine, work: WorkFolder, options: RunOptions
     ) -> None:
         self._job = job
-        self._plan = job.plan
+        self.done = work.progress or Progress()
+        if job.plan.dated and self.done.now is None:
+            self.done.now = options.clock.now_ms()
+        self.plan = job.plan if self.done.now is None else job.plan.at(instant_text(self.done.now))
         self._engine = engine
         self._work = work
         self._max_rows = options.max_rows
         self._report = options.report
         self._last_uses = _last_uses(job.plan)
-        self.done = work.progress or Progress()
 
     def evaluate(self) -> None:
-        plan, engine = self._plan, self._engine
+        plan, engine = self.plan, self._engine
         if self._work.progress is None:
             self.done.facts = engine.bind(plan, self._job.facts)
             heads = {name for stratum in plan.strata for name in stratum.relations}
@@ -120,7 +126,7 @@ class _Driver:
 
     def _rounds(self) -> dict[str, int | None]:
         """Return the relations that exist at this point, each with its last round (None: any)."""
-        plan, done = self._plan, self.done
+        plan, done = self.plan, self.done
         rounds: dict[str, int | None] = dict.fromkeys(plan.stored)
         if plan.seed is not None:
             rounds[plan.seed] = None
@@ -138,7 +144,7 @@ class _Driver:
         }
 
     def _stratum(self, stratum: BulkStratum) -> None:
-        plan, done = self._plan, self.done
+        plan, done = self.plan, self.done
         if done.round_ is None:
             for name in stratum.relations:
                 rows = [plan.seed_row] if name == plan.seed else []
@@ -161,7 +167,7 @@ class _Driver:
             return 0
         rows = self._engine.extend(name, own, round_)
         self.done.rows += rows
-        self._report(self._plan.titles[name], round_, rows)
+        self._report(self.plan.titles[name], round_, rows)
         if self._max_rows and self.done.rows > self._max_rows:
             raise BudgetExceeded.of_run("derivedRows", self._max_rows, str(own[0].rule))
         return rows

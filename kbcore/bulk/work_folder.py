@@ -23,7 +23,8 @@ class Progress:
 
     `round_` is None before the stratum has begun. `facts`, `rows` and `rounds` count the facts
     read, the rows derived and the rounds of all strata. Rows of a later, incomplete round may be
-    counted in memory, but never in the file.
+    counted in memory, but never in the file. `now` is the instant of a run that reads `now()`, in epoch
+    milliseconds.
     """
 
     stratum: int = 0
@@ -32,6 +33,7 @@ class Progress:
     facts: int = 0
     rows: int = 0
     rounds: int = 0
+    now: int | None = None
 
 
 class WorkFolder:

@@ -415,6 +415,12 @@ class Config:
     extraction_max_chunks: int = _setting(
         32, integer(1, 10_000), "maximum number of chunks; a longer text is refused"
     )
+    record_evidence: bool = _setting(
+        True,
+        BOOLEAN,
+        "store the texts given to /context, /context/ingest and /extract as episodes, as the evidence "
+        "of the facts read in them",
+    )
     extraction_fallback: str = _setting(
         "none",
         choice("none", "episode"),

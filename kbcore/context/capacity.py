@@ -192,6 +192,7 @@ class Room:
             resolved=request.auto_resolve,
             goal_driven=bool(request.goals),
             templates=self._templates,
+            cites=request.citations,
         )
 
     def _fits(self, items: Sequence[Entry | str]) -> bool:
@@ -224,6 +225,10 @@ def entry_of(fact: Candidate, goal: str | None = None) -> Entry:
         confidence=row["confidence"],
         contradicted=fact.contradicted,
         goal=goal,
+        evidence=tuple(
+            (span["episode"], span.get("start"), span.get("end"))
+            for span in row.get("evidence", ())
+        ),
     )
 
 

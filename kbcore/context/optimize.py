@@ -22,8 +22,11 @@ from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import Entry, Window
+from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
+from kbcore.state.memory.episodes import Episodes
+from kbcore.state.memory.quoting import quoted
 from kbcore.state.partition import StoredRelation
 
 GOAL_RELEVANCE = 0.9
@@ -101,6 +104,7 @@ def make_window(
         cut=_cut(room, selection, goals, available) if request.explain else None,
         text=text,
         tokens=counter.count(text),
+        sources=_sources(room, tenant.episodes) if request.citations else None,
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 
@@ -134,8 +138,11 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
     """
     entries = [item for item in room.draft.items if isinstance(item, Entry)]
     parts = _salience_parts(list(room.facts), supply) if request.explain else {}
-    for fact, entry in zip(room.facts, entries, strict=True):
+    cited = room.draft.citations
+    for fact, entry, numbers in zip(room.facts, entries, cited, strict=True):
         current = entry._replace(salience=round(fact.salience, DIGITS))
+        if numbers:
+            current = current._replace(citations=tuple(numbers))
         if request.explain:
             more = max(fact.relevance, GOAL_RELEVANCE if fact.goal else 0.0)
             why = {
@@ -146,6 +153,18 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
             }
             current = current._replace(why=why)
         yield current
+
+
+def _sources(room: Room, episodes: Episodes) -> tuple[dict[str, Any], ...]:
+    """Return the cited spans of a window with their numbers and texts."""
+    sources = []
+    for number, (id, start, end) in enumerate(room.draft.sources, 1):
+        episode = episodes.get(id)
+        if episode is None:
+            raise EngineFault(f"the evidence of a fact names the unknown episode {id}")
+        offsets = {} if start is None else {"start": start, "end": end}
+        sources.append({"number": number, **quoted({"episode": id, **offsets}, episode)})
+    return tuple(sources)
 
 
 def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:

@@ -49,7 +49,7 @@ class WindowRequest:
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
-    and what was cut.
+    and what was cut. `citations` requests numbers of sources after the facts that have evidence.
     """
 
     max_facts: int = MAX_FACTS
@@ -69,6 +69,7 @@ class WindowRequest:
     min_relevance: float = 0.0
     fill: str | None = None
     explain: bool = False
+    citations: bool = False
 
     @property
     def with_rules(self) -> bool:

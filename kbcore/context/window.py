@@ -24,13 +24,18 @@ class Provenance:
     premises: tuple[str, ...]
 
 
+SpanKey = tuple[str, int | None, int | None]
+"""Id of an episode, and start and end in it, None for the whole episode."""
+
+
 class Entry(NamedTuple):
     """A fact in a window; times in epoch milliseconds.
 
     `text` is the fact in the rule language, `char_count` its length. `why` is the reason for the
     selection, if requested. `confidence` is 0 to 1, None if unknown. `contradicted` is True if the
     opposite is stored or derivable too. `goal` is the text of the goal that the entry was selected
-    for.
+    for. `evidence` are the spans that support a stored fact, `citations` their numbers among the
+    sources of the window, None unless they are requested and the fact has any.
     """
 
     predicate: str
@@ -49,6 +54,8 @@ class Entry(NamedTuple):
     confidence: float | None = None
     contradicted: bool = False
     goal: str | None = None
+    evidence: tuple[SpanKey, ...] = ()
+    citations: tuple[int, ...] | None = None
 
     @property
     def char_count(self) -> int:
@@ -94,7 +101,8 @@ class Window:
     because another entry has the same content. `contradictions` lists the first ones detected; for
     `resolved` ones the losing sign was left out. `cut` says, if requested, what else was left out
     and why. `text` is the window in the requested format (`structured`: the text of `facts`), and
-    `tokens` is its number of tokens.
+    `tokens` is its number of tokens. `sources` are the cited spans with `number` and text, if
+    citations are requested.
     """
 
     id: str
@@ -112,6 +120,7 @@ class Window:
     cut: Mapping[str, Any] | None = None
     text: str = ""
     tokens: int = 0
+    sources: tuple[Mapping[str, Any], ...] | None = None
 
     @property
     def chars(self) -> int:

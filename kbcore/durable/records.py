@@ -20,6 +20,7 @@ from kbcore.errors import LogCorrupted
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import (
     AddEpisodes,
+    AddEvidence,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -341,6 +342,7 @@ _CODECS = {
         SetPriority, Member("a", "args", _TUPLE), Member("v", "priority"), *_TARGET
     ),
     "episodes": ObjectCodec(AddEpisodes, Member("episodes", "episodes", _EPISODES)),
+    "evidence": ObjectCodec(AddEvidence, Member("facts", "facts", _list(_FACT))),
     "purge": ObjectCodec(
         PurgeMemory,
         Member("id", "id"),

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.kb.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
@@ -102,6 +103,11 @@ class TenantHandle:
                 ids = stored.relation.locate(rows, len(part))
                 result.extend(stored.rows(tenant.engine, rows, ids))
         return result
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the node."""
+        return self._services.clock
 
     def unknown_predicates(
         self, signatures: Iterable[Signature], scope: str | None = None

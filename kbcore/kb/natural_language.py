@@ -7,7 +7,7 @@ after all of them were read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from kbcore.context.window import Window
 from kbcore.errors import InvalidInput, ModelNotConfigured
 from kbcore.kb.base import TenantHandle
 from kbcore.kb.context_windows import check_request
+from kbcore.kb.memories.episodes import Supports
+from kbcore.kb.memories.recording import ProseLines, Recording, Source, sentence_of
 from kbcore.language.evidence import Evidence, Query, gather
 from kbcore.language.extract import (
     Contradicted,
@@ -25,7 +27,14 @@ from kbcore.language.extract import (
     extract,
     judge,
 )
-from kbcore.language.reading import Taken, episodes_of, read_statements_of
+from kbcore.language.reading import (
+    SignedAtom,
+    Span,
+    Taken,
+    episodes_of,
+    line_span,
+    read_statements_of,
+)
 from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
@@ -33,6 +42,7 @@ from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
+from kbcore.state.memory.quoting import Sources
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
@@ -49,7 +59,8 @@ class Ingested:
     `unread` are the numbers of lines that could not be read as facts or rules; `episodes` counts
     the facts in `facts` that hold such lines as they are. `extracted` is the language model's
     result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
-    those since the session's last window, None if there was none.
+    those since the session's last window, None if there was none. `recorded` are the ids of the
+    episodes under which the text was stored, if facts were read in it.
     """
 
     facts: tuple[Fact, ...]
@@ -60,6 +71,7 @@ class Ingested:
     changes: WindowDiff | None = None
     extracted: Extracted | None = field(default=None)
     episodes: int = 0
+    recorded: tuple[str, ...] = ()
 
 
 class NaturalLanguage(TenantHandle, ABC):
@@ -91,8 +103,14 @@ class NaturalLanguage(TenantHandle, ABC):
         """Return a context window and its changes since the session's last window."""
 
     @abstractmethod
-    def assert_rules(self, rules: Sequence[Definition], facts: Sequence[Fact] = ()) -> RulesOutcome:
-        """Store rules, and facts with them, all or none."""
+    def assert_rules(
+        self,
+        rules: Sequence[Definition],
+        facts: Sequence[Fact] = (),
+        defined: Iterable[tuple[str, int]] = (),
+        supports: Supports | None = None,
+    ) -> RulesOutcome:
+        """Store rules, and facts and their evidence with them, all or none."""
 
     def extract(
         self,
@@ -124,7 +142,9 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
-            extracted.asserted = self._store(extracted, new_facts)
+            recording = self._recording(text, Source())
+            spans = _sentences(text, extracted)
+            extracted.asserted = self._store(extracted, new_facts, recording, spans)
         return extracted
 
     def synthesize(
@@ -132,12 +152,14 @@ class NaturalLanguage(TenantHandle, ABC):
         question: str,
         *,
         scope: str | None = None,
+        citations: bool = False,
         request_limits: RequestLimits | None = None,
     ) -> Synthesis:
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
-        are left out. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
+        are left out. With `citations`, sentences cite the evidence of their facts, which `sources` of
+        the result lists. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
         RateLimited.
         """
         model, options = self._model(), AnswerOptions(scope, request_limits=request_limits)
@@ -159,7 +181,8 @@ class NaturalLanguage(TenantHandle, ABC):
             self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         )
         vocabulary = self._vocabulary(question, scope, request_limits)
-        return synthesize(question, model, vocabulary, run, self._premises, deadline)
+        sources = Sources(self._read_tenant().episodes.get) if citations else None
+        return synthesize(question, model, vocabulary, run, self._premises, deadline, sources)
 
     def ingest(
         self,
@@ -169,13 +192,15 @@ class NaturalLanguage(TenantHandle, ABC):
         hint: str | None = None,
         request_limits: RequestLimits | None = None,
         turns: Sequence[int] = (),
+        source: Source | None = None,
     ) -> Ingested:
         """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
         Facts go to the scope of the window. Lines in predicate syntax or the rule language are
         parsed. Prose goes to the language model, with `hint`. Without a model, prose is skipped, or
         stored as episodes with EXTRACTION_FALLBACK=episode; `turns` are the numbers of the lines
-        with which the turns of a conversation begin.
+        with which the turns of a conversation begin. The text is stored as episodes, of the speaker
+        and at the time of `source`, and is the evidence of the facts, each with its line or sentence.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,
@@ -190,24 +215,30 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: Extracted | None = None
         new: list[Fact] = []
         episodes = 0
+        recording = self._recording(text, source or Source(session=request.session), turns)
         if statements.unread and self._services.model is not None:
-            lines = text.split("\n")
-            prose = "\n".join(lines[number - 1] for number in statements.unread)
+            prose = ProseLines(text, statements.unread)
             extracted, new = self._extracted(
-                self._model(), prose, request.scope, False, hint, request_limits
+                self._model(), prose.text, request.scope, False, hint, request_limits
             )
+            for key, spans in _sentences(prose.text, extracted).items():
+                parts = (part for span in spans for part in prose.spans(*span))
+                statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             now = self._services.clock.now_ms()
-            facts = episodes_of(text, statements.unread, turns, request.scope, now)
-            statements.facts += facts
-            episodes = len(facts)
+            for fact, first, last in episodes_of(
+                text, statements.unread, turns, request.scope, now
+            ):
+                statements.facts.append(fact)
+                statements.place(fact, line_span(text, first, last))
+                episodes += 1
         elif not statements:
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
                 " model is configured; LLM_PROVIDER names one, or EXTRACTION_FALLBACK=episode keeps"
                 " prose as it is"
             )
-        done = self._ingested(statements, extracted, new, request, request_limits)
+        done = self._ingested(statements, extracted, new, request, (recording, request_limits))
         return replace(done, episodes=episodes)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -218,22 +249,42 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: Extracted | None,
         new: list[Fact],
         request: WindowRequest,
-        request_limits: RequestLimits | None,
+        recorded: tuple[Recording | None, RequestLimits | None],
     ) -> Ingested:
+        recording, request_limits = recorded
         parsed = set(map(_signed_atom, statements.facts))
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
         rules: tuple[StoredDefinition, ...] = ()
         asserted = 0
-        if statements.rules or statements.facts or new_facts:
-            stored = self.assert_rules(statements.rules, [*statements.facts, *new_facts])
+        known = [fact for fact in listed if fact not in new_facts]
+        supports = Supports()
+        if statements.rules or statements.facts or listed:
+            supports, facts = _supports(
+                recording, [*statements.facts, *new_facts], known, statements.spans
+            )
+            stored = self.assert_rules(statements.rules, facts, supports=supports)
             rules, asserted = stored.rules, stored.asserted
         window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
         return Ingested(
-            (*statements.facts, *listed), rules, asserted, unread, window, changes, extracted
+            (*statements.facts, *listed),
+            rules,
+            asserted,
+            unread,
+            window,
+            changes,
+            extracted,
+            recorded=tuple(episode.id for episode in supports.episodes),
         )
+
+    def _recording(self, text: str, source: Source, turns: Sequence[int] = ()) -> Recording | None:
+        """Return the episodes of a text, None if texts are not recorded."""
+        config = self._services.config
+        if not config.record_evidence:
+            return None
+        return Recording(text, source, config.episode_max_chars, turns)
 
     def _model(self) -> Model:
         model = self._services.model
@@ -278,20 +329,31 @@ class NaturalLanguage(TenantHandle, ABC):
         new_facts, extracted.contradictions = self._evaluated(judged, request_limits)
         return extracted, new_facts
 
-    def _store(self, extracted: Extracted, new_facts: list[Fact]) -> int:
+    def _store(
+        self,
+        extracted: Extracted,
+        new_facts: list[Fact],
+        recording: Recording | None,
+        spans: dict[SignedAtom, list[Span]],
+    ) -> int:
         """Store extracted facts and rules; rules that conflict with stored rules are refused.
 
         The facts are stored even if the rules are refused. Return the number of new facts.
         """
-        if not new_facts and not extracted.rules:
+        known = [fact for fact in extracted.facts if fact not in new_facts]
+        supports, facts = _supports(recording, new_facts, known, spans)
+        if not facts and not extracted.rules and not supports.known:
             return 0
+        extracted.episodes = tuple(episode.id for episode in supports.episodes)
         try:
-            return self.assert_rules(extracted.rules, new_facts).asserted
+            return self.assert_rules(extracted.rules, facts, supports=supports).asserted
         except InvalidInput as error:
             if not extracted.rules:
                 raise
             extracted.refuse_rules(error.message)
-        return self.assert_rules((), new_facts).asserted if new_facts else 0
+        if not facts and not supports.known:
+            return 0
+        return self.assert_rules((), facts, supports=supports).asserted
 
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
         """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""
@@ -309,6 +371,31 @@ class NaturalLanguage(TenantHandle, ABC):
                 facts.append(step["fact"])
             nodes += reversed(step["bodyProofs"] or [])
         return proofs[0]["proof"]["step"]["rule"], facts
+
+
+def _supports(
+    recording: Recording | None,
+    new: Sequence[Fact],
+    known: Sequence[Fact],
+    spans: dict[SignedAtom, list[Span]],
+) -> tuple[Supports, list[Fact]]:
+    """Return the episodes of facts and the evidence of facts that are stored already, and the new
+    facts with their evidence.
+    """
+    if recording is None:
+        return Supports(), list(new)
+    new, known = recording.supported(new, spans), recording.supported(known, spans)
+    known = [fact for fact in known if fact.evidence]
+    episodes = recording.named([*new, *known])
+    return Supports(tuple(episodes), tuple(known)), new
+
+
+def _sentences(text: str, extracted: Extracted) -> dict[SignedAtom, list[Span]]:
+    """Return the sentences of a text in which extracted facts were read."""
+    return {
+        key: list(dict.fromkeys(sentence_of(text, start, end, key) for start, end in places))
+        for key, places in extracted.places.items()
+    }
 
 
 def _signed_atom(fact: Fact) -> tuple[str, tuple[str, ...], bool]:

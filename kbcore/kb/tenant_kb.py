@@ -19,6 +19,7 @@ from kbcore.errors import (
 from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints, StoredConstraints
 from kbcore.kb.context_windows import ContextWindows
 from kbcore.kb.memories.correction import Corrections
+from kbcore.kb.memories.episodes import Supports
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
 from kbcore.kb.proofs import Proofs
@@ -41,6 +42,7 @@ from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
     AddEpisodes,
+    AddEvidence,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -51,7 +53,6 @@ from kbcore.state.changes import (
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
-from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.rulebook import (
     RulesOutcome,
     StoredDefinition,
@@ -138,14 +139,15 @@ class TenantKB(
         rules: Sequence[Definition],
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
-        episodes: Sequence[NewEpisode] = (),
+        supports: Supports | None = None,
     ) -> RulesOutcome:
-        """Store rules and phrases, and facts and episodes with them, all or none.
+        """Store rules and phrases, and facts and their evidence with them, all or none.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
         refused.
         """
+        episodes = () if supports is None else supports.episodes
         facts = self._with_evidence(facts, episodes)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
@@ -161,7 +163,9 @@ class TenantKB(
             self._check_writable(scope)
         changes: list[Change] = [AssertRules(tuple(own))] if own else []
         if episodes:
-            changes.insert(0, AddEpisodes(tuple(episodes)))
+            changes.insert(0, AddEpisodes(episodes))
+        if supports is not None and supports.known:
+            changes.append(AddEvidence(supports.known))
         if phrases:
             changes.append(DeclarePhrases(tuple(phrases)))
         if facts or not changes:

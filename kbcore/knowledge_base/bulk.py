@@ -98,7 +98,7 @@ class Bulk(Handle):
         with tempfile.TemporaryDirectory(prefix="kbcore-bulk-") as folder:
             job = self._job(atom, scope, facts, Path(folder) / "facts")
             answers_folder = Path(folder) if out is None else Path(out)
-            options = RunOptions(memory_limit, limit)
+            options = RunOptions(memory_limit, limit, clock=self.kb.clock)
             result = run_job(job, databases[engine], answers_folder, options)
             table = TableName(atom.predicate, atom.positive)
             if store is not None:

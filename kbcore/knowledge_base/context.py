@@ -13,11 +13,12 @@ from kbcore.context.summary import Summary
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
+from kbcore.kb.memories.recording import Source
 from kbcore.kb.natural_language import Ingested
 from kbcore.knowledge_base.arguments import literal_of, request_limits
 from kbcore.knowledge_base.handle import Handle
 from kbcore.language.reading import first_lines
-from kbcore.python_values import Arg, fraction, named, positive
+from kbcore.python_values import Arg, Instant, fraction, instant, named, positive
 from kbplanner.ir.terms import Literal
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class DiffOptions(TypedDict, total=False):
 
     explain: bool
     """Say why each entry was selected (`why`) and what was left out (`cut`)."""
+
+    citations: bool
+    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`."""
 
 
 class WindowOptions(DiffOptions, total=False):
@@ -154,6 +158,8 @@ class Context(Handle):
         *,
         hint: str | None = None,
         timeout_ms: int | None = None,
+        speaker: str | None = None,
+        at: Instant | None = None,
         **options: Unpack[WindowOptions],
     ) -> Ingested:
         """Store the facts and rules of a text or of the turns of a conversation, all or none.
@@ -162,7 +168,9 @@ class Context(Handle):
         with `hint`. Without a model, prose is skipped, or stored as facts
         `said(speaker, text, when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`, the
         numbers of the `unread` lines, a `window` made with the options of `context`, and its
-        `changes` since the last window of the session.
+        `changes` since the last window of the session. The text is stored as episodes, one for each
+        turn, said by `speaker` at `at`, and is the evidence of the facts; a turn may begin with its
+        speaker, as in `ann: ...`.
 
         Raises InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
@@ -172,8 +180,14 @@ class Context(Handle):
             text, starts = "\n".join(turns), first_lines(turns)
         limits = request_limits(timeout_ms)
         with named(**_NAMES):
+            request = _request(options)
             ingested = self.kb.ingest(
-                text, _request(options), hint=hint, request_limits=limits, turns=starts
+                text,
+                request,
+                hint=hint,
+                request_limits=limits,
+                turns=starts,
+                source=Source(speaker, instant("at", at), request.session),
             )
         if ingested.changes is None:
             return ingested

@@ -36,11 +36,18 @@ class Language(Handle):
         )
 
     def synthesize(
-        self, question: str, *, scope: str | None = None, timeout_ms: int | None = None
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        citations: bool = False,
+        timeout_ms: int | None = None,
     ) -> Synthesis:
         """Answer a question in words; the language model plans the queries and words the answer.
+
+        With `citations` the answer has the numbers of its `sources.listed`.
 
         Raises ModelNotConfigured, ModelFailed.
         """
         limits = request_limits(timeout_ms)
-        return self.kb.synthesize(question, scope=scope, request_limits=limits)
+        return self.kb.synthesize(question, scope=scope, citations=citations, request_limits=limits)

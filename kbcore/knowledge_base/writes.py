@@ -28,7 +28,7 @@ from kbcore.language.files import (
     rule_of,
 )
 from kbcore.language.rule_review import RuleReview
-from kbcore.python_values import Arg, Instant, fraction, instant, positive
+from kbcore.python_values import Arg, Evidences, Instant, fraction, instant, positive
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
 from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
@@ -90,6 +90,7 @@ class Writes(Handle):
         valid_until: Instant | None = None,
         confidence: float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        evidence: Evidences = (),
         conflict: str = KEEP_BOTH,
     ) -> StoreOutcome:
         """Store a fact, `tell("parent", ["ann", "bob"])`, or the facts and rules of a text.
@@ -99,7 +100,8 @@ class Writes(Handle):
         otherwise; only `scope` also applies to rules.
 
         `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
-        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `conflict` names a strategy
+        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `evidence` are ids of
+        episodes, or spans `(id, start, end)`, that support the fact, beside those it has. `conflict` names a strategy
         for facts whose opposite is stored: KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a
         plugin. Raises InvalidInput, RuleSyntaxError, Conflict.
         """
@@ -113,6 +115,7 @@ class Writes(Handle):
             instant("valid_until", valid_until),
             fraction("confidence", confidence),
             python_values.metadata("metadata", metadata),
+            python_values.evidence("evidence", evidence),
         )
         if args is None:
             return self._store(predicate, details, conflict)
@@ -346,6 +349,7 @@ def _with_details(fact: Fact, details: Fact) -> Fact:
         details.valid_until if fact.valid_until is None else fact.valid_until,
         details.confidence if fact.confidence is None else fact.confidence,
         fact.metadata or details.metadata,
+        details.evidence,
     )
 
 

@@ -5,8 +5,8 @@ from a server as well as from an open knowledge base. Rows and lines are iterato
 size takes constant memory.
 
 A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names,
-confidence and scopes of rules. It does not keep creation times, accesses and priorities, nor
-scopes without facts and rules. A fact that is valid from its creation is written without
+confidence and scopes of rules. It does not keep creation times, accesses and priorities, episodes
+and evidence, nor scopes without facts and rules. A fact that is valid from its creation is written without
 `validFrom`, and is valid from the load on.
 """
 

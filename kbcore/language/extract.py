@@ -62,7 +62,8 @@ class Extracted:
 
     `truncated` is True if there was more than EXTRACTION_MAX_FACTS. `asserted` counts the facts
     that were new and have been stored, `known` those that were stored before and did not change;
-    both are 0 unless storing was requested.
+    both are 0 unless storing was requested. `places` are the chunks in which each fact was read, as
+    spans of the text; `episodes` the ids under which the text was stored with the facts.
     """
 
     provider: str
@@ -76,6 +77,10 @@ class Extracted:
     truncated: bool = False
     asserted: int = 0
     known: int = 0
+    places: dict[tuple[str, tuple[str, ...], bool], list[tuple[int, int]]] = field(
+        default_factory=dict
+    )
+    episodes: tuple[str, ...] = ()
 
     def refuse_rules(self, reason: str) -> None:
         """Move all rules to `rejected`, after the knowledge base refused them."""
@@ -130,6 +135,9 @@ def extract(
             result.failures.append(Failure(piece.start, piece.end, error.code, error.message))
             continue
         result.facts = _merged(result.facts, read.facts)
+        for fact in read.facts:
+            key = fact.predicate, fact.args, fact.positive
+            result.places.setdefault(key, []).append((piece.start, piece.end))
         result.rules = list(dict.fromkeys([*result.rules, *read.rules]))
         result.rejected += read.rejected
         if (

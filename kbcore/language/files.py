@@ -40,6 +40,7 @@ from kbplanner.syntax.statements import (
     GoalStatement,
     PhraseStatement,
     RuleStatement,
+    Span,
     Statement,
 )
 
@@ -68,6 +69,8 @@ class Batch:
     header: Header | None = None
     warnings: list[RuleWarning] = field(default_factory=list)
     statements: list[RuleStatement] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    """Of facts in the rule language, their places, in the same order."""
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.rows or self.rules or self.goals or self.header)
@@ -122,6 +125,7 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
         batch.line = statement.span.end_line
         if isinstance(statement, FactStatement):
             batch.facts.append(fact_of(statement, scope))
+            batch.spans.append(statement.span)
         elif isinstance(statement, RuleStatement):
             rule = rule_of(statement, scope)
             batch.rules.append(rule)

@@ -39,19 +39,31 @@ LINES_PER_REST = 500
 """Lines read between two calls of `rest`: about a millisecond."""
 
 
+SignedAtom = tuple[str, tuple[str, ...], bool]
+"""Predicate, arguments and sign of a fact."""
+
+Span = tuple[int, int]
+"""Characters of a text, from the first up to, not including, the second."""
+
+
 @dataclass(slots=True)
 class Taken:
     """The facts (without repetition) and rules of a text, in order.
 
-    `unread` are the numbers of prose lines.
+    `unread` are the numbers of prose lines. `spans` are the places of each fact in the text.
     """
 
     facts: list[Fact] = field(default_factory=list)
     rules: list[Definition] = field(default_factory=list)
     unread: list[int] = field(default_factory=list)
+    spans: dict[SignedAtom, list[Span]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.rules)
+
+    def place(self, fact: Fact, span: Span) -> None:
+        """Add a place of a fact."""
+        self.spans.setdefault((fact.predicate, fact.args, fact.positive), []).append(span)
 
 
 def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
@@ -80,8 +92,9 @@ def first_lines(turns: Sequence[str]) -> tuple[int, ...]:
 
 def episodes_of(
     text: str, unread: Sequence[int], turns: Sequence[int], scope: str | None, at: int
-) -> list[Fact]:
-    """Return prose as facts `said(speaker, text, when)`, one for each run of consecutive lines.
+) -> list[tuple[Fact, int, int]]:
+    """Return prose as facts `said(speaker, text, when)`, one for each run of consecutive lines,
+    with the numbers of the first and last line of each.
 
     `unread` are the numbers of the lines of prose, `turns` of the lines at which a new turn of a
     conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
@@ -101,9 +114,26 @@ def episodes_of(
             episodes.append((number, DEFAULT_SPEAKER, [line]))
         last = number
     return [
-        _episode(number, (speaker, "\n".join(parts), iso_text(at)), scope)
+        (
+            _episode(number, (speaker, "\n".join(parts), iso_text(at)), scope),
+            number,
+            number + len(parts) - 1,
+        )
         for number, speaker, parts in episodes
     ]
+
+
+def speaker_of(text: str) -> str | None:
+    """Return the speaker whom a text begins with, as in `ann: ...`; None without one."""
+    match = _SPEAKER.match(text)
+    return None if match is None else match[1]
+
+
+def line_span(text: str, first: int, last: int) -> Span:
+    """Return the span of lines, given by their numbers, without the last line break."""
+    lines = text.split("\n")
+    start = sum(len(line) + 1 for line in lines[: first - 1])
+    return start, start + sum(len(line) + 1 for line in lines[first - 1 : last]) - 1
 
 
 def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
@@ -132,17 +162,22 @@ def _whole(text: str, scope: str | None) -> Taken | None:
 
 def _strictly(text: str, scope: str | None) -> Taken | None:
     taken = Taken()
+    offsets = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     for batch in read_statements((text,), scope):
         if batch.goals:
             return None
         taken.facts += batch.facts
         taken.rules += batch.rules
+        for fact, span in zip(batch.facts, batch.spans, strict=True):
+            start = offsets[span.line - 1] + span.column - 1
+            taken.place(fact, (start, offsets[span.end_line - 1] + span.end_column - 1))
     return taken
 
 
 def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
     taken = Taken()
     lines = text.split("\n")
+    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     numbered = enumerate(paced(iter(lines), rest, LINES_PER_REST), 1)
     for number, line in numbered:
         atom = read_line(line)
@@ -153,13 +188,18 @@ def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
                 raise InvalidInput.at("text", f"line {number}: {error.message}") from None
             args = tuple(arg for arg in atom.args if isinstance(arg, str))
             taken.facts.append(Fact(atom.predicate, args, atom.positive, scope))
+            taken.place(taken.facts[-1], _stripped(line, offsets[number - 1]))
         elif ":-" in line and atom is None:
             first = number
             while not _FULL_STOP.search(line) and number < len(lines) and lines[number].strip():
                 number, line = next(numbered)
-            _add(taken, _rules(lines, first, number, scope))
+            _add(
+                taken,
+                _rules(lines, first, number, scope),
+                (offsets[first - 1], offsets[number] - 1),
+            )
         elif _STARTS.match(line) and (statements := _annotated(line, scope)) is not None:
-            _add(taken, statements)
+            _add(taken, statements, _stripped(line, offsets[number - 1]))
         elif not _COMMENT.fullmatch(line):
             taken.unread.append(number)
     return taken
@@ -183,7 +223,15 @@ def _annotated(line: str, scope: str | None) -> Taken | None:
         return None
 
 
-def _add(taken: Taken, statements: Taken) -> None:
+def _stripped(line: str, offset: int) -> Span:
+    """Return the span of a line without blanks around it."""
+    start = offset + len(line) - len(line.lstrip())
+    return start, start + len(line.strip())
+
+
+def _add(taken: Taken, statements: Taken, span: Span) -> None:
+    for fact in statements.facts:
+        taken.place(fact, span)
     taken.facts += statements.facts
     taken.rules += statements.rules
     taken.unread += statements.unread

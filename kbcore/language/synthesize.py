@@ -22,6 +22,7 @@ from kbcore.language.vocabulary import Vocabulary
 from kbcore.llm.model import Model
 from kbcore.llm.structured import BadAnswer, array, ask_json, fraction
 from kbcore.state.facts import Row
+from kbcore.state.memory.quoting import Sources, marks
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import item_from_json
 from kbplanner.syntax.parser import parse_goal
@@ -55,7 +56,7 @@ class Derived:
     (`rule_application`).
 
     With type `llm_reported` it is a sentence of the model that no fact supports and that is not
-    part of the answer.
+    part of the answer. `citations` are the numbers of its sources, None unless they are requested.
     """
 
     fact: str
@@ -63,11 +64,15 @@ class Derived:
     rule: str | None = None
     confidence: float | None = None
     scope: str | None = None
+    citations: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
 class Synthesis:
-    """An answer with the facts it depends on, its queries, and the failed queries with the reason."""
+    """An answer with the facts it depends on, its queries, and the failed queries with the reason.
+
+    With `sources`, sentences of the answer and facts cite them.
+    """
 
     provider: str
     model: str
@@ -76,6 +81,7 @@ class Synthesis:
     derivation: list[Derived] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
+    sources: Sources | None = None
 
 
 def synthesize(
@@ -85,12 +91,15 @@ def synthesize(
     run: Callable[[Query, Evidence], None],
     prove: Prove,
     deadline: float,
+    sources: Sources | None = None,
 ) -> Synthesis:
     """Answer a question. `run` evaluates a query and adds its facts to the evidence.
 
+    With `sources`, each sentence cites the evidence of the stored facts that it depends on.
+
     Raises ModelFailed and RateLimited.
     """
-    result = Synthesis(model.name, model.model)
+    result = Synthesis(model.name, model.model, sources=sources)
     if known.empty:
         result.answer = NOTHING_STORED
         return result
@@ -188,20 +197,43 @@ def _answer(
         deadline=deadline,
     )
     names = [*known.names.listed(), *(arg for row in rows for arg in row["args"])]
+    proofs: dict[int, tuple[str | None, list[Row]]] = {}
+
+    def explained(row: Row) -> tuple[str | None, list[Row]]:
+        if id(row) not in proofs:
+            proofs[id(row)] = prove(row)
+        return proofs[id(row)]
+
+    def cite(facts: Sequence[Row]) -> str:
+        if result.sources is None:
+            return ""
+        stored = [
+            each
+            for row in facts
+            for each in ([row] if row["createdAt"] is not None else explained(row)[1])
+        ]
+        return marks(
+            result.sources.cite(span for row in stored for span in row.get("evidence", ()))
+        )
+
     backed: list[str] = []
     reported: list[str] = []
     cited: dict[int, None] = {}
     for text, numbers in sentences:
         facts = [rows[number] for number in numbers]
         if facts and unbacked(text, facts, names) is None:
-            backed.append(text)
+            backed.append(text + cite(facts))
         else:
             reported.append(text)
-            backed += [_worded(rows[number]) for number in numbers if number not in cited]
+            backed += [
+                _worded(rows[number]) + cite([rows[number]])
+                for number in numbers
+                if number not in cited
+            ]
         cited.update(dict.fromkeys(numbers))
     cited_rows = [rows[number] for number in cited]
     result.derivation = [
-        *_derivation(cited_rows, prove),
+        *_derivation(cited_rows, explained, result.sources),
         *(Derived(text, "llm_reported") for text in reported),
     ]
     if cited_rows:
@@ -239,7 +271,7 @@ def _sentences(
     return sentences, fraction(answer.get("confidence"))
 
 
-def _derivation(rows: Sequence[Row], prove: Prove) -> list[Derived]:
+def _derivation(rows: Sequence[Row], prove: Prove, sources: Sources | None) -> list[Derived]:
     derivation: dict[tuple[str, str | None], Derived] = {}
     premises: list[Row] = []
     for row in rows:
@@ -247,15 +279,16 @@ def _derivation(rows: Sequence[Row], prove: Prove) -> list[Derived]:
         if row["createdAt"] is None:
             rule, below = prove(row)
             premises += below
-        derivation.setdefault((_text(row), row["scope"]), _derived(row, rule))
+        derivation.setdefault((_text(row), row["scope"]), _derived(row, rule, sources))
     for row in premises:
-        derivation.setdefault((_text(row), row["scope"]), _derived(row, None))
+        derivation.setdefault((_text(row), row["scope"]), _derived(row, None, sources))
     return list(derivation.values())
 
 
-def _derived(row: Row, rule: str | None) -> Derived:
+def _derived(row: Row, rule: str | None, sources: Sources | None) -> Derived:
     kind = "fact_match" if row["createdAt"] is not None else "rule_application"
-    return Derived(_text(row), kind, rule, row["confidence"], row["scope"])
+    citations = None if sources is None else tuple(sources.cite(row.get("evidence", ())))
+    return Derived(_text(row), kind, rule, row["confidence"], row["scope"], citations)
 
 
 def _text(row: Row) -> str:

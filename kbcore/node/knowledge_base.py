@@ -13,6 +13,7 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import Operations
 from kbcore.knowledge_base.bulk import Bulk
 from kbcore.knowledge_base.context import Context
+from kbcore.knowledge_base.episodes import Episodes
 from kbcore.knowledge_base.following import Following
 from kbcore.knowledge_base.language import Language
 from kbcore.knowledge_base.memory import Memory
@@ -36,7 +37,7 @@ class _Closed:
         raise NotReady("the knowledge base is closed")
 
 
-class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Context, Scopes, Language):
+class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, Scopes, Language):
     """Facts, rules and answers of one tenant, for Python programs.
 
     `kbcore.open_kb` opens one with a storage of its own, which `close` or `with` closes;

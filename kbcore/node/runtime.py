@@ -600,14 +600,6 @@ class Runtime:
         is logged, and the removal is tried again later.
         """
         shard = self.shard(database, tenant)
-        last = shard.to_erase
-        if (
-            last
-            and shard.replication.leader.followers()
-            and self.log_head(database, tenant) == last
-        ):
-            # Followers ask for what follows their last record, so that record is kept for them.
-            self.commit(ChangeSet(database, tenant, ()))
         try:
             return shard.erase()
         except KBError as error:

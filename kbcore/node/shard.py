@@ -191,7 +191,16 @@ class Shard:
         Raises what `Snapshots.take` raises.
         """
         seq = self.to_erase
-        return not seq or self.snapshots.erase(seq)
+        if not seq:
+            return True
+        leader = self.replication.leader
+        if leader.followers() and self.committer.leader is None and self.committer.visible == seq:
+            # A follower asks for what comes after its last record, which must not be dropped. So
+            # there has to be a later record, and apart from the purge.
+            self.snapshots.begin_apart()
+            last = max(self.catalog.tenants(), key=lambda tenant: tenant.purges.last_seq())
+            self.committer.commit(ChangeSet(last.database, last.name, ()))
+        return self.snapshots.erase(seq)
 
     def align(self, system: Catalog) -> list[tuple[ChangeSet, KBError]]:
         """Repeat the changes of databases that the system shard made and this one did not.

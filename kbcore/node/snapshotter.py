@@ -104,6 +104,8 @@ class Snapshots:
         store = self._store
         if store.erased() >= seq:
             return True
+        if self._replication.leader.droppable(self._committer.visible) < seq:
+            return False  # a follower needs the records
         started_at, outcome = self._clock.monotonic(), "failed"
         try:
             with self._replication.replacing:
@@ -116,6 +118,11 @@ class Snapshots:
         finally:
             self._report(self._clock.monotonic() - started_at, outcome)
         return store.erased() >= seq
+
+    def begin_apart(self) -> None:
+        """Store later records apart from earlier ones, so that those can be erased."""
+        if isinstance(self._store, Erases):
+            self._scheduling.offload_disk(self._store.begin_apart)
 
     def erased(self) -> int:
         """Return the highest number up to which no record has bytes in the storage."""

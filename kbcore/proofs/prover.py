@@ -34,6 +34,8 @@ from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
+from kbcore.state.memory.evidence import evidence_of
+from kbcore.state.memory.quoting import Quotation, quoted_all
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
@@ -460,7 +462,23 @@ class Proof:
         ids = relation.relation.locate(symbols, count)
         if NO_ROW in ids:  # best values are kept in canonical text, facts as they were written
             symbols, ids = self._as_written(relation.relation, symbols, ids)
-        return relation.rows(self._tenant.engine, symbols, ids)
+        rows = relation.rows(self._tenant.engine, symbols, ids)
+        for row in rows:
+            if "evidence" in row:
+                row["evidence"] = quoted_all(row["evidence"], self._tenant.episodes)
+        return rows
+
+    def quotations(self, fact: int) -> list[Quotation]:
+        """Return the evidence of a stored fact with its text; empty for other nodes."""
+        schema = self.facts.schema(fact)
+        if fact in self.facts.tests or schema in self.facts.external:
+            return []
+        relation = self._partition.get(schema.stored)
+        if relation is None or not relation.metadata:
+            return []
+        row = tuple(self._tenant.engine.find(str(arg)) for arg in self.facts.args[fact])
+        spans = evidence_of(relation.metadata.get(row, {}))
+        return quoted_all(spans, self._tenant.episodes)
 
     def _as_written(
         self, relation: Relation, symbols: array[int], ids: array[int]

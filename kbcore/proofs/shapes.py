@@ -134,6 +134,9 @@ def dag(result: Row, top: int, proof: Proof, limits: ProofLimits) -> dict[str, A
         ("fact", "depth", "premises", "alternatives", "rule", "bindings", "args"),
     )
     nodes = order.table(parts, proof.yield_now)
+    for name, number in zip(nodes, order.facts(), strict=True):
+        if facts.instances[number] == LEAF and (spans := proof.quotations(number)):
+            nodes[name]["evidence"] = spans
     records = zip(order.facts(), order.cut, strict=True)
     truncated = any(is_cut and facts.instances[number] != LEAF for number, is_cut in records)
     fields = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 from kbcore.reason.ask import GOAL
 from kbcore.state.facts import Row
+from kbcore.timestamps import iso_text
 from kbplanner.syntax.printer import print_constant, print_row
 
 MAX_INDENT_LEVELS = 40
@@ -21,6 +23,9 @@ _ENDS = {
     "builtin": "holds",
     "elided": "follows from rules; cut here, ask for it separately",
 }
+
+MAX_QUOTED_CHARS = 300
+"""Characters of a quotation after which it is cut."""
 
 LINES_PER_REST = 200
 """Lines written between two calls of `rest`: about a millisecond."""
@@ -54,6 +59,8 @@ def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
             yield f"{indent}{_atom(node['goal'])}  by {step['rule']}  ({over}){known}"
         elif step["type"] != "rule_application":
             yield f"{indent}{step.get('text') or _atom(node['goal'])}  {_ENDS[step['type']]}{known}"
+            for span in (step["fact"] or {}).get("evidence", ()):
+                yield f"{indent}  {_said(span)}"
         elif node["goal"]["predicate"] == GOAL:
             yield indent + (_values(node["substitution"]) or "yes") + known
         else:
@@ -87,6 +94,15 @@ def _marked(metadata: Mapping[str, Any]) -> Iterable[str]:
         yield "contradicted"
     if metadata.get("nonMonotonic"):
         yield "may be retracted by new facts"
+
+
+def _said(span: Mapping[str, Any]) -> str:
+    """Return a quotation in one line; its text is always in quotes."""
+    text = span["text"]
+    if len(text) > MAX_QUOTED_CHARS:
+        text = text[:MAX_QUOTED_CHARS] + "…"
+    speaker = print_constant(span["speaker"])
+    return f"said by {speaker} on {iso_text(span['at']).replace('.000Z', 'Z')}: {json.dumps(text, ensure_ascii=False)}"
 
 
 def _instant(milliseconds: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kbcore.state.changes import (
     AddEpisodes,
+    AddEvidence,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -31,7 +32,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.eviction import evict, set_priority
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.memory.applying import add_episodes, purge, restore_facts
+from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import Partition, StoredRelation, located
@@ -114,6 +115,8 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             set_priority(tenant, change)
         elif isinstance(change, AddEpisodes):
             add_episodes(tenant, change, at, delta)
+        elif isinstance(change, AddEvidence):
+            add_evidence(tenant, change)
         elif isinstance(change, PurgeMemory):
             purge(tenant, change, delta, number)
         elif isinstance(change, RestoreFacts):

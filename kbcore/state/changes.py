@@ -166,6 +166,13 @@ class AddEpisodes:
 
 
 @dataclass(frozen=True, slots=True)
+class AddEvidence:
+    """Add the evidence of facts to those of them that are stored; nothing else of them changes."""
+
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PurgeMemory:
     """Remove exactly these facts and episodes, and stored answers, which may repeat their text.
 
@@ -254,6 +261,7 @@ Change = (
     | EvictFacts
     | SetPriority
     | AddEpisodes
+    | AddEvidence
     | PurgeMemory
     | RestoreFacts
     | NoteAnswer
@@ -301,7 +309,7 @@ class WriteSet:
     def add(self, changes: Iterable[Change]) -> None:
         """Add the write set of `changes`."""
         for change in changes:
-            if isinstance(change, AssertFacts):
+            if isinstance(change, AssertFacts | AddEvidence):
                 self.asserted.update(
                     (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
                 )

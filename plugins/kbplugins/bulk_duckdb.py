@@ -8,7 +8,8 @@ same as everywhere else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from kbcore.errors import Cancelled, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
+from kbplanner.ir.conditions import generate
+from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.program import Aggregation
 from kbplanner.ir.terms import Variable
 from kbplanner.ir.values.compute import compute
@@ -281,20 +284,17 @@ class DuckDBRun:
             f" JOIN kb_text AS t{index} ON t{index}.id = q.{name}"
             for index, name in enumerate(names)
         )
-        value_of = _pattern if function == "matches" else _function(function)
         self._run(
             f"CREATE TABLE kb_values ({', '.join(f'{n} UINTEGER' for n in names)}, text VARCHAR)"
         )
         for rows in self._batches(f"SELECT {ids}, {texts} FROM kb_calls AS q{joins}"):  # nosec B608
-            values = [value_of(row[count:]) for row in rows]
-            lists: list[list[Any]] = [
-                list(column) for column in zip(*(r[:count] for r in rows), strict=True)
-            ]
-            unnested = ", ".join("unnest(?::UINTEGER[])" for _ in names)
-            self._run(
-                f"INSERT INTO kb_values SELECT {unnested}, unnest(?::VARCHAR[])",  # nosec B608
-                [*lists, values],
-            )
+            for values in _chunks(_values(function, rows, count), BATCH_ROWS):
+                lists = [list(column) for column in zip(*values, strict=True)]
+                unnested = ", ".join("unnest(?::UINTEGER[])" for _ in names)
+                self._run(
+                    f"INSERT INTO kb_values SELECT {unnested}, unnest(?::VARCHAR[])",  # nosec B608
+                    lists,
+                )
         ids = ", ".join(f"v.{name}" for name in names)
         if function == "matches":
             self._run(
@@ -379,12 +379,29 @@ class DuckDBRun:
             raise EngineFault(f"DuckDB: {_first_line(error)}") from error
 
 
-def _function(function: str) -> Callable[[Sequence[str]], str | None]:
-    return lambda args: compute(function, args)
+def _values(function: str, rows: Iterable[Sequence[Any]], count: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the ids of the arguments of each call with a value; rows have ids, then texts.
+
+    A generator has a row for each value. Calls without a value have one row with None.
+    """
+    for row in rows:
+        ids, args = tuple(row[:count]), row[count:]
+        if function == "matches":
+            yield *ids, str(int(matches(compile_pattern(args[1]), args[0])))
+        elif function in GENERATOR:
+            values = iter(generate(function, args) or ())
+            yield *ids, next(values, None)
+            for value in values:
+                yield *ids, value
+        else:
+            yield *ids, compute(function, args)
 
 
-def _pattern(args: Sequence[str]) -> str:
-    return str(int(matches(compile_pattern(args[1]), args[0])))
+def _chunks(rows: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield rows in lists of at most `size`."""
+    rest = iter(rows)
+    while chunk := list(islice(rest, size)):
+        yield chunk
 
 
 def _first_line(error: Exception) -> str:

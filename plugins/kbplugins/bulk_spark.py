@@ -19,6 +19,8 @@ from kbcore.errors import Cancelled, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
+from kbplanner.ir.conditions import generate
+from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.program import Aggregation
 from kbplanner.ir.terms import Variable
 from kbplanner.ir.values.compute import compute
@@ -331,10 +333,15 @@ class SparkRun:
             f" JOIN kb_text AS t{index} ON t{index}.id = q.{name}"
             for index, name in enumerate(names)
         )
-        self._session.udf.register("kb_call", _function(function))
+        call = f"kb_call({texts})"
+        if function in GENERATOR:
+            self._session.udf.register("kb_generate", _generator(function), "array<string>")
+            call = f"explode_outer(kb_generate({texts}))"
+        else:
+            self._session.udf.register("kb_call", _function(function))
         values = self._temporary(
             "kb_values",
-            f"SELECT {ids}, kb_call({texts}) AS text FROM ({query}) AS q{joins}"  # nosec B608
+            f"SELECT {ids}, {call} AS text FROM ({query}) AS q{joins}"  # nosec B608
             f" WHERE NOT EXISTS (SELECT 1 FROM {table} AS f WHERE {same})",
         )
         ids = ", ".join(f"v.{name}" for name in names)
@@ -491,6 +498,11 @@ def _function(name: str) -> Callable[..., str | None]:
     if name == "matches":
         return lambda text, pattern: str(int(matches(compile_pattern(pattern), text)))
     return lambda *args: compute(name, args)
+
+
+def _generator(name: str) -> Callable[..., list[str]]:
+    """Return a generator of the language for workers; without values a call has an empty list."""
+    return lambda *args: list(generate(name, args) or ())
 
 
 def _finished(raw: str | None) -> str | None:

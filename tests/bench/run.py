@@ -26,6 +26,7 @@ import demand
 import distances
 import durability
 import equivalence
+import external
 import games
 import http_routes
 import joins
@@ -63,6 +64,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "demand": (demand.demand, ""),
     "distances": (distances.distances, "distances"),
     "equivalence": (equivalence.equivalence, "equivalence"),
+    "external": (external.external, "external"),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),

@@ -11,10 +11,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
+import names
 import run
 import table
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 @pytest.mark.parametrize("workload", run.WORKLOADS)
@@ -77,3 +79,10 @@ def test_a_table_is_written_between_its_marks_and_nothing_else_changes(tmp_path:
     assert page.read_text() == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
     table.write_markdown(page, "point-goal", "more")
     assert page.read_text().startswith(f"before\n{begin}\n\nnew\n\n{end}\nafter\n<!-- point-goal")
+
+
+def test_the_page_about_names_has_the_measured_error_rates() -> None:
+    page = (ROOT / "docs" / "how-to" / "merge-names-of-the-same-thing.md").read_text()
+    for rule, rates in names.rates(names.pairs()):
+        row = f"| {rule} | {rates.precision:.3f} | {rates.recall:.3f} | {rates.wrong} "
+        assert f"{row}| {rates.missed} |" in page

@@ -94,6 +94,37 @@ def test_options_are_checked(kb, options, problem):
         kb.bulk("reach(?x, ?y)", **options)
 
 
+def test_conditions_that_give_values(kb):
+    kb.teach("""
+        step(?x, ?i) :- edge(?x, ?y), range(0, 3, ?i).
+        step(?x, ?part) :- edge(?x, ?y), ?path = concat(?x, "/", ?y), split(?path, "/", ?part).
+        first(?x) :- edge(?x, _), member(?x, [a, c, c, none]).
+        few(?i) :- step(_, ?i), range(1, 1000000000000, ?i).
+        none(?i) :- edge(?x, _), range(?x, 9, ?i).
+        deep(?n) :- range(0, 2, ?n).
+        deep(?n) :- deep(?m), ?m < 5, ?start = ?m + 1, ?end = ?m + 3, range(?start, ?end, ?n).
+    """)
+    for goal, count in (
+        ("step(?x, ?i)", 15), ("first(?x)", 2), ("few(?i)", 2), ("none(?i)", 0), ("deep(?n)", 7),
+    ):  # fmt: skip
+        assert set(kb.bulk(goal)) == set(kb.ask(goal))
+        assert len(kb.ask(goal)) == count
+
+
+def test_now_is_the_instant_of_the_run(kb):
+    kb.teach("past(?x, ?now) :- due(?x, ?at), ?now = now(), before(?at, ?now).")
+    kb.tell('due(a, "2001-01-01"). due(b, "2999-01-01").')
+    before, instant, after = (dict(ask("past(?x, ?now)"))["a"] for ask in (kb.ask, kb.bulk, kb.ask))
+    assert before <= instant <= after
+
+
+def test_representatives_of_classes(kb):
+    kb.teach("@equivalence same/2. @canonical same/2.")
+    kb.tell("same(9, b). same(b, 10). same(zoe, ann).")
+    assert set(kb.bulk("canonical(same, ?x, ?y)")) == set(kb.ask("canonical(same, ?x, ?y)"))
+    assert ("same", "10", "9") in kb.bulk("canonical(same, ?x, ?y)")
+
+
 def test_best_values_are_refused(kb):
     kb.teach("dist(?y, min ?d) :- edge(_, ?y), ?d = 1.\nfar(?x) :- dist(?x, ?d), ?d > 3.")
     with pytest.raises(InvalidInput, match="the rules: the best value of a group: dist/2"):

@@ -93,6 +93,22 @@ def test_different_names_of_one_class_are_a_contradiction(kb):
     kb.tell("same(bert, robert)", conflict="REJECT")
 
 
+def test_representatives_follow_the_facts(kb):
+    assert kb.teach("@equivalence same/2. @canonical same/2.").warnings == ()
+    kb.teach("owner(?car, ?name) :- owns(?car, ?who), canonical(same, ?who, ?name).")
+    kb.teach("same(?who, ?who) :- owns(_, ?who).")
+    kb.tell(
+        "same(bob, robert). same(robert, bert). owns(c1, bob). owns(c2, robert). owns(c3, zoe)."
+    )
+    assert kb.ask("owner(?car, ?name)") == [("c1", "bert"), ("c2", "bert"), ("c3", "zoe")]
+    proof = kb.explain("canonical(same, bob, ?name)")
+    assert "representative(?y) = bert over 3" in proof
+    assert "same(robert, bert)  stored" in proof
+    kb.retract("same(robert, bert)")
+    assert kb.ask("owner(?car, ?name)") == [("c1", "bob"), ("c2", "bob"), ("c3", "zoe")]
+    assert "canonical(same, zoe, bob)" in kb.why_not("canonical(same, zoe, bob)").text
+
+
 def test_an_equivalence_of_the_name_different_contradicts_nothing(kb):
     assert len(kb.teach("@equivalence different/2.").rules) == 2
 

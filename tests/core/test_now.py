@@ -11,7 +11,7 @@ from kbcore.clock import ManualClock
 from kbcore.reason.ask import body_variables
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
-from kbplanner.compile.bulkplan import UnfitForBulk, bulk_plan
+from kbplanner.compile.bulkplan import bulk_plan
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.evaluate import GoalRun
@@ -161,10 +161,13 @@ def test_a_dated_plan_needs_an_instant(kb):
         GoalRun(tenant.engine, goal, partition.bind, replace(kb._services.limits))
 
 
-def test_bulk_runs_refuse_it():
+def test_a_bulk_run_has_the_instant_of_its_clock():
     rules = RuleSet(parse_rule(text) for text in RULES)
-    with pytest.raises(UnfitForBulk, match="now\\(\\) has no value in a bulk run"):
-        bulk_plan(rules, parse_atom("open(?i)"))
+    plan = bulk_plan(rules, parse_atom("open(?i)"))
+    assert plan.dated
+    dated = plan.at("2024-01-01T00:00:00.000Z")
+    assert not dated.dated
+    assert "2024-01-01T00:00:00.000Z" in dated.constants
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kbcore.errors import LogCorrupted
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import (
     AddEpisodes,
+    AddEvidence,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -100,6 +101,10 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         AddEpisodes((NewEpisode("e", "ann", "hi", 7, "s"), NewEpisode("f", "bob", "é"))),
         '{"op":"episodes","episodes":[{"id":"e","by":"ann","text":"hi","at":7,"in":"s"},{"id":"f","by":"bob","text":"é"}]}',
+    ),
+    (
+        AddEvidence((Fact("p", ("a",), evidence=(Evidence("e"),)),)),
+        '{"op":"evidence","facts":[{"p":"p","a":["a"],"e":[{"episode":"e"}]}]}',
     ),
     (
         PurgeMemory("x", "subject", ROWS, ("e",)),

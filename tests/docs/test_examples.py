@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.stand_in import StandIn
 
 import kbcore
 
@@ -86,3 +90,64 @@ def test_real_input_has_the_answers_of_a_plain_search(example):
         pytest.skip("apt has no package lists here")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WRONG" not in done.stdout
+
+
+PAGE = EXAMPLES / "index.md"
+TERMINAL = re.compile(r"^```terminal\n(.*?)^```$", re.M | re.S)
+TIME = re.compile(r"\d+\.\d+ s\b")
+
+
+def commands() -> list[tuple[str, str]]:
+    """Each command of the page that needs no server, with what is shown."""
+    steps = re.split(r"^\$ ", "\n".join(TERMINAL.findall(PAGE.read_text("utf-8"))), flags=re.M)[1:]
+    return [(command, shown) for command, _, shown in (step.partition("\n") for step in steps)]
+
+
+def test_the_page_of_the_examples_shows_what_they_print(tmp_path):
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder)
+    prelude = (
+        f'kbcore() {{ {sys.executable} -m kbserver.cli "$@"; }}\n'
+        f'python() {{ {sys.executable} "$@"; }}\n'
+    )
+    shown = commands()
+    assert len(shown) >= 15
+    for command, output in shown:
+        done = subprocess.run(
+            ["bash", "-c", f"exec 2>&1\n{prelude}{command}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=folder,
+        )
+        assert TIME.sub("T s", done.stdout.strip()) == TIME.sub("T s", output.strip()), command
+
+
+def test_the_page_shows_the_agent_as_it_is():
+    (excerpt,) = re.findall(r"```py\n(def turn.*?)```", PAGE.read_text("utf-8"), re.S)
+    assert excerpt in (EXAMPLES / "agent" / "run.py").read_text("utf-8")
+
+
+def test_the_page_names_every_example():
+    text = PAGE.read_text("utf-8")
+    names = [
+        path.name for path in EXAMPLES.iterdir() if path.suffix != ".md" and "__" not in path.name
+    ]
+    assert [name for name in names if name not in text] == []
+
+
+def test_the_agent_uses_a_real_model_if_one_is_set(tmp_path):
+    with StandIn() as model:
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "agent" / "run.py")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, **model.environment()},
+        )
+        assert len(model.seen) >= 10
+    assert done.returncode == 0, done.stderr
+    assert "Stored: owns(Cara, Ledger)." in done.stdout  # the model of the tests knows this verb

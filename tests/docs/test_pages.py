@@ -18,6 +18,7 @@ from support.clusters import replacements_of_ports, with_ports
 from support.servers import Server
 from support.stand_in import StandIn
 
+import kbcore
 from kbcore.config import SETTINGS
 from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
@@ -225,6 +226,31 @@ def test_every_page_is_in_the_index():
     linked = {(index.parent / target).resolve() for target in targets}
     pages = {page for page in ROOT.glob("docs/**/*.md") if page != index}
     assert sorted(name(page) for page in pages - linked) == []
+
+
+def test_every_method_of_a_knowledge_base_is_documented():
+    page = (ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8")
+    for kind in (kbcore.KnowledgeBase, kbcore.AnswerSet, kbcore.Runtime, kbcore.Window):
+        own = {
+            key
+            for base in kind.__mro__
+            if base.__module__.startswith("kbcore")
+            for key, value in vars(base).items()
+            if not key.startswith("_") and (callable(value) or isinstance(value, property))
+        }
+        assert own
+        assert [key for key in own if f"\n### {kind.__name__}.{key}\n" not in page] == []
+
+
+SITE = sorted((ROOT / "docs").glob("**/*.md"))
+
+
+@pytest.mark.parametrize("page", SITE, ids=name)
+def test_the_first_sentence_says_who_the_page_is_for(page):
+    _, _, text = page.read_text(encoding="utf-8").partition("\n# ")
+    first = (text or page.read_text(encoding="utf-8")).partition("\n\n")[2]
+    sentence = re.split(r"(?<=[.:])\s", " ".join(first.split()))[0]
+    assert re.search(r"\b[Ff]or \w", sentence), sentence
 
 
 def test_every_setting_error_code_and_hook_is_documented():

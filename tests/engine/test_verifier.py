@@ -36,6 +36,7 @@ from engine.assembler import (
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.ir.operators import AGGREGATES
 
 BEST = [(2, BASE), (1, DERIVED), (2, LEAST), (0, DERIVED)]
 SLOTS = [(2, BASE), (1, DERIVED), (2, DERIVED), (0, DERIVED)]
@@ -172,7 +173,7 @@ FAULTS = {
     "groups of old rows": (one([asm.OP["AGGREGATE"], 1, FULL, load(1), 0]), HEAD + 1),
     "groups inside a loop": (one(SCANNED, group(1, load(3))), HEAD + 6),
     "groups by a key": (one(group(1, key(0))), HEAD + 3),
-    "an unknown aggregate": (one(group(2, load(1), 0, (5, 0, 2))), HEAD + 6),
+    "an unknown aggregate": (one(group(2, load(1), 0, (len(AGGREGATES), 0, 2))), HEAD + 6),
     "an aggregate of a column too far": (one(group(2, load(1), 0, (1, 2, 2))), HEAD + 7),
     "an aggregate of a column of a flag": (one(group(3, (0, 1, 1))), HEAD + 5),
     "an aggregate into a parameter": (one(group(2, load(1), 0, (1, 1, 0))), HEAD + 8),

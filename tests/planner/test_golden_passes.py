@@ -1,6 +1,7 @@
 """Golden files of the passes: programs before and after each one. `KB_GOLDEN=write` rewrites them.
 
-A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the file.
+A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the file. A line
+`% external price/2: bf` declares a predicate of a plugin with its mode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kbplanner.compile.build import build
 from kbplanner.compile.explain import explain, show
 from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import adornment_of
+from kbplanner.ir.calls import infer_modes
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes import PASSES, PassContext
@@ -24,6 +26,7 @@ from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
 FOLDER = Path(__file__).parent / "golden" / "passes"
+EXTERNAL = re.compile(r"^% external (\w+)/(\d+): ([bf]+)$", re.M)
 STAGES = ["lower", "linearise", *(name for name, _ in PASSES), "plan"]
 
 
@@ -37,10 +40,13 @@ def after(stage: str, text: str) -> str:
     statements = parse_program(text)
     rules = RuleSet([s.rule for s in statements if isinstance(s, RuleStatement)])
     goal = next(s for s in statements if isinstance(s, GoalStatement)).literal.atom
-    clauses = lower(rules.rules) if stage == "lower" else rules.clauses(frozenset())
+    modes = {RelationSchema(name, len(mode)): (mode,) for name, _, mode in EXTERNAL.findall(text)}
+    form = rules.with_external(modes) if modes else rules
+    clauses = lower(rules.rules) if stage == "lower" else form.clauses(frozenset())
     context = PassContext(adornment_of(goal.args), NoStatistics())
     stored = RelationSchema(goal.predicate, goal.arity, goal.positive)
-    program = Program(clauses, rules.conclusions(stored))
+    inferred = infer_modes(clauses, form.external)
+    program = Program(clauses, rules.conclusions(stored), external=form.external, modes=inferred)
     for name, run in PASSES:
         if stage in ("lower", "linearise"):
             break

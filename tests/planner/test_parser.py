@@ -505,6 +505,14 @@ def test_an_equivalence_is_short_for_its_rules() -> None:
             assert statement.rule == replace(other.rule, scope=scope)
             assert statement.predicates[-1][:2] == ("same", 2)
             assert statement.predicates[0][0] == other.rule.head.predicate
+    (canonical,) = parse_program("@canonical same/2 [scope=s].")
+    (written_rule,) = parse_program(
+        "@'canonical same/2': canonical(same, ?x, representative(?y)) :- same(?x, ?y)."
+    )
+    assert canonical.rule == replace(written_rule.rule, scope="s")
+    assert canonical.predicates[0][:2] == ("canonical", 3)
+    with pytest.raises(RuleSyntaxError, match="@canonical has no text"):
+        parse_program('@canonical same/2 "x".')
     (rule,) = parse_program("@equivalence: p(?x) :- q(?x).")
     assert isinstance(rule, RuleStatement)
     assert rule.rule.name == "equivalence"

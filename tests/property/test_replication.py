@@ -9,8 +9,16 @@ from support.content import digest
 from support.examples import examples
 from support.links import LINK_FAULTS, Link, catch_up, following, node
 
-from kbcore.state.changes import AssertFacts, ChangeSet, RetractPattern
-from kbcore.state.facts import Fact
+from kbcore.state.changes import (
+    AddEpisodes,
+    AssertFacts,
+    ChangeSet,
+    PurgeMemory,
+    RetractPattern,
+)
+from kbcore.state.facts import Fact, FactRows
+from kbcore.state.memory.episodes import NewEpisode
+from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.terms import Variable
 
 STEPS = st.one_of(
@@ -18,6 +26,8 @@ STEPS = st.one_of(
     st.tuples(st.just("big"), st.integers(1, 2)),
     st.tuples(st.just("retract"), st.integers(0, 5)),
     st.tuples(st.just("teach"), st.integers(0, 5)),
+    st.tuples(st.just("say"), st.integers(0, 5)),
+    st.tuples(st.just("purge"), st.integers(0, 5)),
     st.tuples(st.just("nuke"), st.just(0)),
     st.tuples(st.just("snapshot"), st.just(0)),
     st.tuples(st.just("forget"), st.just(0)),
@@ -48,6 +58,17 @@ def act(leader, kind, what, number):
         yield
     elif kind == "teach":
         leader.admin().create_tenant("default", f"n{what}")
+        yield
+    elif kind == "say":
+        episode = NewEpisode(f"e{what}", "ann", f"said {what} " * 20)
+        fact = Fact("q", (str(what),), evidence=(Evidence(f"e{what}", 0, 4), Evidence("e0")))
+        changes = (AddEpisodes((episode,)), AssertFacts((fact,)))
+        leader.commit(ChangeSet("default", "t", changes))
+        yield
+    elif kind == "purge":
+        rows = (FactRows("q", 1, [str(what)]), FactRows("p", 2, ["1", str(number)]))
+        purge = PurgeMemory(f"purge-{number}", "episode", rows, (f"e{what}",))
+        leader.commit(ChangeSet("default", "t", (purge,)))
         yield
     elif kind == "nuke":
         leader.admin().nuke_database("default")

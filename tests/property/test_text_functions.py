@@ -45,6 +45,10 @@ CALLS = [
     Apply("replace", (A, B, C)),
     Apply("join", (B, A)),
     Apply("join", (B, A, C, D)),
+    Apply("jaro_winkler", (A, B)),
+    Apply("jaro_winkler", (B, A)),
+    Apply("trigram", (A, C)),
+    Apply("trigram", (A, A)),
 ]
 
 

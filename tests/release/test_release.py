@@ -77,7 +77,7 @@ def test_the_engine_is_for_every_python(dist: Path) -> None:
         names = wheel.namelist()
         tags = wheel.read(f"kbcore-{VERSION}.dist-info/WHEEL").decode()
         engine = wheel.read("kbplanner/_engine.abi3.so")
-    assert re.search(r"^Tag: cp310-abi3-linux_", tags, re.M)
+    assert re.search(r"^Tag: cp310-abi3-manylinux_2_\d+_", tags, re.M)
     libraries = sorted(name for name in names if name.endswith(".so"))
     assert libraries == [f"kbplanner/_{name}.abi3.so" for name in ("answers", "engine", "proofs")]
     assert b"kbcore-release-" not in engine  # the folder of the build

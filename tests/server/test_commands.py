@@ -148,7 +148,7 @@ def test_scopes(where):
     )
     assert (
         kbcore("scope", "merge", "what-if", *where).stdout
-        == "2 facts merged, 1 conflicts resolved\n"
+        == "2 facts merged, 1 conflict resolved\n"
     )
     assert kbcore("scope", "list", *where).stdout == "what-if\n"
     assert kbcore("scope", "delete", "what-if", "--yes", *where).stdout == "4 facts deleted\n"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http import NOW, Client, error_of
+from support.agents import Agent
+from support.http import NOW, Client, error_of, serve_in_memory
 
 from kbcore.node.runtime import Runtime
 
@@ -297,6 +298,37 @@ def test_wrong_purges_are_refused(client: Client, body: dict[str, Any], field: s
     error = error_of(client.post("/memory/purge", body), 400, "VALIDATION_ERROR")
     assert list((error["details"] or {})["fields"]) == [field]
     assert len(facts(client, "p", 1)) == 1
+
+
+def test_corrections_have_audit_lines(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.tell("likes", "zebulon", "tea")
+    with caplog.at_level("INFO", logger="kbserver.audit"):
+        body = {"old": "likes(zebulon, tea)", "new": "likes(zebulon, milk)", "reason": "r"}
+        seq = client.post("/memory/correct", body).get_json()["commitSeq"]
+        client.post("/memory/undo", {"commitSeq": seq})
+        client.post("/memory/purge", {"subject": "zebulon"})
+    lines = [record.__dict__["fields"] for record in caplog.records]
+    assert [line["action"] for line in lines] == [
+        "POST /memory/correct",
+        "POST /memory/undo",
+        "POST /memory/purge",
+    ]
+    assert (lines[1]["undone"], lines[2]["by"], lines[2]["facts"]) == (seq, "subject", 1)
+    assert "zebulon" not in str(lines)
+
+
+def test_calls_of_tools_have_audit_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with serve_in_memory(mcp_tools="all") as served:
+        agent = Agent(served.client)
+        with caplog.at_level("INFO", logger="kbserver.audit"):
+            agent.call("purge", subject="zebulon", dryRun=True)
+            agent.call("correct", old="p(zebulon)", new="p(a)", reason="r")
+    lines = [record.__dict__["fields"] for record in caplog.records]
+    assert [(line["action"], line["outcome"]) for line in lines] == [
+        ("tool purge", "ok"),
+        ("tool correct", "failed"),
+    ]
+    assert "zebulon" not in str(lines)
 
 
 def test_a_purge_of_one_tenant_leaves_others(client: Client) -> None:

@@ -40,6 +40,7 @@ def test_ingest(client: Client) -> None:
             "rejected",
             "failures",
             "context",
+            "episodeIds",
         )
     ]
     assert [

@@ -75,7 +75,7 @@ random_rules = st.builds(
     lambda recursions, plain, computing: [*recursions, *plain, *computing],
     st.lists(st.sampled_from(RECURSIONS), max_size=2, unique=True),
     st.lists(programs.rules(), min_size=1, max_size=3),
-    st.lists(programs.computing_rules(generating=False), max_size=2),
+    st.lists(programs.computing_rules(), max_size=2),
 )
 
 

@@ -39,6 +39,8 @@ def tenant_content(tenant: Tenant) -> dict[str, Any]:
         "scopes": tenant.scopes(),
         "rules": [(rule.id, rule.text, rule.scope) for rule in tenant.rules.all()],
         "facts": sorted(facts, key=repr),
+        "episodes": list(tenant.episodes),
+        "purges": tenant.purges.to_json(),
     }
 
 

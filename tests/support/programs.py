@@ -313,6 +313,7 @@ class World:
         fuel: int = 10_000,
         possible: bool = False,
         limits: Limits = PLENTY,
+        now: int | None = None,
     ) -> set[tuple[str, ...]]:
         schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
         pattern = goal_pattern(goal.args, self.engine.intern)
@@ -321,7 +322,7 @@ class World:
             rows, ids = self.bind(schema).match(pattern)
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
-        budget = Slices(fuel, limits)
+        budget = Slices(fuel, limits, now)
         facts = View(self.rules, denied, self.bind, self)
         version = self.version if keep else -1
         with self.models.view(facts, (schema,), budget, version=version) as view:
@@ -342,7 +343,7 @@ class World:
             run.close()
             run = None
         if run is None:
-            run = GoalRun(self.engine, compiled, bind, budget.limits)
+            run = GoalRun(self.engine, compiled, bind, budget.limits, budget.now)
         answers = run.ask(pattern, budget)
         assert answers is not None
         rows, count = answers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore_client.results import Json
@@ -16,6 +16,7 @@ class Extracted:
     and are stored, `known` those that were stored before. `contradictions` are facts whose opposite
     is known, `rejected` what could not be taken, `failures` the pieces of the text that the model
     could not read. `truncated` is True if there were more facts than the server takes.
+    `episode_ids` are those of the text, if facts were stored.
     """
 
     facts: list[dict[str, Any]]
@@ -28,6 +29,7 @@ class Extracted:
     truncated: bool
     provider: str
     model: str
+    episode_ids: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, answer: Json) -> Extracted:
@@ -43,6 +45,7 @@ class Extracted:
             bool(answer.get("truncated")),
             answer["provider"],
             answer["model"],
+            tuple(answer.get("episodeIds", ())),
         )
 
 
@@ -52,7 +55,7 @@ class Synthesis:
 
     `derivation` are the facts behind it with their `type` and `rule`, `queries` the goals that were
     evaluated, `failed` those that could not be, with the reason. `confidence` is from 0 to 1, and 0
-    if nothing was found.
+    if nothing was found. `sources` are the cited spans of episodes, if they were asked for.
     """
 
     answer: str
@@ -62,6 +65,7 @@ class Synthesis:
     failed: list[dict[str, Any]]
     provider: str
     model: str
+    sources: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, answer: Json) -> Synthesis:
@@ -74,4 +78,5 @@ class Synthesis:
             answer.get("queriesFailed", []),
             answer["provider"],
             answer["model"],
+            answer.get("sources", []),
         )

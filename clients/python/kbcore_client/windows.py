@@ -75,6 +75,9 @@ class DiffOptions(TypedDict, total=False):
     explain: bool
     """Say why each entry was selected (`why`) and what was left out (`cut`)."""
 
+    citations: bool
+    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`."""
+
 
 class WindowOptions(DiffOptions, total=False):
     """Keyword arguments of `context`; all are optional."""
@@ -119,6 +122,7 @@ FIELDS = {
     "min_relevance": "minRelevance",
     "auto_resolve": "autoResolveContradictions",
     "explain": "explain",
+    "citations": "citations",
     "session": "sessionId",
 }
 """Fields of a request by the options that set them."""
@@ -137,7 +141,7 @@ class Entry:
     """A fact in a window; times in epoch milliseconds.
 
     `contradicted` is True if the opposite is stored or derivable too. `why` is the reason for the
-    selection, if requested. `key` is set in diffs.
+    selection, if requested. `key` is set in diffs. `citations` are numbers of sources of the window.
     """
 
     predicate: str
@@ -155,6 +159,7 @@ class Entry:
     contradicted: bool = False
     why: dict[str, Any] | None = None
     key: str | None = None
+    citations: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -181,6 +186,7 @@ class Entry:
             answer.get("contradicted", False),
             answer.get("why"),
             answer.get("key"),
+            tuple(answer.get("citations", ())),
         )
 
 
@@ -210,7 +216,8 @@ class Window:
 
     `available` is the number of candidate facts. `text` is the window in the requested format, and
     `tokens` its number of tokens. `savings`, the contradictions and `buckets` are those of windows
-    with goals, a session or buckets. `cut` says, if requested, what was left out and why.
+    with goals, a session or buckets. `cut` says, if requested, what was left out and why, `sources`
+    what was said: the cited spans of episodes with their text.
     """
 
     id: str
@@ -229,6 +236,7 @@ class Window:
     text: str
     tokens: int
     chars: int
+    sources: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, answer: Json) -> Window:
@@ -266,6 +274,7 @@ class Window:
             answer.get("formattedText", ""),
             answer["tokenEstimate"],
             answer["totalCharCount"],
+            answer.get("sources", []),
         )
 
     def _repr_html_(self) -> str:
@@ -405,7 +414,8 @@ class Ingested:
     """Result of reading a text: its facts and rules as stored, and a window.
 
     `unread` are the numbers of lines that could not be read. `provider` names the reader of the
-    prose, `predicate-syntax` if no language model was called; `model` is its model.
+    prose, `predicate-syntax` if no language model was called; `model` is its model. `episode_ids` are
+    those of the text, if facts were read in it.
     """
 
     facts: tuple[IngestedFact, ...]
@@ -414,6 +424,7 @@ class Ingested:
     provider: str
     model: str | None
     window: Window
+    episode_ids: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, answer: Json) -> Ingested:
@@ -430,6 +441,7 @@ class Ingested:
             answer["extractionProvider"],
             answer.get("extractionModel"),
             Window.of(answer["context"]),
+            tuple(answer.get("episodeIds", ())),
         )
 
 

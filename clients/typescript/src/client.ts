@@ -223,6 +223,45 @@ export class KnowledgeBase {
     return this.#post("/context/ingest", { text: whole, ...options });
   }
 
+  // ---- episodes and corrections ----
+
+  /** Store a text that someone said, once by its content; its `id` is what the evidence of facts names. */
+  async addEpisode(episode: Body<"Episode">): Promise<Schemas["StoredEpisode"]> {
+    return this.#post("/episodes", episode);
+  }
+
+  /** An episode with the stored facts that it supports; throws NOT_FOUND. */
+  async episode(id: string, page: { limit?: number; offset?: number } = {}): Promise<Schemas["EpisodeWithFacts"]> {
+    return (await this.client.GET("/episodes/{id}", { params: { path: { id }, query: page } })).data!;
+  }
+
+  /** The episodes, of one session or speaker if that is given, in order of storing. */
+  async episodes(
+    filter: { session?: string; speaker?: string; limit?: number; offset?: number } = {},
+  ): Promise<Schemas["EpisodeList"]> {
+    return (await this.client.GET("/episodes", { params: { query: filter } })).data!;
+  }
+
+  /** Replace a stored fact by another one, which gets its evidence, and keep the reason. */
+  async correct(change: Body<"Correct">): Promise<Schemas["Corrected"]> {
+    return this.#post("/memory/correct", change);
+  }
+
+  /** Undo one committed change, by its number or the id of its request; throws CONFLICT with the later changes in its way. */
+  async undo(change: Body<"Undo">): Promise<Schemas["Undone"]> {
+    return this.#post("/memory/undo", change);
+  }
+
+  /** Remove facts and episodes for good, also from the log and the snapshots; with `dryRun` only list them. */
+  async purge(target: Body<"Purge">): Promise<Schemas["Purged"]> {
+    return this.#post("/memory/purge", target);
+  }
+
+  /** The purges, and whether their text is gone from the log and the snapshots. */
+  async purges(): Promise<Schemas["PastPurge"][]> {
+    return (await this.client.GET("/memory/purges", {})).data!.purges;
+  }
+
   // ---- events ----
 
   /**

@@ -29,6 +29,35 @@ const document = JSON.parse(readFileSync(new URL("../openapi.json", import.meta.
   components: { schemas: Record<string, { properties?: { code?: { enum?: string[] } } }> };
 };
 
+describe("episodes and corrections", () => {
+  test("a fact leads to what was said", async () => {
+    const kb = empty();
+    const said = await kb.addEpisode({ speaker: "ann", text: "I like tea.", session: "chat-1" });
+    expect((await kb.addEpisode({ speaker: "ann", text: "I like tea.", session: "chat-1" })).id).toBe(said.id);
+    await kb.tell("likes", ["ann", "tea"], { evidence: [{ episode: said.id, start: 0, end: 11 }] });
+    const found = await kb.episode(said.id);
+    expect([found.text, found.totalFacts, found.facts[0]?.evidence]).toEqual([
+      "I like tea.", 1, [{ episode: said.id, start: 0, end: 11 }],
+    ]);
+    expect((await kb.episodes({ session: "chat-1" })).total).toBe(1);
+    const window = await kb.context({ goals: ["likes(?x, ?y)"], citations: true });
+    expect(window.sources?.map((source) => [source.number, source.text])).toEqual([[1, "I like tea."]]);
+  });
+
+  test("facts are corrected, changes undone, subjects purged", async () => {
+    const kb = empty();
+    await kb.tell("likes(ann, tea).");
+    const done = await kb.correct({ old: "likes(ann, tea)", new: "likes(ann, coffee)", reason: "said so" });
+    const undone = await kb.undo({ commitSeq: done.commitSeq });
+    expect([undone.undoneSeq, undone.retracted, undone.restored]).toEqual([done.commitSeq, 1, 1]);
+    expect((await kb.purge({ subject: "ann", dryRun: true })).factCount).toBe(1);
+    const purged = await kb.purge({ subject: "ann" });
+    expect([purged.factCount, purged.erased]).toEqual([1, true]);
+    expect((await kb.purges()).map((each) => each.purgeId)).toEqual([purged.purgeId]);
+    expect(await kb.query("likes(?x, ?y)")).toEqual([]);
+  });
+});
+
 describe("writes", () => {
   test("facts as texts and as arguments", async () => {
     const kb = empty();

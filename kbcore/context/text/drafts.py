@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
@@ -23,13 +23,17 @@ from kbcore.context.text.phrases import (
     rule_phrase,
     sentence,
 )
-from kbcore.context.window import Entry
+from kbcore.context.window import Entry, SpanKey
+from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 """The epoch milliseconds that have a date in the usual form."""
+
+MAX_CITED = 3
+"""Sources cited for one fact: further ones say little more."""
 
 CONTRADICTED = "contradicted: the opposite is known too"
 """The note at an entry whose opposite is stored or derivable."""
@@ -85,6 +89,8 @@ class _Step(NamedTuple):
     """The changes of a single call of `add`."""
 
     item: Entry | str
+    cited: list[int]
+    new_sources: int
     units: int
     scope_units: int
     added: list[_Added]
@@ -94,7 +100,8 @@ class Draft(ABC):
     """A text to which entries and rules are added and from which the last ones can be removed.
 
     `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
-    was left out, `goal_driven` if entries were selected for goals.
+    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with evidence
+    are followed by the numbers of their sources.
     """
 
     def __init__(
@@ -104,8 +111,12 @@ class Draft(ABC):
         resolved: bool = True,
         goal_driven: bool = False,
         templates: TemplatesOf = no_templates,
+        cites: bool = False,
     ) -> None:
         self._units = units
+        self._cites = cites
+        self._sources: dict[SpanKey, int] = {}
+        self._cited: list[int] = []
         self._templates = templates
         self._resolved = resolved
         self._goal_driven = goal_driven
@@ -125,10 +136,22 @@ class Draft(ABC):
         """The entries and the texts of rules, in the order in which they were added."""
         return [step.item for step in self._steps]
 
+    @property
+    def citations(self) -> list[list[int]]:
+        """The numbers of the sources of each entry, in the order of the entries."""
+        return [step.cited for step in self._steps if isinstance(step.item, Entry)]
+
+    @property
+    def sources(self) -> list[SpanKey]:
+        """The cited spans, in the order of their numbers, which begin at 1."""
+        return list(self._sources)
+
     def add(self, item: Entry | str) -> None:
         """Add an entry, or a rule as text."""
         units = scope_units = 0
         added: list[_Added] = []
+        known_sources = len(self._sources)
+        self._cited = self._numbers_of(item)
         for key, new, text, names in self._pieces(item):
             block = self._blocks.setdefault(key, new)
             if block is new:
@@ -143,11 +166,14 @@ class Draft(ABC):
             self._scopes[item.scope] += 1
         self._size += units
         self._scope_size += scope_units
-        self._steps.append(_Step(item, units, scope_units, added))
+        new_sources = len(self._sources) - known_sources
+        self._steps.append(_Step(item, self._cited, new_sources, units, scope_units, added))
 
     def pop(self) -> Entry | str:
         """Remove the item added last, and return it."""
         step = self._steps.pop()
+        for _ in range(step.new_sources):
+            self._sources.popitem()
         for key, is_new, names in reversed(step.added):
             block = self._blocks[key]
             block.pieces.pop()
@@ -162,6 +188,13 @@ class Draft(ABC):
         self._size -= step.units
         self._scope_size -= step.scope_units
         return step.item
+
+    def _numbers_of(self, item: Entry | str) -> list[int]:
+        """Return the numbers of the sources of an entry, at most MAX_CITED."""
+        if not self._cites or isinstance(item, str):
+            return []
+        spans = item.evidence[:MAX_CITED]
+        return [self._sources.setdefault(span, len(self._sources) + 1) for span in spans]
 
     def text(self, *, scoped: bool = False) -> str:
         """Return the text without a final line break; empty if nothing was added.
@@ -198,7 +231,7 @@ class NaturalDraft(Draft):
         atom = Atom(item.predicate, item.args, not item.negated)
         clause, reason = clause_of(atom, templates), reason_text(_premises(item), templates)
         if clause is None or reason is None:
-            yield _notation(("fact", len(self._steps)), item)
+            yield _notation(("fact", len(self._steps)), item, self._cited)
         else:
             yield self._sentence(item, clause, reason)
         both = ("contradiction", item.predicate, item.args)
@@ -226,7 +259,8 @@ class NaturalDraft(Draft):
         if subject and not named:
             predicate = f"{subject} {predicate}"
         notes = ", ".join(_notes(item))
-        text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}{reason}"
+        text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
+        text += marks(self._cited) + reason
         scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
         return Piece(key, Block("", ".\n", scope), text, names=bool(subject) and not named)
 
@@ -257,7 +291,7 @@ class FactsDraft(Draft):
             )
         if scope not in self._blocks:
             yield Piece(scope, Block("", "", _scope_heading(item)))
-        yield _notation(("fact", *scope[1:], len(self._steps)), item, headed=False)
+        yield _notation(("fact", *scope[1:], len(self._steps)), item, self._cited, headed=False)
 
     def _ordered(self) -> Iterator[Block]:
         groups: dict[object, dict[object, list[Block]]] = {}
@@ -282,13 +316,14 @@ def draft_for(
     resolved: bool = True,
     goal_driven: bool = False,
     templates: TemplatesOf = no_templates,
+    cites: bool = False,
 ) -> Draft:
     """Return an empty draft in a format; `structured` is measured as the text of `facts`."""
     kind = NaturalDraft if name == NATURAL else FactsDraft
-    return kind(units, resolved=resolved, goal_driven=goal_driven, templates=templates)
+    return kind(units, resolved=resolved, goal_driven=goal_driven, templates=templates, cites=cites)
 
 
-def _notation(key: Key, entry: Entry, *, headed: bool = True) -> Piece:
+def _notation(key: Key, entry: Entry, cited: Sequence[int], *, headed: bool = True) -> Piece:
     """Return an entry in the rule language, with its notes in a comment.
 
     With `headed` the line comes after the name of its scope where the text has several.
@@ -297,7 +332,8 @@ def _notation(key: Key, entry: Entry, *, headed: bool = True) -> Piece:
     if entry.provenance is not None:
         premises = _premises(entry)
         notes.append(f"because {', '.join(premises) or entry.provenance.rule}")
-    comment = f"  % {'; '.join(notes)}" if notes else ""
+    remark = "; ".join(notes) + marks(cited)
+    comment = f"  % {remark.strip()}" if remark else ""
     block = Block("", "\n", _scope_heading(entry) if headed else "")
     return Piece(key, block, f"{entry.text}.{comment}")
 

@@ -32,6 +32,14 @@ class AddedEpisode:
 
 
 @dataclass(frozen=True, slots=True)
+class Supports:
+    """Episodes to store with facts, and facts whose evidence is added if they are stored already."""
+
+    episodes: tuple[NewEpisode, ...] = ()
+    known: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeFacts:
     """An episode with a page of the stored facts that it supports, and the number of all of them."""
 

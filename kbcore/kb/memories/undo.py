@@ -21,6 +21,7 @@ from kbcore.reason.budget import Budget
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
     AddEpisodes,
+    AddEvidence,
     AssertFacts,
     AssertRows,
     AssertRules,
@@ -344,7 +345,7 @@ def _named(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
     """Return the facts that changes name, and for patterns those that match."""
     names: set[FactKey] = set()
     for change in changes:
-        if isinstance(change, AssertFacts):
+        if isinstance(change, AssertFacts | AddEvidence):
             names.update(fact.key for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             names.update(fact.key for rows in change.rows for fact in rows.facts())
@@ -396,7 +397,7 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
     """Return the named scopes that changes write to."""
     scopes: set[str | None] = set()
     for change in changes:
-        if isinstance(change, AssertFacts | RestoreFacts):
+        if isinstance(change, AssertFacts | AddEvidence | RestoreFacts):
             scopes.update(fact.scope for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             scopes.update(rows.scope for rows in change.rows)

@@ -46,6 +46,11 @@ result(barred, ?x) :- ~shut(?x).
 size(count(*)) :- n(?x).
 total(sum(?x)) :- n(?x), ?x < 1000000.
 most(max(?x)) :- n(?x).
+result(member, ?x) :- n(?x), member(?x, ['1', '10', other]).
+result(range, ?i) :- n(?x), ?x < 20, range(7, ?x, ?i).
+result(split, ?p) :- n(?x), split(?x, '.', ?p).
+first(representative(?x)) :- n(?x).
+result(first, ?x) :- first(?x).
 result(size, ?x) :- size(?x).
 result(total, ?x) :- total(?x).
 result(most, ?x) :- most(?x).
@@ -144,6 +149,13 @@ class BulkEngineConformance(Conformance, abstract=True):
             "part": {"1"},
             "open": {"a", "b"},
             "barred": {"b"},
+            "member": {"1", "10"},
+            "range": {"7", "8", "9"},
+            "split": {
+                *("10", "1", "0", "1_0", "1f", " 1", "9223372036854775807", "word", "1e16", "-0"),
+                "",
+            },
+            "first": {"-0.0"},
             "size": {"11"},
             "total": {"12"},
             "most": {"9223372036854775807"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from kbcore.state.changes import AddEpisodes, Delta, PurgeMemory, Removed, RestoreFacts
+from kbcore.state.changes import AddEpisodes, AddEvidence, Delta, PurgeMemory, Removed, RestoreFacts
 from kbcore.state.facts import FactRows
-from kbcore.state.memory.evidence import evidence_of, with_evidence
+from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.memory.purges import PurgeRecord
 from kbcore.state.partition import StoredRelation, located
 from kbcore.state.standing import Standing
@@ -21,6 +21,23 @@ def add_episodes(tenant: Tenant, change: AddEpisodes, at: int, delta: Delta) -> 
     """Store episodes; those whose ids are known change nothing."""
     new = sum(tenant.episodes.add(episode.dated(at)) for episode in change.episodes)
     delta.details["episodes"] = delta.details.get("episodes", 0) + new
+
+
+def add_evidence(tenant: Tenant, change: AddEvidence) -> None:
+    """Add evidence to the facts that are stored."""
+    for fact in change.facts:
+        partition = tenant.partition(fact.scope)
+        stored = None if partition is None else partition.get(fact.schema)
+        row = tuple(tenant.engine.find(arg) for arg in fact.args)
+        if partition is None or stored is None or 0 in row:
+            continue
+        if not len(located(stored.relation, array("I", row), 1)[1]):
+            continue
+        stored = partition.writable(fact.schema)
+        before = stored.metadata.get(row, {})
+        new = [each.to_json() for each in fact.evidence if each.episode in tenant.episodes]
+        stored.describe(row, with_evidence(before, union(evidence_of(before), new)))
+        tenant.changed(0, stored)
 
 
 def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> None:

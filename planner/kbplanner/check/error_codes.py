@@ -185,7 +185,7 @@ ERROR_CODES: tuple[Code, ...] = (
         "K021",
         "unknown-declaration",
         "unknown declaration",
-        "The declarations are `@phrase`, `@equivalence`, `@key`, `@disjoint` and `@total`. A name before "
+        "The declarations are `@phrase`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. A name before "
         "a rule is followed by a colon.",
         bad='@sentence works_at/2 "{0} works at {1}".',
         good='@phrase works_at/2 "{0} works at {1}".',

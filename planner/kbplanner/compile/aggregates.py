@@ -18,10 +18,13 @@ def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
     Constants that are not numbers are left out of all aggregates but `count`, with one warning
     each. A sum is computed exactly and rounded once if it contains reals, so that the order of the
     constants does not matter; beyond 64 bits, or beyond the doubles, it has no value. `min` and
-    `max` are the first and last of the numbers in answer order.
+    `max` are the first and last of the numbers in answer order, `representative` is the first of
+    all constants.
     """
     if function == "count":
         return str(len(texts)), 0
+    if function == "representative":
+        return min(texts, key=answer_key), 0
     numbers = [text for text in texts if number(text) is not None]
     warnings = len(texts) - len(numbers)
     if function in ("min", "max"):

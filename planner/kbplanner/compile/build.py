@@ -189,7 +189,7 @@ class _Builder:
                 read = self._read(item, views[id(item)], registers)
                 both = (
                     _intersection(steps[-1], read)
-                    if steps and self._is_settled(item.schema)
+                    if steps and self._is_settled(item.schema) and self._may_intersect(steps[-1])
                     else None
                 )
                 if both is None:
@@ -217,6 +217,10 @@ class _Builder:
         return (
             schema.role not in (Role.DEMAND, Role.REACH, *REPLACING) and schema not in self.growing
         )
+
+    def _may_intersect(self, last: Step) -> bool:
+        """Return False for a read of a relation that replaces rows."""
+        return not isinstance(last, Probe) or self.slots[last.slot].role not in REPLACING
 
     def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
         slot = self._slot[atom.schema]

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kbplanner.compile.plan import View
+from kbplanner.compile.plan import NOW, View
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import EngineFault, InvalidInput
+from kbplanner.ir.operators import MEMBERSHIP, TRUE
 from kbplanner.ir.program import (
     Aggregation,
     Clause,
@@ -35,9 +36,10 @@ from kbplanner.ir.program import (
     Computation,
     Program,
     dependencies,
+    equated,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.ir.terms import Atom, Comparison, Term
+from kbplanner.ir.terms import Atom, Comparison, Term, Variable
 from kbplanner.passes import rewrite
 from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import NoStatistics, order_items
@@ -125,6 +127,26 @@ class BulkPlan:
         """Return the number of a constant of the plan."""
         return self.constants.index(text) + 1
 
+    @property
+    def dated(self) -> bool:
+        """True if the plan reads `now()`: it is executed as `at` returns it."""
+        return NOW in self.constants
+
+    def at(self, now: str) -> BulkPlan:
+        """Return the plan with an instant as the value of `now()`."""
+        if not self.dated:
+            return self
+        strata = (
+            replace(
+                stratum,
+                start=tuple(_dated(version, now) for version in stratum.start),
+                rounds=tuple(_dated(version, now) for version in stratum.rounds),
+            )
+            for stratum in self.strata
+        )
+        constants = dict.fromkeys(now if text == NOW else text for text in self.constants)
+        return replace(self, constants=tuple(constants), strata=tuple(strata))
+
     def versions(self) -> Iterator[ClauseVersion]:
         """Yield all clause versions in the order of evaluation."""
         for stratum in self.strata:
@@ -135,8 +157,8 @@ class BulkPlan:
 def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = ()) -> BulkPlan:
     """Compile rules for a goal; `denied` are the stored relations of explicit negatives with rows.
 
-    Raises UnfitForBulk where the goal depends on recursion through negation, on a predicate that keeps
-    the best value of each group, on `now()`, or on a generator.
+    Raises UnfitForBulk where the goal depends on recursion through negation, or on a predicate that
+    keeps the best value of each group.
     """
     schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
     known = frozenset(denied) & rules.deniable
@@ -152,21 +174,14 @@ def bulk_plan(rules: RuleSet, goal: Atom, denied: Collection[RelationSchema] = (
     best = sorted({str(each.stored) for each in needed_relations if each.role in BEST})
     if best:
         raise UnfitForBulk(
-            f"the best value of a group: {' and '.join(best)}; bulk runs need rules without min or "
-            "max before the last argument of a head",
+            f"the best value of a group: {' and '.join(best)}; a bulk run adds rows and replaces none, "
+            "so that it needs rules without min or max before the last argument of a head",
             best,
         )
     if schema not in rules.derived:
         program = Program((), schema, None, schema, tuple(range(schema.arity)))
     else:
         program = _program(rules, schema, goal, known)
-    for item in (item for clause in program.clauses for item in clause.body):
-        if isinstance(item, Computation) and item.function == "now":
-            message = "now() has no value in a bulk run; write the instant as a constant"
-            raise UnfitForBulk(message, [str(schema)])
-        if isinstance(item, Computation) and item.generates:
-            message = f"{item.function}(...) gives no values in a bulk run; store them as facts"
-            raise UnfitForBulk(message, [str(schema)])
     return _Naming(program, goal).plan(_computes_recursively(program, rules))
 
 
@@ -273,7 +288,7 @@ class _Naming:
             clause.rule,
             self._name(clause.head.schema),
             clause.head.args,
-            tuple(self._item(item, views) for item in items),
+            tuple(self._item(item, views) for item in _with_tests(items)),
         )
 
     def _item(self, item: ClauseItem, views: Mapping[int, View]) -> BulkItem:
@@ -287,9 +302,41 @@ class _Naming:
             self._note(item.left)
             self._note(item.right)
         elif isinstance(item, Computation):
+            if item.function == "now":
+                item = Computation(item.target, "=", (NOW,))
             for arg in item.args:
                 self._note(arg)
         return item
+
+
+def _with_tests(items: Sequence[ClauseItem]) -> Iterator[ClauseItem]:
+    """Yield the items of a body in which a generator whose target has a value is a test: that takes
+    one call, where the generator could give any number of values.
+    """
+    bound: set[Variable] = set()
+    for index, item in enumerate(items):
+        if isinstance(item, Computation) and item.generates and item.target in bound:
+            is_value = Variable(f"is_value#{index}")
+            yield Computation(is_value, MEMBERSHIP[item.function], (item.target, *item.args))
+            yield Comparison("==", is_value, TRUE)
+            continue
+        yield item
+        if isinstance(item, Comparison):
+            if binding := equated(item, bound):
+                bound.add(binding[0])
+        elif not (isinstance(item, ClauseAtom) and item.absent):
+            bound.update(item.variables())
+
+
+def _dated(version: ClauseVersion, now: str) -> ClauseVersion:
+    """Return a clause version with an instant in place of NOW, which only computations have."""
+    items = (
+        replace(item, args=tuple(now if arg == NOW else arg for arg in item.args))
+        if isinstance(item, Computation)
+        else item
+        for item in version.items
+    )
+    return replace(version, items=tuple(items))
 
 
 def _item_text(item: BulkItem) -> str:

@@ -15,16 +15,27 @@ become
 
 A class of n names has n rows, not n². Classes are computed in full, whatever the goal binds; the
 pairs follow demand. The clauses may read the predicate themselves, as congruences do: classes only
-grow, and what follows from a smaller class follows from a larger one. Proofs, confidences and
+grow, and what follows from a smaller class follows from a larger one.
+
+An aggregate that chooses one of the names equal to a name has the same value for all names of a class,
+so that its groups are classes: `canonical(same, ?x, representative(?y)) :- same(?x, ?y)` becomes
+
+    bindings canonical#1/2(?x, ?y) :- classes same/2(?y, ?x).
+    groups canonical#1/2(?x, ?r) :- bindings canonical#1/2(?x, ?y), ?r := representative(?y).
+    canonical/3(same, ?x, ?r) :- classes same/2(?x, ?group#), groups canonical#1/2(?group#, ?r).
+
+Proofs, confidences and
 retractions use the rules as they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from kbplanner.ir.operators import CHOICES
 from kbplanner.ir.program import (
+    Aggregation,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -52,8 +63,17 @@ def by_classes(program: Program) -> Program:
         return program
     names = {schema: replace(schema, role=Role.CLASSES) for schema in equivalences}
     rewritten: list[Clause] = []
+    by_class = _groups_by_class(program.clauses, heads, names)
     for schema, clauses in heads.items():
-        if schema in equivalences:
+        if schema in by_class:
+            own = names[by_class[schema]]
+            rewritten.extend(
+                replace(clause, body=(ClauseAtom(own, clause.head.args[::-1]),))
+                if schema.role is Role.BINDINGS
+                else clause
+                for clause in clauses
+            )
+        elif schema in equivalences:
             rewritten.extend(
                 _reading_classes(
                     replace(clause, head=replace(clause.head, schema=names[schema])), names
@@ -63,7 +83,10 @@ def by_classes(program: Program) -> Program:
             pair = ClauseAtom(schema, numbered_variables(2))
             rewritten.append(_reading_classes(Clause(pair, (pair,)), names))
         else:
-            rewritten.extend(_reading_classes(clause, names) for clause in clauses)
+            rewritten.extend(
+                _reading_classes(_with_group_classes(clause, by_class, names), names)
+                for clause in clauses
+            )
     concluded = {clause.head.schema for clause in rewritten}
     full = dependencies(rewritten, names.values()) & concluded
     return replace(program, clauses=tuple(rewritten), full=program.full | full)
@@ -131,6 +154,65 @@ def _may_not_end(clauses: Sequence[Clause], schema: RelationSchema) -> bool:
         and any(isinstance(item, Computation) for item in clause.body)
         for clause in clauses
     )
+
+
+def _groups_by_class(
+    clauses: Sequence[Clause],
+    heads: Mapping[RelationSchema, Sequence[Clause]],
+    equivalences: Collection[RelationSchema],
+) -> dict[RelationSchema, RelationSchema]:
+    """Return the bindings and groups of rules that choose one of the names equal to a name, each with
+    its equivalence relation.
+    """
+    chosen: dict[RelationSchema, RelationSchema] = {}
+    for schema, own in heads.items():
+        source = _chosen_from(own) if schema.role is Role.GROUPS else None
+        if source is None or len(heads[source.schema]) != 1:
+            continue
+        (bindings,) = heads[source.schema]
+        atom = bindings.body[0]
+        readers = [
+            clause
+            for clause in clauses
+            if any(each.schema == source.schema for each in clause.all_atoms())
+        ]
+        if (
+            isinstance(atom, ClauseAtom)
+            and bindings.body == (ClauseAtom(atom.schema, bindings.head.args),)
+            and len(set(bindings.head.args)) == len(bindings.head.args)
+            and atom.schema in equivalences
+            and readers == list(own)
+        ):
+            chosen[schema] = chosen[source.schema] = atom.schema
+    return chosen
+
+
+def _chosen_from(clauses: Sequence[Clause]) -> ClauseAtom | None:
+    """Return the bindings from which a clause chooses the values of groups of one argument."""
+    if len(clauses) != 1:
+        return None
+    source, *folds = clauses[0].body
+    chooses = all(isinstance(item, Aggregation) and item.function in CHOICES for item in folds)
+    if not chooses or not isinstance(source, ClauseAtom) or source.schema.arity != 2:
+        return None
+    return source if clauses[0].head.args[:1] == source.args[:1] else None
+
+
+def _with_group_classes(
+    clause: Clause,
+    by_class: Mapping[RelationSchema, RelationSchema],
+    names: Mapping[RelationSchema, RelationSchema],
+) -> Clause:
+    """Return a clause that reads the groups of classes in place of those of names."""
+    body: list[ClauseItem] = []
+    for item in clause.body:
+        if isinstance(item, ClauseAtom) and item.schema in by_class:
+            group = Variable("group#" + (str(len(body)) if body else ""))
+            body.append(ClauseAtom(names[by_class[item.schema]], (item.args[0], group)))
+            body.append(replace(item, args=(group, *item.args[1:])))
+        else:
+            body.append(item)
+    return replace(clause, body=tuple(body))
 
 
 def _reading_classes(clause: Clause, names: dict[RelationSchema, RelationSchema]) -> Clause:

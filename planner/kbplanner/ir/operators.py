@@ -107,6 +107,8 @@ FUNCTION_LIST = (
         Function(name, 4, 4, f"{name}(?from1, ?to1, ?from2, ?to2)", test=True)
         for name in INTERVAL_RELATIONS
     ),
+    Function("jaro_winkler", 2, 2, "jaro_winkler(?name, ?other)"),
+    Function("trigram", 2, 2, "trigram(?name, ?other)"),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
 where), and a body in C with a row in the table of csrc/compute.c, all at the same place.
@@ -150,8 +152,11 @@ with the number of arguments that they take, so that predicates of their names a
 OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
 """Operators and functions that compute a value."""
 
-AGGREGATES = ("count", "sum", "min", "max", "avg")
+AGGREGATES = ("count", "sum", "min", "max", "avg", "representative")
 """Aggregates, as head terms."""
+
+CHOICES = ("min", "max", "representative")
+"""Aggregates whose value is one of the constants: further equal ones do not change it."""
 
 EXTREMA = ("min", "max")
 """Words before the last variable of a rule head that keep the least or greatest value of a group."""

@@ -16,8 +16,8 @@ After:
     total/2(?c, ?sum#1) :- groups total#1/2(?c, ?sum#1).  % rule 1
     total/2(?a0, ?a1) :- total/2(?a0, ?a1).
 
-`count(?x)` counts bindings of the group and `?x` alone, and `min` and `max` need no more either:
-they have a relation of these, derived from that of all bindings where another aggregate of the head
+`count(?x)` counts bindings of the group and `?x` alone, and `min`, `max` and `representative` need no
+more either: they have a relation of these, derived from that of all bindings where another aggregate of the head
 needs all.
 """
 
@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import MAX_COLUMNS
+from kbplanner.ir.operators import CHOICES
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Aggregate, Extremum, HeadTerm, Term, Variable
@@ -45,8 +46,7 @@ def aggregate(
     everything = tuple(v for v in dict.fromkeys(_named(bodies)) if v not in group)
     aggregates = list(dict.fromkeys(term for term in terms if isinstance(term, Aggregate)))
     narrow = all(
-        aggregate.function in ("min", "max") or _counts_values(aggregate)
-        for aggregate in aggregates
+        aggregate.function in CHOICES or _counts_values(aggregate) for aggregate in aggregates
     )
     sources: dict[tuple[Variable, ...], list[Aggregate]] = {}
     for aggregate in aggregates:

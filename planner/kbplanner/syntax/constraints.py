@@ -13,6 +13,7 @@ from typing import cast
 
 from kbplanner.ir.terms import (
     ANONYMOUS,
+    Aggregate,
     Apply,
     Atom,
     BodyItem,
@@ -33,6 +34,9 @@ KEY, DISJOINT, TOTAL = "key", "disjoint", "total"
 
 KINDS = (KEY, DISJOINT, TOTAL)
 """The words of declarations of constraints, and the first argument of their violations."""
+
+CANONICAL = "canonical"
+"""The predicate of representatives: `canonical(same, ?name, ?representative)`."""
 
 DIFFERENT = "different"
 """The predicate of names that do not stand for the same thing, and the first argument of the
@@ -116,6 +120,16 @@ def different_rule(predicate: str) -> Rule:
         (Literal(Atom(DIFFERENT, names)), Literal(Atom(predicate, names))),
         f"{DIFFERENT} {print_predicate(predicate, 2)}/2",
     )
+
+
+def canonical_rule(predicate: str) -> Rule:
+    """Return the rule of `@canonical same/2`: each name has the first name of its class, in answer
+    order, as its representative.
+    """
+    name, other = Variable("x"), Variable("y")
+    head = Atom(CANONICAL, (predicate, name, Aggregate("representative", other)))
+    body = (Literal(Atom(predicate, (name, other))),)
+    return Rule(head, body, f"{CANONICAL} {print_predicate(predicate, 2)}/2")
 
 
 def is_optional(rule: Rule) -> bool:

@@ -124,8 +124,9 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
         return Problem("bad-declaration", message, hint, mark.start, mark.end)
     if before is not None and before.type != "STRING" and _is_declaration(tokens, at):
         end = before if token is None else token
-        is_phrase = tokens[1].value == "phrase"
-        example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else "equivalence same/2"
+        word = tokens[1].value
+        is_phrase = word == "phrase"
+        example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else f"{word} same/2"
         return Problem(
             "bad-declaration",
             f"expected the name and arity of a predicate"
@@ -159,7 +160,10 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     return _at_start(token, before, context, actual)
 
 
-DECLARATIONS = ("phrase", "equivalence")
+EQUIVALENCE_WORDS = ("equivalence", "canonical")
+"""Words of declarations about an equivalence relation, which are read as rules."""
+
+DECLARATIONS = ("phrase", *EQUIVALENCE_WORDS)
 """Words after `@` that begin a declaration."""
 
 

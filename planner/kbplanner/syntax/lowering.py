@@ -45,10 +45,12 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.constraints import (
+    CANONICAL,
     DIFFERENT,
     DISJOINT,
     KEY,
     TOTAL,
+    canonical_rule,
     different_rule,
     disjoint_rules,
     key_rules,
@@ -103,7 +105,7 @@ class Lowering:
         """Return the phrase of a declaration."""
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = "write @phrase, @equivalence, @key, @disjoint or @total, or @name: before a rule"
+            hint = "write @phrase, @equivalence, @canonical, @key, @disjoint or @total, or @name: before a rule"
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
             return Phrase("", 0, "")
         if not texts:
@@ -211,11 +213,13 @@ class Lowering:
         return name, arity
 
     def equivalence(self, clause: Clause) -> tuple[Rule, ...]:
-        """Return the rules that a declaration of an equivalence relation is short for."""
-        _, name, arity, *texts = clause.tokens
+        """Return the rules that a declaration of an equivalence relation is short for, or the rule of
+        its representatives.
+        """
+        word, name, arity, *texts = clause.tokens
         if texts:
-            message = "an equivalence has no text"
-            self._at("bad-declaration", message, "write @equivalence same/2.", texts[0])
+            message = f"@{word.value} has no text"
+            self._at("bad-declaration", message, f"write @{word.value} same/2.", texts[0])
         if arity.value != "2":
             message = f"an equivalence relation has 2 arguments, found {arity.value}"
             self._at("bad-arity", message, None, arity)
@@ -224,6 +228,8 @@ class Lowering:
         scope = self.annotations(clause, ("scope",)).scope
         predicate = self.text(name)
         self.predicates.append((predicate, 2, name.start, name.end))
+        if word.value == CANONICAL:
+            return (replace(canonical_rule(predicate), scope=scope),)
         x, y, z = Variable("x"), Variable("y"), Variable("z")
         pairs = {pair: Atom(predicate, pair) for pair in ((x, y), (y, x), (y, z), (x, z))}
         symmetric = Rule(pairs[y, x], (Literal(pairs[x, y]),), scope=scope)

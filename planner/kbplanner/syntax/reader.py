@@ -14,9 +14,9 @@ from dataclasses import replace
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
-from kbplanner.syntax.constraints import CONTRADICTION, KINDS
+from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
-from kbplanner.syntax.expected import explain
+from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
 from kbplanner.syntax.scanner import (
     NUMBER,
@@ -224,7 +224,9 @@ class Reader:
                 [Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)]
             )
             return
-        is_equivalence = clause.kind == "declaration" and clause.tokens[0].value == "equivalence"
+        is_equivalence = (
+            clause.kind == "declaration" and clause.tokens[0].value in EQUIVALENCE_WORDS
+        )
         if clause.kind == "constraint" or is_equivalence:
             yield from self._declared_rules(clause, tokens, where)
             return
@@ -275,11 +277,12 @@ class Reader:
         predicates = [
             (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
         ]
-        violated = CONTRADICTION, 3, where.span(word.start, word.end)
+        word_span = where.span(word.start, word.end)
         span = where.span(tokens[0].start, tokens[-1].end)
         text = self.text[tokens[0].start : tokens[-1].end]
         for rule in rules:
-            concluded = (violated,) if rule.head.predicate == CONTRADICTION else ()
+            head = rule.head.predicate, rule.head.arity, word_span
+            concluded = () if head[:2] == predicates[0][:2] else (head,)
             yield RuleStatement(rule, span, predicates=(*concluded, *predicates), text=text)
 
     # ---- positions ----

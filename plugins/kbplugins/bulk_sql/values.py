@@ -161,6 +161,11 @@ def aggregate_text(function: str, alias: str | None, dialect: Dialect) -> exp.Ex
         order = dialect.call("row", *(_field(name, alias) for name in ("real", "rest", "text")))
         best = dialect.call(function, _field("text", alias), order)
         return exp.Filter(this=best, expression=exp.Where(this=is_number))
+    if function == "representative":
+        fields = [_zero_if_null(_field(name, alias)) for name in ("real", "rest")]
+        is_text = exp.Case().when(is_number, exp.Literal.number(0)).else_(exp.Literal.number(1))
+        order = dialect.call("row", is_text, *fields, _field("text", alias))
+        return dialect.call("min", _field("text", alias), order)
     whole = _field("whole", alias)
     reals = exp.Filter(
         this=dialect.call("total", _field("real", alias)),
@@ -176,6 +181,10 @@ def aggregate_text(function: str, alias: str | None, dialect: Dialect) -> exp.Ex
         exp.cast(exp.Count(this=_field("real", alias)), "text"),
     ]
     return exp.Anonymous(this="concat_ws", expressions=[_text(" "), *parts])
+
+
+def _zero_if_null(value: exp.Expr) -> exp.Expr:
+    return exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
 
 
 def _text(value: str) -> exp.Expr:

@@ -37,7 +37,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Memory": {
         "context": Entry("agents.context:context", "Select the facts that a prompt should contain"),
         "memory": Entry(
-            "agents.memory:memory", "Manage memory: decay, consolidation, priorities, recall"
+            "agents.memory:memory", "Manage memory: episodes, corrections, purges, decay, recall"
         ),
         "scope": Entry("knowledge.scope:scope", "Fork, compare, merge, delete and list scopes"),
         "extract": Entry(

@@ -19,7 +19,7 @@ from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
-from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
+from kbserver.schemas.base import Answer, Body, JsonObject, LeanAnswer, Part
 from kbserver.schemas.fields import (
     ByName,
     Choice,
@@ -129,6 +129,7 @@ class WindowBody(OptimizeBody):
     fill = Choice(*FILLS)
     min_relevance = Fraction()
     explain = Flag()
+    citations = Flag("True: facts with evidence cite the `sources` of the answer.")
 
 
 class ContextBody(WindowBody):
@@ -201,6 +202,25 @@ class Entry(LeanAnswer):
         "The opposite is stored or derivable too; this side was kept or neither was left out."
     )
     why = Object(write=dict, optional=True)
+    citations = Many(Count(), "Numbers of the sources of the fact.", write=list, optional=True)
+
+
+class QuotationShown(JsonObject):
+    """A span of an episode with its text."""
+
+    episode = Text()
+    start = Count("First character.")
+    end = Count("Up to, not including.")
+    text = Text()
+    speaker = Text()
+    at = Time()
+    truncated = Flag("True: the text is cut.", optional=True)
+
+
+class SourceShown(QuotationShown):
+    """A cited span of an episode."""
+
+    number = Count()
 
 
 class ContradictionShown(Answer):
@@ -317,6 +337,9 @@ class AnyWindow(WindowBase):
     knowledge_generation = Count(of=_optimized("generation"), optional=True)
     formatted_text = Text("With `format: natural` or `facts`.", of="text", optional=True)
     cut = Object("With `explain: true`: what was left out, and why.", optional=True)
+    sources = Many(
+        SourceShown, "With `citations: true`: what was said.", of="window.sources", optional=True
+    )
 
 
 class WindowAnswer(WindowBase):

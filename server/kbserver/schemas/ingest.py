@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +10,12 @@ from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
+from kbcore.kb.memories.recording import Source
 from kbcore.kb.natural_language import Ingested
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.reading import first_lines
 from kbcore.reason.budget import RequestLimits
+from kbcore.state.memory.episodes import MAX_SPEAKER_CHARS
 from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (
     MAX_FACTS,
@@ -30,6 +31,7 @@ from kbserver.schemas.fields import (
     Count,
     Flag,
     Fraction,
+    Instant,
     Json,
     Many,
     Name,
@@ -65,6 +67,19 @@ class TextBody(Budgeted):
     scope = WriteScope()
     session = Name("a session", data_key="sessionId")
     auto_resolve = Flag(data_key="autoResolveContradictions")
+    speaker = Text(
+        "The speaker of the episode of the text.",
+        schema={"minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
+    )
+    at = Instant(description="The time of the episode; default: now.")
+
+
+def source_of(fields: Json) -> Source:
+    """Remove the origin of a text from the fields of a body and return it; raises InvalidInput."""
+    speaker, at = fields.pop("speaker", None), fields.pop("at", None)
+    if speaker is not None and not (speaker.strip() and len(speaker) <= MAX_SPEAKER_CHARS):
+        raise InvalidInput.at("speaker", f"must have 1 to {MAX_SPEAKER_CHARS} characters")
+    return Source(speaker, at, fields.get("session"))
 
 
 class IngestBody(TextBody):
@@ -78,11 +93,13 @@ class IngestBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
+        source = source_of(fields)
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
             "request": request,
             "hint": hint,
+            "source": source,
             "compat": compat,
             "request_limits": request_limits(fields),
         }
@@ -96,6 +113,7 @@ class TurnsBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         turns = fields.pop("turns")
+        source = source_of(fields)
         if type(turns) is not list:
             raise InvalidInput.at("turns", "must be an array of texts")
         for index, turn in enumerate(turns):
@@ -105,6 +123,7 @@ class TurnsBody(TextBody):
         return {
             "text": "\n".join(turns),
             "turns": first_lines(turns),
+            "source": source,
             "request": request,
             "request_limits": request_limits(fields),
         }
@@ -189,6 +208,12 @@ class IngestedAnswer(LeanAnswer):
     )
     failures = Many(Failure, of=_of_model("failures", ()))
     context = One(WindowAnswer, of="selected")
+    episode_ids = Many(
+        Text(),
+        "Of the episodes of the text, if facts were read in it.",
+        of=lambda text: list(text.done.recorded) or None,
+        optional=True,
+    )
 
     @classmethod
     def write_minimal(cls, outcome: Any) -> Json:
@@ -270,8 +295,11 @@ def stored(
     hint: str | None = None,
     request_limits: RequestLimits | None = None,
     compat: bool = True,
-    turns: Sequence[int] = (),
+    **more: Any,
 ) -> IngestedText:
-    """Store the facts and rules of a text and return the outcome with the requested window."""
-    done = kb.ingest(text, request, hint=hint, request_limits=request_limits, turns=turns)
+    """Store the facts and rules of a text and return the outcome with the requested window.
+
+    `more` are turns and source, as for `TenantKB.ingest`.
+    """
+    done = kb.ingest(text, request, hint=hint, request_limits=request_limits, **more)
     return IngestedText(done, request, compat)

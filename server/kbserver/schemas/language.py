@@ -5,6 +5,7 @@ from __future__ import annotations
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.printer import print_rule
 from kbserver.schemas.base import Answer, JsonObject
+from kbserver.schemas.context import SourceShown
 from kbserver.schemas.fields import (
     Choice,
     Count,
@@ -49,11 +50,17 @@ class SynthesizeBody(Budgeted):
 
     question = Text(required=True)
     scope = ReadScope()
+    citations = Flag("True: the answer cites its `sources`.")
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.synthesize`."""
         scope, question = fields.get("scope"), fields["question"]
-        return {"question": question, "scope": scope, "request_limits": request_limits(fields)}
+        return {
+            "question": question,
+            "scope": scope,
+            "citations": fields.get("citations", False),
+            "request_limits": request_limits(fields),
+        }
 
 
 class ModelFact(Answer):
@@ -113,6 +120,12 @@ class Extracted(Answer):
     truncated = Flag()
     provider = Text()
     model = Text()
+    episode_ids = Many(
+        Text(),
+        "Of the episodes of the text, if facts were stored.",
+        of=lambda read: list(read.episodes) or None,
+        optional=True,
+    )
 
 
 class DerivationStep(Answer):
@@ -123,6 +136,9 @@ class DerivationStep(Answer):
     rule = Text(allow_none=True)
     confidence = Fraction(allow_none=True)
     scope = Text(allow_none=True)
+    citations = Many(
+        Count(), "With `citations: true`: numbers of sources.", write=list, optional=True
+    )
 
 
 class FailedQuery(JsonObject):
@@ -147,3 +163,9 @@ class Synthesized(Answer):
     )
     provider = Text()
     model = Text()
+    sources = Many(
+        SourceShown,
+        "With `citations: true`: what was said.",
+        of=lambda synthesis: None if synthesis.sources is None else synthesis.sources.listed,
+        optional=True,
+    )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure import Effort, Sample, collector_off, median_of, too_late
@@ -86,6 +87,15 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
             known[goal.sql, goal.constant] = sample
     db.close()
     return [known[goal.sql, goal.constant] for goal in program.goals]
+
+
+def external(path: Path, query: str, effort: Effort) -> Sample:
+    """A query over a file, all of its rows fetched."""
+    db = sqlite3.connect(path)
+    try:
+        return median_of(lambda: len(db.execute(query).fetchall()), effort)
+    finally:
+        db.close()
 
 
 REACHED = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore_client._async.administration import AsyncAdministration
 from kbcore_client._async.connection import AsyncConnection, Destination
+from kbcore_client._async.episodes import AsyncEpisodes
 from kbcore_client._async.following import AsyncFollowing
 from kbcore_client._async.language import AsyncLanguage
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
@@ -41,6 +42,7 @@ class AsyncKnowledgeBase(
     AsyncReads,
     AsyncFollowing,
     AsyncMemory,
+    AsyncEpisodes,
     AsyncContext,
     AsyncScopes,
     AsyncLanguage,

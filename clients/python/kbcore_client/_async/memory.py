@@ -92,16 +92,26 @@ class AsyncContext(AsyncHandle):
         *,
         hint: str | None = None,
         timeout_ms: int | None = None,
+        speaker: str | None = None,
+        at: Instant | None = None,
         **options: Unpack[IngestOptions],
     ) -> Ingested:
         """Store the facts and rules of a text or of the turns of a conversation, all or none.
 
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. The result has the `facts` and `rules`, the numbers of the `unread` lines, and
-        a `window`. Raises InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
+        a `window`. The text is stored as an episode, said by `speaker` at `at`, and is the evidence
+        of the facts; `episode_ids` are its ids. Raises InvalidInput, BudgetExceeded,
+        ModelNotConfigured, ModelFailed.
         """
         whole = text if isinstance(text, str) else "\n".join(text)
-        body = {"text": whole, "contextHint": hint, **window_fields(options)}
+        body = {
+            "text": whole,
+            "contextHint": hint,
+            "speaker": speaker,
+            "at": instant(at),
+            **window_fields(options),
+        }
         names = {**_WINDOW_NAMES, "contextHint": "hint"}
         request = Request("/context/ingest", body, writes=True, names=names, timeout_ms=timeout_ms)
         return Ingested.of((await self._send(request)).json())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbcore_client._async.handle import AsyncHandle
+from kbcore_client.episodes import Evidences, spans_of
 from kbcore_client.errors import InvalidInput
 from kbcore_client.frames import batches_of
 from kbcore_client.requests import Request
@@ -47,6 +48,7 @@ class AsyncWrites(AsyncHandle):
         valid_until: Instant | None = None,
         confidence: float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        evidence: Evidences = (),
         conflict: str = KEEP_BOTH,
     ) -> StoreOutcome:
         """Store a fact, `tell("parent", ["ann", "bob"])`, or the facts and rules of a text.
@@ -55,7 +57,8 @@ class AsyncWrites(AsyncHandle):
         stored all or none. With any other argument than `scope` a text is one fact.
 
         `ttl` is in milliseconds from this call. Points in time are epoch milliseconds, ISO 8601
-        texts or aware datetimes. `conflict` names a strategy for facts whose opposite is stored:
+        texts or aware datetimes. `evidence` are ids of episodes, or spans `(id, start, end)`, that
+        support the fact, beside those it has. `conflict` names a strategy for facts whose opposite is stored:
         KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput,
         RuleSyntaxError, Conflict.
         """
@@ -66,6 +69,7 @@ class AsyncWrites(AsyncHandle):
                 "validUntil": instant(valid_until),
                 "confidence": confidence,
                 "metadata": None if metadata is None else dict(metadata),
+                "evidence": spans_of("evidence", evidence) if evidence else None,
             }
         )
         if args is None and not negated and not details and conflict == KEEP_BOTH:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore_client._sync.administration import Administration
 from kbcore_client._sync.connection import Connection, Destination
+from kbcore_client._sync.episodes import Episodes
 from kbcore_client._sync.following import Following
 from kbcore_client._sync.language import Language
 from kbcore_client._sync.memory import Context, Memory, Scopes
@@ -41,6 +42,7 @@ class KnowledgeBase(
     Reads,
     Following,
     Memory,
+    Episodes,
     Context,
     Scopes,
     Language,

@@ -32,12 +32,18 @@ class Language(Handle):
         return Extracted.of((self._send(request)).json())
 
     def synthesize(
-        self, question: str, *, scope: str | None = None, timeout_ms: int | None = None
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        citations: bool = False,
+        timeout_ms: int | None = None,
     ) -> Synthesis:
         """Answer a question in words; the language model plans the queries and words the answer.
 
-        Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        With `citations` the answer has the numbers of its `sources`. Raises InvalidInput,
+        ModelNotConfigured, ModelFailed.
         """
-        body = {"question": question, "scope": scope}
+        body = {"question": question, "scope": scope, "citations": citations or None}
         request = Request("/synthesize", body, timeout_ms=timeout_ms)
         return Synthesis.of((self._send(request)).json())

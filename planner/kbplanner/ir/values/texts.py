@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kbplanner.ir.values.numbers import number
 from kbplanner.ir.values.pattern import captured, compile_pattern
+from kbplanner.ir.values.similar import jaro_winkler, trigram
 
 SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -89,5 +90,7 @@ TEXT_FUNCTIONS: Mapping[str, TextFunction] = {
     "replace": _replace,
     "join": lambda args: args[0].join(args[1:]),
     "capture": _capture,
+    "jaro_winkler": lambda args: jaro_winkler(*args),
+    "trigram": lambda args: trigram(*args),
 }
 """The body of each function of texts."""

@@ -1,4 +1,4 @@
-"""`kbcore memory`: decay, consolidation, priorities and recall."""
+"""`kbcore memory`: decay, consolidation, priorities and recall; `corrections` has the rest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from kbcore.timestamps import instant
-from kbplanner.syntax.printer import print_row
+from kbserver.cli.agents.corrections import COMMANDS, Instant, line_of
 from kbserver.cli.knowledge.facts import fact_listing
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.exits import errors_in
@@ -34,22 +33,13 @@ _read_scope = click.option("--scope", help="Scope to read; '*' for all")
 _Share = click.FloatRange(0, 1)
 
 
-class Instant(click.ParamType[int]):
-    """A point in time, as epoch milliseconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Parse epoch milliseconds or an ISO 8601 time."""
-        try:
-            return instant(int(value) if str(value).lstrip("-").isdecimal() else value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.group("memory", cls=Group)
 def memory() -> None:
-    """Manage memory: decay, consolidation, priorities, recall."""
+    """Manage memory: episodes, corrections, purges, decay, recall."""
+
+
+for _command in COMMANDS:
+    memory.add_command(_command)
 
 
 @memory.command("decay")
@@ -76,7 +66,7 @@ def decay(
         print_json(report)
         return
     for row in report["removedAtoms"]:
-        click.echo(f"- {_line(row)}{_reason(row)}")
+        click.echo(f"- {line_of(row)}{_reason(row)}")
     prefix = "dry run: " if dry_run else ""
     suffix = " (list truncated)" if report.get("truncated") else ""
     click.echo(
@@ -120,7 +110,7 @@ def consolidate(
         print_json(report)
         return
     for row in report["newFacts"]:
-        click.echo(f"+ {_line(row)}")
+        click.echo(f"+ {line_of(row)}")
     prefix = "dry run: " if dry_run else ""
     click.echo(
         f"{prefix}{report['factsConsolidated']} facts summarized, "
@@ -176,8 +166,8 @@ def salient(
         Listing(
             rows,
             ("salience", "fact", "scope"),
-            lambda row: (f"{row['salience']:.3f}", _line(row), row["scope"]),
-            lambda row: f"{row['salience']:.3f}  {_line(row)}",
+            lambda row: (f"{row['salience']:.3f}", line_of(row), row["scope"]),
+            lambda row: f"{row['salience']:.3f}  {line_of(row)}",
         )
     )
 
@@ -197,18 +187,12 @@ def recall(target: Target, pattern: str, time: int, scope: str | None, output: O
     body = {**_pattern(pattern), "timestamp": time, "limit": output.limit, "scope": scope}
     with errors_in("pattern"):
         rows = target.send("POST", "/memory/recall", body).json()
-    output.show(replace(fact_listing(rows), line=_line))
+    output.show(replace(fact_listing(rows), line=line_of))
 
 
 def _pattern(text: str) -> dict[str, Any]:
     """Return the members of a body for an atom; one without a sign matches positive facts only."""
     return {"text": text, "negated": False}
-
-
-def _line(row: dict[str, Any]) -> str:
-    """Return a row as a fact in the rule language: `p(a, b)` or `~p(a, b)`."""
-    sign = "~" if row["negated"] else ""
-    return sign + print_row(row["predicate"], row["args"], False)
 
 
 def _reason(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import click
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.groups import Group
-from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
+from kbserver.cli.shared.output import Listing, Output, counted, names_listing, output_options
 from kbserver.cli.shared.target import Target, target_options
 
 
@@ -28,7 +28,7 @@ def fork(target: Target, target_scope: str, source: str | None, overwrite: bool)
     """Copy a scope, with its facts and rules, to TARGET_SCOPE."""
     body = {"sourceScope": source, "targetScope": target_scope, "overwrite": overwrite}
     copied = target.send("POST", "/scope/fork", body).json()["copied"]
-    click.echo(f"{copied} facts copied")
+    click.echo(f"{counted(copied, 'fact')} copied")
 
 
 @scope.command("diff")
@@ -72,7 +72,8 @@ def merge(target: Target, source: str, other: str | None, strategy: str) -> None
     """Merge scope SOURCE into another scope. Merges everything or nothing."""
     body = {"sourceScope": source, "targetScope": other, "strategy": strategy}
     counts = target.send("POST", "/scope/merge", body).json()
-    click.echo(f"{counts['merged']} facts merged, {counts['conflictsResolved']} conflicts resolved")
+    facts = counted(counts["merged"], "fact")
+    click.echo(f"{facts} merged, {counted(counts['conflictsResolved'], 'conflict')} resolved")
 
 
 @scope.command("delete")

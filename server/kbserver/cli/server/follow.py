@@ -25,7 +25,9 @@ NEW, GONE = "+", "-"
 @click.option("--count", type=click.IntRange(1), help="Stop after this number of changes")
 @target_options
 def follow(target: Target, goal: str, scope: str | None, as_json: bool, count: int | None) -> None:
-    """Print the answers of GOAL, then each answer that appears (+) or disappears (-).
+    """Print the answers of a goal as they change.
+
+    First those of now, then each answer that appears (+) or disappears (-).
 
     GOAL is one or more literals, such as 'ancestor(ann, ?who)'.
     """

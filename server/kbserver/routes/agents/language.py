@@ -53,7 +53,7 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
         name="synthesize",
         description="Answer a question in words from what is known, by a language model, with "
         "the facts and rules the answer depends on.",
-        takes=("question", "scope"),
+        takes=("question", "scope", "citations"),
         gives=("answer", "derivation?", "confidence?"),
         model=True,
     ),

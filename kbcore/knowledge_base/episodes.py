@@ -1,0 +1,145 @@
+"""Episodes of a knowledge base, and corrections: replacing, undoing and purging."""
+
+from __future__ import annotations
+
+from kbcore import python_values
+from kbcore.errors import InvalidInput
+from kbcore.kb.memories.correction import CorrectOutcome, PurgeOutcome, PurgeState
+from kbcore.kb.memories.episodes import (
+    DEFAULT_LISTED,
+    AddedEpisode,
+    EpisodeFacts,
+    EpisodePage,
+)
+from kbcore.kb.memories.undo import UndoOutcome
+from kbcore.knowledge_base.arguments import request_limits
+from kbcore.knowledge_base.handle import Handle
+from kbcore.python_values import Evidences, Instant, instant, moment, named, whole
+from kbcore.state.facts import Fact
+from kbcore.upkeep.purge import PurgeTarget
+from kbplanner.ir.terms import Atom
+
+
+class Episodes(Handle):
+    """Episodes, and corrections of what a knowledge base holds."""
+
+    def add_episode(
+        self,
+        speaker: str,
+        text: str,
+        *,
+        at: Instant | None = None,
+        session: str | None = None,
+        id: str | None = None,
+    ) -> AddedEpisode:
+        """Store a text that someone said; the same content is stored once.
+
+        `at` has the forms of times in `tell`, by default now. `episode.id` of the result is what
+        the evidence of facts names. Raises AlreadyExists if `id` belongs to another content.
+        """
+        with named(text="text", speaker="speaker"):
+            return self.kb.add_episode(
+                python_values.text("speaker", speaker),
+                python_values.text("text", text),
+                at=instant("at", at),
+                session=session,
+                id=id,
+            )
+
+    def episode(self, id: str, *, limit: int = DEFAULT_LISTED, offset: int = 0) -> EpisodeFacts:
+        """Return an episode with the stored facts that it supports; raises NotFound."""
+        return self.kb.episode(
+            id, limit=whole("limit", limit) or 0, offset=whole("offset", offset) or 0
+        )
+
+    def episodes(
+        self,
+        *,
+        session: str | None = None,
+        speaker: str | None = None,
+        limit: int = DEFAULT_LISTED,
+        offset: int = 0,
+    ) -> EpisodePage:
+        """Return the episodes, of one session or speaker if given, in order of storing."""
+        return self.kb.episodes(
+            session=session,
+            speaker=speaker,
+            limit=whole("limit", limit) or 0,
+            offset=whole("offset", offset) or 0,
+        )
+
+    def correct(
+        self,
+        old: str,
+        new: str,
+        *,
+        reason: str,
+        scope: str | None = None,
+        confidence: float | None = None,
+        evidence: Evidences = (),
+    ) -> CorrectOutcome:
+        """Replace a stored fact by another one: `correct("likes(ann, tea)", "likes(ann, coffee)",
+        reason="...")`.
+
+        The new fact gets the evidence of the old one, and the metadata `corrects` with the old fact
+        and the reason. Raises NotFound if the old fact is not stored.
+        """
+        with named(predicate="old", text="old"):
+            name, args, positive = python_values.fact(old, None)
+            before = Atom(name, args, positive)
+        with named(predicate="new", text="new"):
+            name, args, positive = python_values.fact(new, None)
+        fact = Fact(
+            name,
+            args,
+            positive,
+            scope,
+            confidence=python_values.fraction("confidence", confidence),
+            evidence=python_values.evidence("evidence", evidence),
+        )
+        return self.kb.correct(before, fact, reason=python_values.text("reason", reason))
+
+    def undo(
+        self, seq: int | None = None, *, request: str | None = None, timeout_ms: int | None = None
+    ) -> UndoOutcome:
+        """Undo one committed change, by its number or by the id of its request or transaction.
+
+        Raises NotFound, and Conflict with the later changes in its details if they concern the same
+        facts or rules, or if the change is no longer in the log.
+        """
+        with named(commitSeq="seq", requestId="request"):
+            return self.kb.undo(seq=seq, request=request, request_limits=request_limits(timeout_ms))
+
+    def purge(
+        self,
+        *,
+        subject: str | None = None,
+        episode: str | None = None,
+        speaker: str | None = None,
+        before: Instant | None = None,
+        dry_run: bool = False,
+        limit: int = DEFAULT_LISTED,
+    ) -> PurgeOutcome:
+        """Remove facts and episodes for good: also from the log and the snapshots.
+
+        Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
+        With `dry_run` nothing changes. `erased` of the result says if the text is gone from the
+        storage; `purges()` says so later.
+        """
+        choices = {"subject": subject, "episode": episode, "speaker": speaker, "before": before}
+        chosen = [name for name, value in choices.items() if value is not None]
+        if len(chosen) != 1:
+            raise InvalidInput.at(
+                chosen[0] if chosen else "subject", f"give one of {', '.join(choices)}"
+            )
+        for name in ("subject", "speaker"):
+            value = choices[name]
+            if isinstance(value, str) and not value.strip():
+                raise InvalidInput.at(name, "must not be empty")
+        at = None if before is None else moment("before", before)
+        target = PurgeTarget(subject, episode, speaker, at)
+        return self.kb.purge(target, dry_run=dry_run, limit=whole("limit", limit) or 0)
+
+    def purges(self) -> list[PurgeState]:
+        """Return the purges, oldest first, and whether their text is gone from the storage."""
+        return self.kb.purges()

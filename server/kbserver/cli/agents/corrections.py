@@ -1,0 +1,229 @@
+"""Commands of `kbcore memory` about episodes, and about correcting, undoing and purging."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from kbcore.timestamps import instant, iso_text
+from kbplanner.syntax.printer import print_row
+from kbserver.cli.shared.confirm import confirmed
+from kbserver.cli.shared.exits import errors_in
+from kbserver.cli.shared.output import (
+    Listing,
+    Output,
+    OutputOption,
+    output_options,
+    print_json,
+)
+from kbserver.cli.shared.target import Target, target_options
+
+PAGE = 1000
+"""Episodes in one request."""
+
+_as_json = click.option(
+    "--json", "as_json", is_flag=True, cls=OutputOption, help="Print the JSON of the HTTP API"
+)
+
+
+class Instant(click.ParamType[int]):
+    """A point in time, as epoch milliseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse epoch milliseconds or an ISO 8601 time."""
+        try:
+            return instant(int(value) if str(value).lstrip("-").isdecimal() else value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("episodes")
+@click.option("--session", help="List episodes of this session only")
+@click.option("--speaker", help="List episodes of this speaker only")
+@output_options
+@target_options
+def episodes(target: Target, session: str | None, speaker: str | None, output: Output) -> None:
+    """List what was said: the episodes, in the order in which they were stored."""
+    query = {"session": session, "speaker": speaker}
+    filters = {name: value for name, value in query.items() if value is not None}
+    rows: list[dict[str, Any]] = []
+    while True:
+        page = {**filters, "limit": str(PAGE), "offset": str(len(rows))}
+        answer = target.send("GET", f"/episodes?{urlencode(page)}").json()
+        rows += answer["episodes"]
+        enough = output.limit is not None and len(rows) >= output.limit
+        if enough or not answer["episodes"] or len(rows) >= answer["total"]:
+            break
+    output.show(
+        Listing(
+            rows if output.limit is None else rows[: output.limit],
+            ("id", "at", "speaker", "session", "text"),
+            lambda row: (
+                row["id"],
+                iso_text(row["at"]),
+                row["speaker"],
+                row["session"],
+                row["text"],
+            ),
+            _episode_line,
+        )
+    )
+
+
+@click.command("episode")
+@click.argument("id")
+@_as_json
+@target_options
+def episode(target: Target, id: str, as_json: bool) -> None:
+    """Show an episode and the stored facts that it supports."""
+    answer = target.send("GET", f"/episodes/{quote(id, safe='')}?limit={PAGE}").json()
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(_episode_line(answer))
+    for row in answer["facts"]:
+        click.echo(f"  {line_of(row)}")
+    more = answer["totalFacts"] - len(answer["facts"])
+    if more:
+        click.echo(f"  and {more} more facts")
+
+
+@click.command("correct")
+@click.argument("old")
+@click.argument("new")
+@click.option("--reason", required=True, help="Why the old fact was wrong")
+@click.option("--scope", help="Scope of both facts; default: the base")
+@_as_json
+@target_options
+def correct(
+    target: Target, old: str, new: str, reason: str, scope: str | None, as_json: bool
+) -> None:
+    """Replace the stored fact OLD by NEW, which gets its evidence."""
+    body = {"old": old, "new": new, "reason": reason, "scope": scope}
+    with errors_in("fact"):
+        answer = target.send("POST", "/memory/correct", body).json()
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(f"- {line_of(answer['old'])}")
+    click.echo(f"+ {line_of(answer['new'])}")
+    click.echo(f"change {answer['commitSeq']}")
+
+
+@click.command("undo")
+@click.argument("seq", type=click.IntRange(1), required=False)
+@click.option("--request", help="Idempotency key of the request, or id of the transaction")
+@_as_json
+@target_options
+def undo(target: Target, seq: int | None, request: str | None, as_json: bool) -> None:
+    """Undo the committed change with the number SEQ.
+
+    Later changes of the same facts or rules must be undone first.
+    """
+    if (seq is None) == (request is None):
+        raise click.UsageError("give either SEQ or --request")
+    answer = target.send("POST", "/memory/undo", {"commitSeq": seq, "requestId": request}).json()
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(
+        f"undone: change {answer['undoneSeq']}, by change {answer['commitSeq']}; "
+        f"{answer['retracted']} facts retracted, {answer['restored']} restored, "
+        f"{answer['rulesChanged']} rules changed"
+    )
+
+
+@click.command("purge")
+@click.option("--subject", help="Remove facts and episodes that mention this name")
+@click.option("--episode", "episode_id", help="Remove this episode and facts only it supports")
+@click.option("--speaker", help="Remove all episodes of this speaker, likewise")
+@click.option("--before", type=Instant(), help="Remove facts and episodes from before a time")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed")
+@confirmed("This removes facts and episodes for good. Continue?", unless="dry_run")
+@_as_json
+@target_options
+def purge(target: Target, dry_run: bool, as_json: bool, **selectors: Any) -> None:
+    """Remove facts and episodes for good, also from the log and the snapshots.
+
+    Rules that mention the subject are listed, not removed.
+    """
+    named = {
+        name: selectors[key]
+        for name, key in (
+            ("subject", "subject"),
+            ("episode", "episode_id"),
+            ("speaker", "speaker"),
+            ("before", "before"),
+        )
+        if selectors[key] is not None
+    }
+    if len(named) != 1:
+        raise click.UsageError("give one of --subject, --episode, --speaker and --before")
+    body = {**named, "dryRun": dry_run, "limit": PAGE}
+    answer = target.send("POST", "/memory/purge", body).json()
+    if as_json:
+        print_json(answer)
+        return
+    for row in answer["facts"]:
+        click.echo(f"- {line_of(row)}  [{row['why']}]")
+    for each in answer["conclusions"]:
+        click.echo(f"- {each['text']}  [conclusion]")
+    for each in answer["episodes"]:
+        click.echo(f"- episode {each['id']}, said by {each['speaker']}")
+    for each in answer["rules"]:
+        click.echo(f"  the rule stays: {each['text']}")
+    prefix = "dry run: " if dry_run else ""
+    click.echo(
+        f"{prefix}{answer['factCount']} facts, {answer['conclusionCount']} conclusions, "
+        f"{answer['episodeCount']} episodes"
+    )
+    if not dry_run:
+        click.echo("erased from log and snapshots" if answer["erased"] else _LATER)
+
+
+_LATER = "not yet erased from log and snapshots; kbcore memory purges shows when it is"
+
+
+@click.command("purges")
+@output_options
+@target_options
+def purges(target: Target, output: Output) -> None:
+    """List the purges, and whether their text is erased from the log and the snapshots."""
+    rows = target.send("GET", "/memory/purges").json()["purges"]
+    output.show(
+        Listing(
+            rows if output.limit is None else rows[: output.limit],
+            ("id", "at", "by", "facts", "episodes", "erased"),
+            lambda row: (
+                row["purgeId"],
+                iso_text(row["at"]),
+                row["by"],
+                str(row["facts"]),
+                str(row["episodes"]),
+                "yes" if row["erased"] else "no",
+            ),
+            lambda row: (
+                f"{row['purgeId']}  {iso_text(row['at'])}  by {row['by']}: {row['facts']} facts, "
+                f"{row['episodes']} episodes, {'erased' if row['erased'] else 'not yet erased'}"
+            ),
+        )
+    )
+
+
+COMMANDS = (episodes, episode, correct, undo, purge, purges)
+"""The commands, for the group `memory`."""
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return a row as a fact in the rule language: `p(a, b)` or `~p(a, b)`."""
+    sign = "~" if row["negated"] else ""
+    return sign + print_row(row["predicate"], row["args"], False)
+
+
+def _episode_line(row: dict[str, Any]) -> str:
+    text = " ".join(row["text"].split())
+    return f"{row['id']}  {iso_text(row['at'])}  {row['speaker']}: {text}"

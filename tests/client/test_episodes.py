@@ -1,0 +1,80 @@
+"""Episodes, evidence, corrections and purges with the client, in this process and on servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbcore_client import Conflict, InvalidInput, NotFound
+
+
+def test_a_fact_can_be_traced_to_what_was_said(kb):
+    first = kb.add_episode("ann", "I like green tea.", session="chat-1", at="2026-01-01T00:00:00Z")
+    again = kb.add_episode("ann", "I like green tea.", session="chat-1", at="2026-01-01T00:00:00Z")
+    assert (first.is_new, again.is_new, first.id) == (True, False, again.id)
+    kb.tell("likes", ["ann", "tea"], evidence=[(first.id, 0, 17)])
+    kb.tell("calm(ann)", evidence=[first.id])
+    (row,) = kb.query("likes(?x, ?y)").rows()
+    assert row["evidence"] == [{"episode": first.id, "start": 0, "end": 17}]
+    found = kb.episode(first.id)
+    assert (found.episode.text, found.total, len(found.facts)) == ("I like green tea.", 2, 2)
+    assert kb.episode(first.id, limit=1).facts == found.facts[:1]
+    assert kb.episodes(session="chat-1").episodes == [found.episode]
+    assert kb.episodes(speaker="bob").total == 0
+    (proof,) = kb.prove("likes(ann, ?x)")
+    assert "said by ann on 2026-01-01T00:00:00Z" in kb.explain("likes(ann, ?x)")
+    assert proof is not None
+    with pytest.raises(NotFound):
+        kb.episode("none")
+    with pytest.raises(InvalidInput, match=r"evidence\[0\]"):
+        kb.tell("p", ["a"], evidence=["none"])
+    with pytest.raises(Conflict):
+        kb.add_episode("ann", "other", id=first.id)
+
+
+def test_texts_are_recorded_and_windows_cite_them(kb):
+    done = kb.ingest("likes(ann, tea).\nlikes(bob, milk).", speaker="ann", session="chat-1")
+    (id,) = done.episode_ids
+    assert kb.episode(id).total == 2
+    window = kb.context(goals="likes(?x, ?y)", citations=True)
+    assert [source["text"] for source in window.sources] == [
+        "likes(ann, tea).",
+        "likes(bob, milk).",
+    ]
+    assert [entry.citations for entry in window.entries] == [(1,), (2,)]
+    assert "likes(bob, milk).  % [2]" in window.text
+
+
+def is_logged(kb, seq):
+    """Undo a correction; return False if the storage is in memory and has no log."""
+    try:
+        undone = kb.undo(seq)
+    except Conflict as error:
+        return (error.details or {})["reason"] != "compacted"
+    return (undone.undone, undone.retracted, undone.restored) == (seq, 1, 1)
+
+
+def test_correct_undo_and_purge(kb):
+    kb.tell("likes", ["ann", "tea"], metadata={"k": 1})
+    done = kb.correct("likes(ann, tea)", "likes(ann, coffee)", reason="ann said so")
+    assert done.new["metadata"] == {
+        "corrects": {"fact": "likes(ann, tea)", "reason": "ann said so"}
+    }
+    if is_logged(kb, done.seq):
+        assert kb.query("likes(?x, ?y)") == [("ann", "tea")]
+    else:
+        kb.correct("likes(ann, coffee)", "likes(ann, tea)", reason="undone by hand")
+    assert kb.query("likes(?x, ?y)") == [("ann", "tea")]
+    with pytest.raises(NotFound):
+        kb.correct("likes(ann, coffee)", "likes(ann, milk)", reason="r")
+    kb.tell("drinks(?x) :- likes(?x, ?y).")
+    dry = kb.purge(subject="ann", dry_run=True)
+    assert (dry.fact_count, dry.conclusions, dry.id) == (1, ["drinks(ann)"], None)
+    assert kb.query("likes(?x, ?y)") == [("ann", "tea")]
+    purged = kb.purge(subject="ann")
+    assert (purged.fact_count, purged.erased) == (1, True)
+    assert kb.query("likes(?x, ?y)") == []
+    assert [(each.id, each.by, each.erased) for each in kb.purges()] == [
+        (purged.id, "subject", True)
+    ]
+    with pytest.raises(InvalidInput):
+        kb.purge()
