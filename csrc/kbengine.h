@@ -154,6 +154,10 @@ kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
 kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, int hidden, size_t *changed);
 /* The id of each of `count` rows, KB_NO_ROW for a row that does not exist. Returns: OK, NOMEM. */
 kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids);
+/* Copy those of `count` rows that do not exist, in their order; `missing` has room for all of them
+ * and may be `rows` itself. `missing_count` receives their number. Returns: OK, NOMEM. */
+kb_status kb_missing(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, kb_sym *missing,
+                     size_t *missing_count);
 /* rows: the next row id. live: rows not deleted. visible: live and not hidden. epoch: rises when
  * rows are deleted, hidden or shown. Returns: OK. */
 kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t *live, uint64_t *visible, uint64_t *epoch);

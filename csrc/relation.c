@@ -173,6 +173,32 @@ kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, siz
     return KB_OK;
 }
 
+kb_status kb_missing(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, kb_sym *missing,
+                     size_t *missing_count)
+{
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
+    size_t kept = 0;
+
+    if (status < 0)
+        return status;
+    if (missing_count == NULL || (count != 0 && relation->arity != 0 && (rows == NULL || missing == NULL)))
+        return KB_MISUSE;
+    if (kb_relation_place(relation) < 0)
+        return KB_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const kb_sym *row = rows + i * relation->arity;
+
+        if (kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW)
+            continue;
+        for (uint32_t column = 0; column < relation->arity; column++)
+            missing[kept * relation->arity + column] = row[column];
+        kept++;
+    }
+    *missing_count = kept;
+    return KB_OK;
+}
+
 kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t *live, uint64_t *visible, uint64_t *epoch)
 {
     const kb_relation *relation = kb_engine_relation(engine, rel);

@@ -18,7 +18,7 @@ from kbcore.retraction.rows import Rows
 from kbcore.state.changes import Removed
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import NO_ROW, Engine, Relation
+from kbplanner.engine.backend import Engine, Relation
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.settle import View
@@ -33,6 +33,11 @@ MAX_ROUNDS = 200
 
 MAX_CLOSURE_ROWS = 100_000
 """Limit of derived rows of such a run."""
+
+TEST_STEPS_PER_CANDIDATE, TEST_STEPS = 32, 20_000
+"""Limit of steps for testing each candidate of a relation without recursion, before goals for
+groups of candidates are tried: a multiple of their number, and a constant.
+"""
 
 GROUP_ROWS_PER_CANDIDATE, GROUP_ROWS = 8, 1000
 """Limit of derived rows of goals for groups of candidates: a multiple of their number, and a
@@ -231,31 +236,51 @@ class ComponentChanges:
     # -- tests of candidates -----------------------------------------------------------------------
 
     def _false_now(self, schema: RelationSchema, candidates: Rows) -> Rows:
-        """Return the candidates that do not hold after the removal."""
-        if is_conclusion(schema) and (patterns := candidates.patterns(self._engine)):
-            # Goals with fewer constants can have too many answers.
-            rows = GROUP_ROWS_PER_CANDIDATE * candidates.count + GROUP_ROWS
-            limits = replace(self._budget.limits, rows=min(rows, self._budget.limits.rows))
+        """Return the candidates that do not hold after the removal.
+
+        Goals for groups of candidates take less time than tests of single candidates where a test
+        is a search, but can have too many answers. So relations without recursion are tested first,
+        within a limit, if the goals would leave several arguments free. Tests without a limit of
+        their own are the last resort.
+        """
+        patterns = candidates.patterns(self._engine) if is_conclusion(schema) else []
+        limits = self._budget.limits
+        is_wide = any(pattern.count(0) > 1 for pattern in patterns)
+        if is_wide and schema not in self._rules.recursive:
+            steps = min(TEST_STEPS_PER_CANDIDATE * candidates.count + TEST_STEPS, limits.steps)
+            budget = replace(self._budget, limits=replace(limits, steps=steps))
             try:
-                with self._answers(schema, patterns, replace(self._budget, limits=limits)) as true:
+                return self._not_passing(schema, candidates, budget)
+            except BudgetExceeded:
+                self._budget.check_time()
+        if patterns:
+            # Goals with fewer constants can have too many answers.
+            rows = min(GROUP_ROWS_PER_CANDIDATE * candidates.count + GROUP_ROWS, limits.rows)
+            budget = replace(self._budget, limits=replace(limits, rows=rows))
+            try:
+                with self._answers(schema, patterns, budget) as true:
                     return self._without(candidates, true)
             except BudgetExceeded:
                 self._budget.check_time()
+        return self._not_passing(schema, candidates, self._budget)
+
+    def _not_passing(self, schema: RelationSchema, candidates: Rows, budget: Budget) -> Rows:
+        """Test each candidate on the state after the removal; return those that do not hold."""
         goal = self._programs.test_now(self._rules, schema, self._view.statistics)
-        return self._failing(goal, self._view.bind, candidates)
+        return self._failing(goal, self._view.bind, candidates, budget)
 
     def _false_before(self, schema: RelationSchema, candidates: Rows) -> Rows:
         """Return the candidates that did not hold before the removal."""
         goal = self._programs.test_before(self._rules, schema, self._view.statistics)
-        return self._failing(goal, self._bind, candidates)
+        return self._failing(goal, self._bind, candidates, self._budget)
 
-    def _failing(self, goal: CompiledGoal, bind: Bind, candidates: Rows) -> Rows:
+    def _failing(self, goal: CompiledGoal, bind: Bind, candidates: Rows, budget: Budget) -> Rows:
         """Return the candidates that a goal for many bindings does not answer."""
         if not candidates.count:
             return candidates
-        run = GoalRun(self._engine, goal, bind, self._budget.limits, self._budget.now)
+        run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
         try:
-            true = run.tested(candidates.symbols, candidates.count, self._budget.drive)
+            true = run.tested(candidates.symbols, candidates.count, budget.drive)
             return self._without(candidates, true)
         finally:
             run.close()
@@ -296,14 +321,8 @@ class ComponentChanges:
 
     def _without(self, rows: Rows, relation: Relation) -> Rows:
         """Return the rows that a relation does not have."""
-        missing = relation.locate(rows.symbols, rows.count).count(NO_ROW)
-        if missing == rows.count:
-            return rows
-        if not missing:
-            return Rows(array("I"), 0, rows.arity)
-        with self._related(rows) as own:
-            ids = own.compare(relation).only_here
-            return Rows(own.rows(ids), len(ids), rows.arity)
+        symbols, count = relation.missing(rows.symbols, rows.count)
+        return rows if count == rows.count else Rows(symbols, count, rows.arity)
 
     @contextmanager
     def _related(self, rows: Rows) -> Iterator[Relation]:

@@ -56,6 +56,13 @@ class RulesForRemoval:
         return frozenset().union(*(component.reads for component in self.components))
 
     @cached_property
+    def recursive(self) -> frozenset[RelationSchema]:
+        """The relations of recursive components."""
+        return frozenset().union(
+            *(component.relations for component in self.components if component.is_recursive)
+        )
+
+    @cached_property
     def clauses_before(self) -> list[Clause]:
         """The clauses over the facts before the change."""
         return before(self.clauses, self.removed, self.added)

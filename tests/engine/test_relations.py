@@ -24,6 +24,10 @@ def test_rows_are_a_set_with_ids_in_order_of_insertion(engine, rows):
     ids, added = relation.insert(rows([("b", "c"), ("c", "d")]), 2)
     assert (list(ids), added) == ([1, 2], 1)
     assert list(relation.locate(rows([("c", "d"), ("d", "c")]), 2)) == [2, NO_ROW]
+    asked = rows([("d", "c"), ("c", "d"), ("d", "d"), ("a", "b")])
+    assert relation.missing(asked, 4) == (rows([("d", "c"), ("d", "d")]), 2)
+    assert relation.missing(asked, 1) == (rows([("d", "c")]), 1)
+    assert relation.missing(asked, 0) == (rows([]), 0)
     counts = relation.counts()
     assert (counts.rows, counts.live, counts.visible, counts.epoch) == (3, 3, 3, 0)
 
@@ -39,6 +43,8 @@ def test_every_arity(engine, arity):
     assert added == len(set(made))
     assert [made[list(ids).index(i)] for i in ids] == made
     assert relation.locate(flat, len(made)) == ids
+    assert relation.missing(flat, len(made)) == (array("I"), 0)
+    assert engine.relation(arity).missing(flat, len(made)) == (flat, len(made))
     found, found_ids = relation.match([0] * arity)
     assert list(found_ids) == list(range(added))
     assert len(found) == added * arity

@@ -216,6 +216,9 @@ class Relation(Protocol):
     def locate(self, rows: array[int], count: int) -> array[int]:
         """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
 
+    def missing(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Return those of `count` rows that do not exist, in their order, and their number."""
+
     def match(
         self,
         pattern: Sequence[int],

@@ -86,6 +86,17 @@ class Relation:
         self._call(lib.kb_locate, view, count, ids_view)
         return ids
 
+    def missing(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Return those of `count` rows that do not exist, in their order, and their number."""
+        view, missing, missing_count = (
+            self._rows(rows, count),
+            new_array(len(rows)),
+            ffi.new("size_t *"),
+        )
+        self._call(lib.kb_missing, view, count, ffi.from_buffer("kb_sym[]", missing), missing_count)
+        del missing[missing_count[0] * self._arity :]
+        return missing, int(missing_count[0])
+
     def match(
         self,
         pattern: Sequence[int],

@@ -103,6 +103,11 @@ class ReferenceRelation:
         """Return the id of each row, NO_ROW where it does not exist."""
         return array("I", [self.ids.get(row, NO_ROW) for row in self._rows(rows, count)])
 
+    def missing(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Return those of `count` rows that do not exist, in their order, and their number."""
+        missing = [row for row in self._rows(rows, count) if row not in self.ids]
+        return array("I", [symbol for row in missing for symbol in row]), len(missing)
+
     def match(
         self,
         pattern: Sequence[int],
