@@ -54,25 +54,28 @@ class StandingGoals:
         self._tenant.observer = None
         with self._mutex:
             goals, self._goals = list(self._goals.values()), {}
-        for goal in goals:
-            goal.end(NotFound("the tenant was emptied or dropped"))
-        self._watch()
+            for goal in goals:
+                goal.end(NotFound("the tenant was emptied or dropped"))
+            self._watch()
         self._evaluator.programs.clear()
 
     def add(self, goal: StandingGoal, budget: Budget) -> StandingGoal:
         """Compute the answers of a goal and keep them current; return the goal.
 
-        If a goal of the same id, text and scope exists, it is renewed and returned. The caller holds
-        the read lock. Raises RateLimited beyond the limit of goals, AlreadyExists for an id that
+        If a goal of the same id, text and scope exists, it is renewed and returned; a goal that an
+        error has ended is replaced. The caller holds the read lock. Raises RateLimited beyond the limit of goals, AlreadyExists for an id that
         another goal has, and what `StandingGoal.begin` raises.
         """
         with self._mutex:
             self._drop_expired()
             known = self._goals.get(goal.id)
+            if known is not None and known.ended is not None:
+                del self._goals[goal.id]
+                known = None
             if known is not None:
                 if (known.goal, known.scope) != (goal.goal, goal.scope):
                     raise AlreadyExists(f"another standing goal has the id {goal.id}")
-                known.expires_at = goal.expires_at
+                known.ttl_ms, known.expires_at = goal.ttl_ms, goal.expires_at
                 return known
             if len(self._goals) >= self._max_goals:
                 limit = {"limit": "TENANT_MAX_STANDING_GOALS", "value": self._max_goals}
@@ -139,22 +142,25 @@ class StandingGoals:
 
         `seq` is the sequence number of the last commit. An error ends the goal that it occurs for.
         """
-        self._drop_expired()
-        if not self._goals:
+        # `get` and `remove` hold no lock of the tenant: without the mutex they could end a goal, and
+        # free its answers, while it is updated here.
+        with self._mutex:
+            self._drop_expired()
+            if not self._goals:
+                self._watch()
+                self._tenant.observer = None
+                return
+            moment = self._moment()
+            changed = self._changed()
+            budget = self._new_budget()
+            try:
+                for goal in list(self._goals.values()):
+                    partition = self._tenant.partition(goal.scope)
+                    facts = changed.get(partition.key, {}) if partition is not None else {}
+                    self._update(goal, facts, moment, budget)
+            finally:
+                budget.release()
             self._watch()
-            self._tenant.observer = None
-            return
-        moment = self._moment()
-        changed = self._changed()
-        budget = self._new_budget()
-        try:
-            for goal in list(self._goals.values()):
-                partition = self._tenant.partition(goal.scope)
-                facts = changed.get(partition.key, {}) if partition is not None else {}
-                self._update(goal, facts, moment, budget)
-        finally:
-            budget.release()
-        self._watch()
 
     # -- inside ------------------------------------------------------------------------------------
 

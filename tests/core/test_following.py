@@ -8,6 +8,7 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.errors import InvalidInput
+from kbcore.standing_goals.goal import StandingGoal
 
 
 @pytest.fixture
@@ -109,3 +110,24 @@ def test_goals_that_cannot_be_kept_current(kb):
     for goal in ("p(?x), before(?x, now())", "p(?x"):
         with pytest.raises(InvalidInput):
             kb.follow(goal)
+
+
+def test_a_goal_is_not_ended_by_another_thread_while_a_commit_updates_it(kb, monkeypatch):
+    goal = kb.follow("p(?x)")
+    update, seen = StandingGoal.update, []
+
+    def ended_meanwhile(self, *arguments):
+        ending = threading.Thread(target=goal.close)
+        ending.start()
+        ending.join(0.2)
+        seen.append((ending, ending.is_alive(), self.ended))
+        update(self, *arguments)
+
+    monkeypatch.setattr(StandingGoal, "update", ended_meanwhile)
+    kb.tell("p(1)")
+    ((ending, was_waiting, ended),) = seen
+    ending.join(10)
+    assert (was_waiting, ended, ending.is_alive()) == (True, None, False)
+    assert kb.kb.standing_goals() == []
+    kb.tell("p(2)")
+    assert sorted(kb.ask("p(?x)")) == [("1",), ("2",)]

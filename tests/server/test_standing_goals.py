@@ -100,6 +100,27 @@ def test_subscribing_again_renews_a_goal(client: Any) -> None:
     error_of(other, 409, "CONFLICT")
 
 
+def test_renewing_a_goal_changes_its_time_to_live(client: Any, served: Served) -> None:
+    subscribe(client, "p(?x)", id="a", ttl=1000)
+    assert subscribe(client, "p(?x)", id="a", ttl=60_000)["ttl"] == 60_000
+    client.get("/goals/a")
+    served.clock.advance(59_000)
+    assert client.get("/goals/a").status_code == 200
+
+
+def test_a_goal_that_an_error_ended_can_be_subscribed_again(client: Any) -> None:
+    subscribe(client, "p(?x)", id="a")
+    rule = "p(?x) :- q(?x, ?t), before(?t, now())."
+    assert client.post("/teach", {"text": rule}).status_code == 200
+    error_of(client.get("/goals/a"), 400, "VALIDATION_ERROR")
+    error_of(client.post("/goals/subscribe", {"goal": "p(?x)", "id": "a"}), 400, "VALIDATION_ERROR")
+    assert client.get("/goals").get_json() == {"goals": []}
+    (stored,) = client.get("/rules").get_json()["rules"]
+    assert client.post("/retract/rule", {"id": stored["id"]}).status_code == 200
+    client.tell("p", "1")
+    assert args(subscribe(client, "p(?x)", id="a")["answers"]) == [["1"]]
+
+
 def end(client: Any, goal: dict[str, Any]) -> Any:
     headers = {"X-Tenant-ID": "t"}
     return client.flask.delete(f"/goals/{goal['id']}", headers=headers).get_json()
