@@ -39,7 +39,7 @@ const MAX_REDIRECTS = 3;
 export const READS: ReadonlySet<string> = new Set([
   "/memory/context", "/context/diff", "/context/session/clear", "/context/summary", "/synthesize", "/memory/query/salient",
   "/memory/query/temporal", "/memory/recall", "/preview", "/infer", "/ask", "/explain", "/query", "/neighbours", "/aggregate",
-  "/check", "/scope/diff",
+  "/check", "/scope/diff", "/goals/subscribe",
 ]);
 
 /** Where requests go: the parts of a connection that its transactions share. */
