@@ -63,8 +63,9 @@ class StandingGoals:
         """Compute the answers of a goal and keep them current; return the goal.
 
         If a goal of the same id, text and scope exists, it is renewed and returned; a goal that an
-        error has ended is replaced. The caller holds the read lock. Raises RateLimited beyond the limit of goals, AlreadyExists for an id that
-        another goal has, and what `StandingGoal.begin` raises.
+        error has ended is replaced. The caller holds the read lock. Raises RateLimited beyond the
+        limit of goals, AlreadyExists for an id that another goal has, and what `StandingGoal.begin`
+        raises.
         """
         with self._mutex:
             self._drop_expired()
