@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -156,13 +156,15 @@ def evidence(name: str, value: Evidences) -> tuple[Evidence, ...]:
 
     A span is the id of a whole episode, or an id with two offsets.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidInput.at(name, "must be a list of spans")
     spans = []
     for index, each in enumerate(value):
         field = f"{name}[{index}]"
-        episode, offsets = (each, ()) if isinstance(each, str) else (each[0], each[1:])
-        if not isinstance(episode, str) or len(offsets) not in (0, 2):
+        parts = (each,) if isinstance(each, str) else each
+        is_span = isinstance(parts, tuple | list) and len(parts) in (1, 3)
+        episode, *offsets = parts if is_span else (None,)
+        if not isinstance(episode, str):
             raise InvalidInput.at(field, "must be the id of an episode, or (id, start, end)")
         for offset in offsets:
             whole(field, offset)

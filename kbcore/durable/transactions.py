@@ -20,7 +20,16 @@ from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.errors import Conflict, RateLimited, UnknownTransaction
 from kbcore.state.apply import apply_changes
-from kbcore.state.changes import AssertFacts, AssertRows, Change, Delta, Depends, RelationName
+from kbcore.state.changes import (
+    EPISODES,
+    AddEpisodes,
+    AssertFacts,
+    AssertRows,
+    Change,
+    Delta,
+    Depends,
+    RelationName,
+)
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
 from kbcore.state.overlay import Overlay, Reads, scope_names, versions
@@ -92,6 +101,8 @@ class Transaction:
             (scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations
         }
         read.update(_relation(name) for name in self.facts)
+        if any(isinstance(change, AddEpisodes) for change in self.staged):
+            read.add(EPISODES)
         return Depends(
             frozenset(read),
             frozenset(_relation(name) for name in self.needed),
@@ -119,8 +130,17 @@ class Transaction:
         modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
         for scope, predicate, args, positive in (*removed, *modified):
             changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
+        changed.extend({"episode": id} for id in self._taken_episodes(tenant))
         if changed:
             raise self.conflict(changed, "what the transaction read or wrote has changed since")
+
+    def _taken_episodes(self, tenant: Tenant) -> Iterator[str]:
+        """Yield the ids of staged episodes that meanwhile belong to episodes with other content."""
+        for change in self.staged:
+            for new in change.episodes if isinstance(change, AddEpisodes) else ():
+                known = tenant.episodes.get(new.id)
+                if known is not None and not new.is_same(known):
+                    yield new.id
 
     def conflict(self, changed: list[dict[str, object]], message: str) -> Conflict:
         """Return the error of a transaction whose reads or writes are outdated."""

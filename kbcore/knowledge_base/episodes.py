@@ -16,7 +16,7 @@ from kbcore.knowledge_base.arguments import request_limits
 from kbcore.knowledge_base.handle import Handle
 from kbcore.python_values import Evidences, Instant, instant, moment, named, whole
 from kbcore.state.facts import Fact
-from kbcore.upkeep.purge import PurgeTarget
+from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
 
 
@@ -107,6 +107,9 @@ class Episodes(Handle):
         Raises NotFound, and Conflict with the later changes in its details if they concern the same
         facts or rules, or if the change is no longer in the log.
         """
+        whole("seq", seq)
+        if request is not None:
+            python_values.text("request", request)
         with named(commitSeq="seq", requestId="request"):
             return self.kb.undo(seq=seq, request=request, request_limits=request_limits(timeout_ms))
 
@@ -132,10 +135,17 @@ class Episodes(Handle):
             raise InvalidInput.at(
                 chosen[0] if chosen else "subject", f"give one of {', '.join(choices)}"
             )
-        for name in ("subject", "speaker"):
-            value = choices[name]
-            if isinstance(value, str) and not value.strip():
-                raise InvalidInput.at(name, "must not be empty")
+        if not isinstance(dry_run, bool):
+            raise InvalidInput.at("dry_run", "must be True or False")
+        for name, value in (("subject", subject), ("episode", episode), ("speaker", speaker)):
+            if (
+                value is not None
+                and not 1
+                <= len(python_values.text(name, value).strip())
+                <= len(value)
+                <= MAX_SUBJECT_CHARS
+            ):
+                raise InvalidInput.at(name, f"must have 1 to {MAX_SUBJECT_CHARS} characters")
         at = None if before is None else moment("before", before)
         target = PurgeTarget(subject, episode, speaker, at)
         return self.kb.purge(target, dry_run=dry_run, limit=whole("limit", limit) or 0)

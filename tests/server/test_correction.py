@@ -291,6 +291,7 @@ def test_a_purge_forgets_windows(client: Client) -> None:
         ({"before": "soon"}, "before"),
         ({"subject": "a", "limit": 0}, "limit"),
         ({"subject": "a", "dryRun": "yes"}, "dryRun"),
+        ({"subject": "a", "dryrun": True}, "dryrun"),
     ],
 )
 def test_wrong_purges_are_refused(client: Client, body: dict[str, Any], field: str) -> None:

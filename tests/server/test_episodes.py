@@ -153,6 +153,25 @@ def test_evidence_in_a_transaction(client: Client) -> None:
     assert client.get(f"/episodes/{id}").get_json()["totalFacts"] == 1
 
 
+def test_a_transaction_whose_episode_id_was_taken_is_refused(client: Client) -> None:
+    headers = {"X-Transaction-ID": client.post("/tx/begin").get_data(as_text=True)}
+    client.post("/episodes", {"speaker": "ann", "text": "I like tea", "id": "e"}, headers=headers)
+    body = {"predicate": "likes", "args": ["ann", "tea"], "evidence": [{"episode": "e"}]}
+    assert client.post("/tell", body, headers=headers).status_code < 300
+    client.post("/episodes", {"speaker": "bob", "text": "no", "id": "e"})
+    error = error_of(client.post(f"/tx/commit/{headers['X-Transaction-ID']}"), 409, "CONFLICT")
+    assert (error["details"] or {})["changed"] == [{"episode": "e"}]
+    assert client.post("/query", {"predicate": "likes", "args": ["?x", "?y"]}).get_json() == []
+
+
+def test_a_transaction_may_store_an_episode_that_is_stored_meanwhile(client: Client) -> None:
+    episode = {"speaker": "ann", "text": "I like tea", "id": "e"}
+    headers = {"X-Transaction-ID": client.post("/tx/begin").get_data(as_text=True)}
+    client.post("/episodes", episode, headers=headers)
+    client.post("/episodes", episode)
+    assert client.post(f"/tx/commit/{headers['X-Transaction-ID']}").status_code == 200
+
+
 def test_other_tenants_have_other_episodes(client: Client) -> None:
     id = add(client)["id"]
     other = {"X-Tenant-ID": "other"}

@@ -29,6 +29,7 @@ from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.purge import PurgePlan, PurgeTarget, plan_purge, purge_records
 from kbplanner.engine.backend import NO_ROW
+from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
@@ -114,6 +115,8 @@ class Corrections(EpisodeMethods, ABC):
         self._check_writable(new.scope)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
             raise InvalidInput.at("reason", f"must have 1 to {MAX_REASON_CHARS} characters")
+        if problem := text_problem(reason):
+            raise InvalidInput.at("reason", problem)
         args = tuple(arg for arg in old.args if isinstance(arg, str))
         if (old.predicate, args, old.positive) == (new.predicate, new.args, new.positive):
             raise InvalidInput.at("new", "is the same fact; assert it to change its metadata")

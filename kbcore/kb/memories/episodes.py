@@ -16,6 +16,7 @@ from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence, evidence_of
 from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
+from kbplanner.ir.limits import text_problem
 
 DEFAULT_LISTED = 100
 """Default number of episodes, or of facts of an episode, in one answer."""
@@ -166,6 +167,9 @@ class EpisodeMethods(TenantHandle):
                 f"an episode has at most {limit} characters, this one has {len(text)}",
                 {"limit": "EPISODE_MAX_CHARS", "value": limit},
             )
+        for name, value in (("speaker", speaker), ("text", text)):
+            if problem := text_problem(value):
+                raise InvalidInput.at(name, problem)
         if session is not None:
             check_name("session", session)
         if id is None:

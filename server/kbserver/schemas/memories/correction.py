@@ -143,6 +143,13 @@ class PurgeBody(Budgeted):
         "oneOf": [{"required": [name]} for name in ("subject", "episode", "speaker", "before")]
     }
 
+    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+        """Return the arguments of `TenantKB.purge`; unknown keys are always refused.
+
+        A purge cannot be undone: one with a misspelt `dryRun` must not be carried out.
+        """
+        return super().read(data, strict=True, path=path)
+
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.purge`."""
         names = ("subject", "episode", "speaker", "before")
