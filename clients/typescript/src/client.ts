@@ -1,7 +1,7 @@
 import createClient, { type Client } from "openapi-fetch";
 
 import { Answers } from "./answers.js";
-import { KBError, isKBError } from "./errors.js";
+import { KBError, isKBError, type ErrorCode } from "./errors.js";
 import { eventsOf, type KBEvent } from "./events.js";
 import type { components, paths } from "./schema.js";
 import { pause, Transport, type Options } from "./transport.js";
@@ -23,6 +23,19 @@ export type Argument = string | number | boolean;
 
 /** Options of a goal: those of `POST /ask` without the goal. */
 export type GoalOptions = Omit<Body<"Infer">, "text" | "predicate" | "args">;
+
+type Subscribed = Schemas["Subscribed"];
+
+/** An answer of a followed goal: an atom, or the `bindings` of a goal of several literals. */
+export type GoalAnswer = Subscribed["answers"][number];
+
+/** The answers of a followed goal that appeared and disappeared, with the last commit they include and its time. */
+export interface AnswersChanged {
+  appeared: GoalAnswer[];
+  disappeared: GoalAnswer[];
+  commitSeq: number;
+  timestamp: number;
+}
 
 /** A knowledge base: all operations on one tenant of a server. */
 export class KnowledgeBase {
@@ -276,9 +289,56 @@ export class KnowledgeBase {
       if (options[name] !== undefined) query.set(name, String(options[name]));
     }
     if (options.events !== undefined) query.set("events", options.events.join(","));
-    const path = `/memory/events${query.size ? `?${query}` : ""}`;
+    yield* this.#stream(`/memory/events${query.size ? `?${query}` : ""}`, options.signal);
+  }
+
+  // ---- goals whose answers are kept current ----
+
+  /**
+   * Yield the answers of a goal, then each change of them, until the caller stops or the signal ends it. In the first item all
+   * answers have appeared; each commit that changes the answers is one item. A lost connection is opened again; if the server
+   * has restarted, or does not keep all changes, the next item has the whole difference.
+   */
+  async *follow(
+    goal: string,
+    options: { scope?: string; id?: string; ttl?: number; signal?: AbortSignal } = {},
+  ): AsyncGenerator<AnswersChanged> {
+    const { signal, ...fields } = options;
+    let known = new Map<string, GoalAnswer>();
+    const difference = (now: Subscribed): AnswersChanged => {
+      const before = known;
+      known = new Map(now.answers.map((answer) => [keyOf(answer), answer]));
+      return {
+        appeared: now.answers.filter((answer) => !before.has(keyOf(answer))),
+        disappeared: [...before].filter(([key]) => !known.has(key)).map(([, answer]) => answer),
+        commitSeq: now.commitSeq,
+        timestamp: now.timestamp,
+      };
+    };
+    for (let isFirst = true; signal?.aborted !== true; isFirst = false) {
+      const first: Subscribed = await this.#post("/goals/subscribe", { goal, ...fields });
+      const change = difference(first);
+      if (isFirst || change.appeared.length || change.disappeared.length) yield change;
+      const path = `/goals/${encodeURIComponent(first.id)}/events?since=${encodeURIComponent(first.eventId)}`;
+      try {
+        for await (const { data } of this.#stream(path, signal)) {
+          if ("code" in data) throw new KBError(data["code"] as ErrorCode, data["message"] as string);
+          const next = "answers" in data ? difference(data as unknown as Subscribed) : (data as unknown as AnswersChanged);
+          const { appeared, disappeared, commitSeq, timestamp } = next;
+          for (const answer of disappeared) known.delete(keyOf(answer));
+          for (const answer of appeared) known.set(keyOf(answer), answer);
+          if (appeared.length || disappeared.length) yield { appeared, disappeared, commitSeq, timestamp };
+        }
+        return;
+      } catch (error) {
+        if (!isKBError(error, "NOT_FOUND")) throw error; // the server has restarted: it does not know the goal any more
+      }
+    }
+  }
+
+  async *#stream(path: string, ending?: AbortSignal): AsyncGenerator<KBEvent> {
     const stop = new AbortController();
-    const signal = options.signal === undefined ? stop.signal : AbortSignal.any([options.signal, stop.signal]);
+    const signal = ending === undefined ? stop.signal : AbortSignal.any([ending, stop.signal]);
     let last = "";
     let failures = 0;
     try {
@@ -323,6 +383,10 @@ export class KnowledgeBase {
 /** Connect to a server; nothing is sent until the first call. Throws KBError if the address is none. */
 export function connect(url: string, options: Options = {}): KnowledgeBase {
   return new KnowledgeBase(new Transport(url, options), options.tenant ?? "default", options.database ?? "default");
+}
+
+function keyOf(answer: GoalAnswer): string {
+  return JSON.stringify(answer.args ?? Object.values(answer.bindings ?? {}));
 }
 
 function closed(text: string): string {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, inject, test } from "vitest";
 
-import { connect, isKBError, KBError, ERROR_CODES, type KnowledgeBase } from "../src/index.js";
+import { connect, isKBError, KBError, ERROR_CODES, type GoalAnswer, type KnowledgeBase } from "../src/index.js";
 import { READS } from "../src/transport.js";
 
 const url = inject("url");
@@ -319,6 +319,30 @@ describe("events", () => {
     expect(values).toEqual(["1", "2"]);
     expect(seen[0]).toBeNull();
     expect(seen[1]).toMatch(/./);
+  });
+
+  test("a followed goal has its answers and each change of them", async () => {
+    const kb = empty();
+    await kb.tell("p(1)");
+    const changes = kb.follow("p(?x), not q(?x)");
+    expect((await changes.next()).value!.appeared).toEqual([{ bindings: { "?x": "1" } }]);
+    await kb.tell("p(2)");
+    expect((await changes.next()).value!.appeared).toEqual([{ bindings: { "?x": "2" } }]);
+    await kb.tell("q(1)");
+    expect((await changes.next()).value!.disappeared).toEqual([{ bindings: { "?x": "1" } }]);
+    await changes.return(undefined);
+  });
+
+  test("following goes on after the server has forgotten the goal", async () => {
+    const kb = empty();
+    await kb.tell("p(1)");
+    const changes = kb.follow("p(?x)", { id: "mine" });
+    expect((await changes.next()).value!.appeared.length).toBe(1);
+    const next = changes.next();
+    await kb.client.DELETE("/goals/{id}", { params: { path: { id: "mine" } } });
+    await kb.tell("p(2)");
+    expect((await next).value!.appeared.map((answer: GoalAnswer) => answer.args)).toEqual([["2"]]);
+    await changes.return(undefined);
   });
 
   test("a signal ends them", async () => {
