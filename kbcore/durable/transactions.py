@@ -135,7 +135,7 @@ class Transaction:
             raise self.conflict(changed, "what the transaction read or wrote has changed since")
 
     def _taken_episodes(self, tenant: Tenant) -> Iterator[str]:
-        """Yield the ids of staged episodes that meanwhile belong to episodes with other content."""
+        """Yield the ids of staged episodes that now belong to episodes with other content."""
         for change in self.staged:
             for new in change.episodes if isinstance(change, AddEpisodes) else ():
                 known = tenant.episodes.get(new.id)
