@@ -78,6 +78,8 @@ class Transaction:
     present: dict[FactName, bool] = field(default_factory=dict)
     overlay: Overlay | None = None
     base: Tenant | None = None
+    purges_seen: int = 0
+    """The last purge of the tenant before the first use, by its sequence number."""
     uncertain: bool = False
     """True if its commit is in the log, but was not confirmed in time."""
 
@@ -88,6 +90,7 @@ class Transaction:
         """
         if self.base is None:
             self.base = tenant
+            self.purges_seen = 0 if tenant is None else tenant.purges.last_seq()
         elif self.base is not tenant:
             raise self.conflict([{"tenant": self.tenant}], "the tenant was deleted or emptied")
 
@@ -130,6 +133,8 @@ class Transaction:
         modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
         for scope, predicate, args, positive in (*removed, *modified):
             changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
+        if tenant.purges.last_seq() != self.purges_seen:  # it may write what was purged
+            changed.append({"purge": True})
         changed.extend({"episode": id} for id in self._taken_episodes(tenant))
         if changed:
             raise self.conflict(changed, "what the transaction read or wrote has changed since")

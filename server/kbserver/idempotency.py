@@ -19,7 +19,7 @@ from flask import Flask, Response, g, request
 from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError
 from kbcore.node.runtime import Runtime
-from kbcore.state.changes import ChangeSet, NoteAnswer
+from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
 from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, RequestKey
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import RequestContext, bodies, read_headers
@@ -95,11 +95,17 @@ class Idempotency:
         )
         mark.__enter__()
         g.idempotent_mark = mark
+        g.last_purge = self._last_purge(context.database, context.tenant)
         return None
 
     def _known(self, context: RequestContext, key: str) -> Answered | None:
         tenant = self._runtime.find_tenant(context.database, context.tenant)
         return None if tenant is None else tenant.answered.get(key, self._runtime.clock.now_ms())
+
+    def _last_purge(self, database: str, tenant: str) -> int:
+        """Return the sequence number of the last purge of a tenant, 0 if there was none."""
+        known = self._runtime.find_tenant(database, tenant)
+        return 0 if known is None else known.purges.last_seq()
 
     def _digest(self, context: RequestContext) -> str:
         environ = request.environ
@@ -121,10 +127,19 @@ class Idempotency:
             answer = None
             if len(body) <= ANSWER_BYTES:
                 answer = Answer(response.status_code, tuple(headers), body.decode())
+            begun = g.last_purge
+
+            def check() -> None:
+                if self._last_purge(database, tenant) != begun:
+                    raise Outdated("the answer may have text that was purged")
+
+            note = ChangeSet(database, tenant, (NoteAnswer(request_key, answer),), check)
             try:
-                self._runtime.commit(
-                    ChangeSet(database, tenant, (NoteAnswer(request_key, answer),))
-                )
+                try:
+                    self._runtime.commit(note)
+                except Outdated:
+                    without = NoteAnswer(request_key, None)
+                    self._runtime.commit(ChangeSet(database, tenant, (without,)))
             except KBError as error:
                 log.warning("the answer of an idempotency key was not stored: %s", error.message)
         return response

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbcore import InvalidInput, KnowledgeBase, open_kb
+from kbcore import Conflict, InvalidInput, KnowledgeBase, open_kb
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,21 @@ def test_wrong_arguments_name_the_field(call: Callable[[KnowledgeBase], Any], fi
         assert list((caught.value.details or {})["fields"]) == [field]
         assert kb.episodes().total == 0
         assert list(kb.ask("p(?x)")) == [("a",)]
+
+
+def test_a_transaction_that_a_purge_overtook_cannot_commit() -> None:
+    with open_kb() as kb:
+        kb.tell("knows(bob, quixote)")
+
+        def overtaken() -> None:
+            with kb.transaction() as inside:
+                inside.tell("knows(quixote, ann)")
+                kb.purge(subject="quixote")
+
+        with pytest.raises(Conflict) as caught:
+            overtaken()
+        assert {"purge": True} in (caught.value.details or {})["changed"]
+        assert kb.count("knows") == 0
+        with kb.transaction() as inside:
+            inside.tell("knows(ann, bob)")
+        assert kb.count("knows") == 1

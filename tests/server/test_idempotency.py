@@ -20,7 +20,7 @@ from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.durable.request_key import carrying_out
 from kbcore.node.runtime import open_runtime
-from kbcore.state.changes import ChangeSet, NoteAnswer
+from kbcore.state.changes import ChangeSet, Delta, NoteAnswer
 from kbcore.state.facts import Fact
 from kbcore.state.idempotency import (
     KEPT_BYTES,
@@ -278,3 +278,22 @@ def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
                 b"Fact Asserted: p(%d)" % n,
             )
         assert json.loads(server.post("/query", {"predicate": "p", "args": ["?x"]})[1]) == []
+
+
+def test_an_answer_from_before_a_purge_is_not_stored_after_it(served: Served) -> None:
+    kb = served.runtime.knowledge_base("default", "t")
+    kb.assert_facts([Fact("knows", ("ann", "bob"))])
+    commit = served.runtime.commit
+
+    def purge_first(changes: ChangeSet) -> Delta:
+        if isinstance(changes.changes[0], NoteAnswer) and changes.check is not None:
+            served.runtime.commit = commit  # type: ignore[method-assign]
+            served.runtime.open("t").purge(subject="ann")
+        return commit(changes)
+
+    served.runtime.commit = purge_first  # type: ignore[method-assign]
+    body = {"predicate": "knows", "args": ["ann", "bob"]}
+    assert keyed(served, "/retract", body, "k").status_code == 200
+    again = keyed(served, "/retract", body, "k")
+    assert again.status_code == 409
+    assert again.get_json()["details"] == {"reason": "answer_lost"}
