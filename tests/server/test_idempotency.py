@@ -282,7 +282,7 @@ def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
 
 def test_an_answer_from_before_a_purge_is_not_stored_after_it(served: Served) -> None:
     kb = served.runtime.knowledge_base("default", "t")
-    kb.assert_facts([Fact("knows", ("ann", "bob"))])
+    kb.assert_facts([Fact("knows", ("ann", "bob")), Fact("knows", ("ann", "cid"))])
     commit = served.runtime.commit
 
     def purge_first(changes: ChangeSet) -> Delta:
