@@ -2,6 +2,7 @@
  * Owns: nothing. Never: compares texts of more than KB_MAX_SIMILAR characters, which have no value.
  * All steps are integer arithmetic, so that values.similar in Python gives the same digits. */
 #include "machine.h"
+#include <stdlib.h>
 
 #define KB_MAX_SIMILAR 256u           /* characters of a text, at most */
 #define SCALE 10000u                  /* values are rounded to four decimal places */
