@@ -69,6 +69,8 @@ def main() -> int:
                 "20",
                 "--exclude-path",
                 "/memory/events",
+                "--exclude-path",
+                "/goals/{id}/events",
             ),
         ]
         return subprocess.run(command, check=False).returncode
