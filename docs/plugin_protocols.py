@@ -54,7 +54,7 @@ EXAMPLES = {
 
 def page() -> str:
     """Return the page; raise ValueError if a class of the ports is in no section, or in two."""
-    shown = [name for names in SECTIONS.values() for name in names]
+    listed = [name for names in SECTIONS.values() for name in names]
     classes = {
         name
         for name, value in vars(ports).items()
@@ -62,8 +62,8 @@ def page() -> str:
         and value.__module__.startswith("kbcore")
         and not name.startswith("_")
     } | {"Kind", "MetricSpec"}
-    if sorted(shown) != sorted(classes):
-        raise ValueError(f"not in one section each: {sorted(classes.symmetric_difference(shown))}")
+    if sorted(listed) != sorted(classes):
+        raise ValueError(f"not in one section each: {sorted(classes.symmetric_difference(listed))}")
     lines = [
         "# Plugin protocols",
         "",

@@ -638,7 +638,7 @@ def _application(pending: _Pending, tenant: Tenant, feed: CommitFeed) -> Callabl
                 tenant, pending.changes, pending.at, pending.seq, noted=feed.heard
             )
             if tenant.observer is not None:
-                tenant.observer(pending.seq)
+                tenant.observer()
             if feed.heard:
                 feed.note(_committed(pending, pending.delta))
         except Exception as error:  # noqa: BLE001

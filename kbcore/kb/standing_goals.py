@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from kbcore.clock import Clock
 from kbcore.errors import InvalidInput, NotFound
 from kbcore.kb.base import TenantHandle
+from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.retraction.programs import Programs
 from kbcore.retraction.rows import Rows
@@ -66,7 +67,7 @@ class GoalChange:
     disappeared: list[Row]
 
 
-class StandingGoalsOf(TenantHandle):
+class StandingGoalMethods(TenantHandle):
     """Standing goals of a knowledge base: their answers are kept current, change by change.
 
     They live in memory. After a restart a client subscribes again and compares the answers.
@@ -196,8 +197,14 @@ class StandingGoalsOf(TenantHandle):
         return cast(StandingGoals, tenant.attached.setdefault("standing_goals", new))
 
     def _new_upkeep_budget(self) -> Budget:
+        """Return the budget for the work after a change.
+
+        The work belongs to no client, so none can cancel it, and it holds the write lock, so it must
+        not wait for the slot of a goal that waits for this lock.
+        """
         limits = RequestLimits(timeout_ms=self._services.config.standing_goals_ms)
-        return self._new_budget(limits)
+        admission = Admission(Slots(1), (self.database, self.tenant))
+        return replace(self._new_budget(limits), admission=admission)
 
     def _goal_answers(
         self, tenant: Tenant, goals: StandingGoals, goal: StandingGoal, budget: Budget

@@ -34,7 +34,7 @@ from kbcore.kb.scripts import (
     is_mixed,
     run,
 )
-from kbcore.kb.standing_goals import StandingGoalsOf
+from kbcore.kb.standing_goals import StandingGoalMethods
 from kbcore.language.rule_review import Known, check_programs, known_predicates
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
@@ -77,7 +77,7 @@ from kbplanner.syntax.diagnostics import RuleWarning
 class TenantKB(
     Queries,
     Proofs,
-    StandingGoalsOf,
+    StandingGoalMethods,
     Scopes,
     Memory,
     Corrections,

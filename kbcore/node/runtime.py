@@ -504,7 +504,7 @@ class Runtime:
             with tenant.lock.write():
                 tenant.advance(now)
                 if tenant.observer is not None:
-                    tenant.observer(tenant.seq)
+                    tenant.observer()
         return tenant
 
     def log_id(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:

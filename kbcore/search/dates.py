@@ -47,7 +47,7 @@ def date_words(text: str) -> list[str]:
         day = date(*map(int, match.groups()))
     except ValueError:  # no such day
         return []
-    number = [] if day.day >= DATE_LENGTH else [str(day.day)]
+    number = [str(day.day)] if day.day < 10 else []  # otherwise the text has it
     return [*number, MONTHS[day.month - 1], WEEKDAYS[day.weekday()]]
 
 

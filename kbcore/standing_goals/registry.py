@@ -138,10 +138,10 @@ class StandingGoals:
             for goal in self._goals.values():
                 goal.history.clear()
 
-    def observe(self, seq: int) -> None:
+    def observe(self) -> None:
         """Bring the goals to the present state; the caller holds the write lock.
 
-        `seq` is the sequence number of the last commit. An error ends the goal that it occurs for.
+        An error ends the goal that it occurs for.
         """
         # `get` and `remove` hold no lock of the tenant: without the mutex they could end a goal, and
         # free its answers, while it is updated here.

@@ -94,7 +94,7 @@ class Tenant:
         self.attached: dict[str, Attached] = {}
         self.accesses = Accesses()
         self.read_at = created_at
-        self.observer: Callable[[int], None] | None = None
+        self.observer: Callable[[], None] | None = None
         self.plans = PlanCache(engine)
         self.models = Models(engine)
         self._partitions: dict[str | None, Partition] = {None: Partition(engine, None)}

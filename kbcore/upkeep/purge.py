@@ -20,7 +20,7 @@ from kbcore.upkeep.sources import supported
 from kbplanner.engine.backend import Attribute
 
 SUBJECT, EPISODE, SPEAKER, BEFORE = "subject", "episode", "speaker", "before"
-"""What a purge selects by."""
+"""The ways to select what a purge removes."""
 
 MAX_SUBJECT_CHARS = 1000
 

@@ -44,7 +44,7 @@ def test_a_goal_that_cannot_be_followed(kb):
 
 
 def test_following_continues_after_the_server_was_killed(tmp_path):
-    """What changed while the server was away is one difference; nothing is lost or repeated."""
+    """Changes made while the server was away are one difference; nothing is lost or repeated."""
     settings = Settings(retries=Retries(attempts=200, first_delay=0.02, max_delay=0.1))
     with Server(tmp_path) as server:
         port = server.address[1]

@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from kbcore import open_kb
-from kbcore.errors import InvalidInput
+from kbcore.errors import CallerLeft, InvalidInput
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.standing_goals.goal import StandingGoal
+from kbplanner.syntax.parser import parse_body
 
 
 @pytest.fixture
@@ -131,3 +133,21 @@ def test_a_goal_is_not_ended_by_another_thread_while_a_commit_updates_it(kb, mon
     assert kb.kb.standing_goals() == []
     kb.tell("p(2)")
     assert sorted(kb.ask("p(?x)")) == [("1",), ("2",)]
+
+
+class _Gone:
+    """A client that has disconnected: it cancels all work for it."""
+
+    def watch(self, stop):
+        stop(CallerLeft())
+        return lambda: None
+
+
+def test_a_goal_outlives_the_client_that_subscribed(kb):
+    """Its answers are kept current on behalf of no client, also where that takes several slices."""
+    gone = TenantKB(kb._runtime, "default", "default", _Gone())
+    kb.teach("p(?x, ?y) :- n(?x), n(?y).")
+    goal = gone.subscribe_goal(parse_body("p(?x, ?y)"), id="mine").goal
+    kb.tell_many("n", [[number] for number in range(700)])
+    assert goal.ended is None
+    assert kb.kb.goal_answers("mine").goal.count == 490_000

@@ -199,7 +199,7 @@ def test_tables_continue_from_new_facts(name, parts, target, fuel):
 
 
 def test_a_table_with_readers_of_best_values_is_computed_again():
-    """What a rule has concluded from a replaced value would stay."""
+    """Conclusions from a replaced value would stay."""
     rules = (*SHORTEST, "far(?x) :- dist(?x, ?d), ?d > 5.", "worst(max ?d) :- dist(_, ?d).")
     world = programs.World(Engine(), RuleSet(map(parse_rule, rules)))
     world.tell([atom("start", "a"), atom("edge", "a", "b", 9)])

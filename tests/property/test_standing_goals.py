@@ -113,7 +113,7 @@ class Reader:
 
 def take(kb, node, clock, step, rules):
     verb, fact, rule, scope, other, ttl, until = step
-    told = Fact(
+    fact_to_store = Fact(
         fact.predicate,
         fact.args,
         fact.positive,
@@ -122,7 +122,7 @@ def take(kb, node, clock, step, rules):
         valid_until=None if until is None else clock.now_ms() + until,
     )
     if verb == "tell":
-        kb.assert_facts([told])
+        kb.assert_facts([fact_to_store])
     elif verb == "retract":
         kb.retract_fact(fact.predicate, fact.args, positive=fact.positive, scope=scope)
     elif verb == "pattern":
@@ -145,7 +145,7 @@ def take(kb, node, clock, step, rules):
     elif verb == "transaction":
         tx = node.begin()
         inside = node.in_transaction("default", "default", tx)
-        inside.assert_facts([told])
+        inside.assert_facts([fact_to_store])
         inside.retract_fact(fact.predicate, fact.args[::-1], positive=fact.positive, scope=scope)
         inside.commit()
 

@@ -1,4 +1,4 @@
-"""Undoing the last change gives the state before it, whatever was changed, also after snapshots and crashes."""
+"""Undoing the last change gives the state before it, for every kind of change, also after snapshots and crashes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ events = st.lists(st.one_of(sets, sets, sets, st.sampled_from(["snapshot", "cras
 
 
 def shown(node: Runtime) -> Any:
-    """What clients see of a tenant, without access counts."""
+    """Everything that clients see of a tenant, without access counts."""
     tenant = node.find_tenant("default", "t")
     if tenant is None:
         return None

@@ -25,6 +25,9 @@ from kbserver.schemas.fields import (
 EVENT_ID = "Names a change of the goal; `since` takes it, to read the changes after it."
 
 
+CHANGE_LIMIT = Whole(1, 1000, "Largest number of changes.")
+
+
 class SubscribeBody(Body):
     """A goal whose answers are kept current."""
 

@@ -6,11 +6,17 @@ from typing import Any
 
 from kbcore.kb.tenant_kb import TenantKB
 from kbserver.schemas.base import Body, instance
-from kbserver.schemas.fields import Json, Text, Whole
-from kbserver.standing_goals.schemas import EVENT_ID, SubscribeBody, changes_shown, subscribed
+from kbserver.schemas.fields import Json, Text
+from kbserver.standing_goals.schemas import (
+    CHANGE_LIMIT,
+    EVENT_ID,
+    SubscribeBody,
+    changes_shown,
+    subscribed,
+)
 
 DEFAULT_CHANGES = 20
-MAX_CHANGES = 1000
+"""Default limit on the changes that a model reads."""
 
 
 class GoalToolBody(Body):
@@ -24,7 +30,7 @@ class GoalChangesToolBody(Body):
 
     id = Text(required=True)
     since = Text(EVENT_ID, required=True)
-    limit = Whole(1, MAX_CHANGES)
+    limit = CHANGE_LIMIT
 
 
 def subscribe_goal(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:

@@ -12,11 +12,13 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import CALLER, current, reader
-from kbserver.operations import COUNT, TEXT, Reply, Tool, as_object, operation
+from kbserver.operations import TEXT, Reply, Tool, as_object, operation
 from kbserver.routes.node.events import EVENT_STREAM, HEADERS, SEND_SECONDS
 from kbserver.schemas.fields import Json
+from kbserver.schemas.requests import whole_asked
 from kbserver.standing_goals import tools
 from kbserver.standing_goals.schemas import (
+    CHANGE_LIMIT,
     EVENT_ID,
     GoalChanges,
     GoalEnded,
@@ -30,7 +32,6 @@ from kbserver.standing_goals.schemas import (
 from kbserver.standing_goals.streams import GoalStreams
 
 _SINCE = {"since": {**TEXT, "description": "After this event id of the goal."}}
-_LIMIT = {**COUNT, "minimum": 1, "maximum": 1000, "default": MAX_CHANGES}
 
 
 @operation(
@@ -84,7 +85,7 @@ def answers(id: str) -> Response:
     "GET /goals/<id>/changes",
     role=READER,
     replies=(as_object("The changes, oldest first.", GoalChanges),),
-    query={**_SINCE, "limit": {**_LIMIT, "description": "Largest number of changes."}},
+    query={**_SINCE, "limit": {**CHANGE_LIMIT.schema, "default": MAX_CHANGES}},
     asks=True,
     tool=Tool(
         name="goal_changes",
@@ -102,7 +103,8 @@ def changes(id: str) -> Response:
     since = request.args.get("since")
     if since is None:
         raise InvalidInput.at("since", "is required: an eventId of the goal")
-    return as_json(changes_shown(reader().goal_changes(id, since, limit=_limit())))
+    limit = whole_asked(request.args, "limit", CHANGE_LIMIT, MAX_CHANGES)
+    return as_json(changes_shown(reader().goal_changes(id, since, limit=limit)))
 
 
 @operation(
@@ -155,10 +157,3 @@ def follow(id: str) -> Response:
 def end(id: str) -> Response:
     """End a standing goal."""
     return as_json({"ended": reader().end_goal(id)})
-
-
-def _limit() -> int:
-    text = request.args.get("limit", str(MAX_CHANGES))
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:6]) <= _LIMIT["maximum"]):
-        raise InvalidInput.at("limit", f"must be a whole number from 1 to {_LIMIT['maximum']}")
-    return int(text)
