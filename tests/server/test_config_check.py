@@ -139,7 +139,10 @@ def test_every_problem_is_reported_at_once() -> None:
     ],
     ids=str,
 )
-def test_check_and_start_report_the_same_errors(settings: dict[str, str], tmp_path: Path) -> None:
+def test_check_and_start_report_the_same_errors(
+    settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the folder of the tests may have the data of a server
     with pytest.raises(ConfigError) as caught:
         open_runtime(
             Config.from_env({"STORAGE_DIR": str(tmp_path), "MIN_FREE_MB": "0"} | settings)
