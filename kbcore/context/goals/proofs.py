@@ -13,12 +13,10 @@ from typing import Any
 from kbcore.context.capacity import Candidate, Room
 from kbcore.context.goals.evidence import Group, Witness
 from kbcore.context.goals.near_misses import Partial
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import Conjunction, Goal, WindowRequest, goal_text
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
 from kbcore.state.rulebook import StoredRule
-from kbplanner.ir.terms import Literal
-from kbplanner.syntax.printer import print_item
 
 
 class Goals:
@@ -69,25 +67,25 @@ class Goals:
         for group in alone:
             if not self._room.left:
                 break
-            goal_text = print_item(self._goals[group.goal])
-            if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
+            text = goal_text(self._goals[group.goal])
+            if self._admits(group.answer) and self._room.refusal([group.answer], text) is None:
                 self._rules(group)
                 self._selection.take_relevant(
-                    group.answer, "answer of a goal; its proof does not fit", goal_text
+                    group.answer, "answer of a goal; its proof does not fit", text
                 )
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
-                self._take_partial(number, goal)
+                self._take_partial(goal)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the outcome of each goal."""
         return [
             {
-                "goal": print_item(goal),
+                "goal": goal_text(goal),
                 "answers": self.found[number],
                 "whole": self.whole[number],
                 "cut": dict(self.reasons.get(number, {})),
-                "partial": [miss for miss in self.partial if miss["goal"] == print_item(goal)],
+                "partial": [miss for miss in self.partial if miss["goal"] == goal_text(goal)],
             }
             for number, goal in enumerate(self._goals)
         ]
@@ -99,7 +97,7 @@ class Goals:
         if not group.whole:
             return "maxFacts"
         return self._room.refusal(
-            list(filter(self._admits, group.facts)), print_item(self._goals[group.goal])
+            list(filter(self._admits, group.facts)), goal_text(self._goals[group.goal])
         )
 
     def _admits(self, fact: Candidate) -> bool:
@@ -108,7 +106,7 @@ class Goals:
     def _put(self, group: Group) -> None:
         self.whole[group.goal] += 1
         self._rules(group)
-        goal = print_item(self._goals[group.goal])
+        goal = goal_text(self._goals[group.goal])
         if self._admits(group.answer):
             self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
@@ -118,27 +116,39 @@ class Goals:
         for rule in group.rules:
             self.rules.setdefault(rule.id, rule)
 
-    def _take_partial(self, number: int, goal: Literal) -> None:
-        """Add the facts that match part of the rules of a goal without answers."""
-        if goal.negated:
+    def _take_partial(self, goal: Goal) -> None:
+        """Add the facts that match part of the rules of a goal without answers.
+
+        Of a goal with several literals, add the facts that match some of them.
+        """
+        if not isinstance(goal, Conjunction) and goal.negated:
             return
-        goal_text = print_item(goal)
+        text = goal_text(goal)
         for partition in self._witness.supply.partitions:
-            for part in Partial(self._witness, partition).rules(goal.atom):
-                self.rules.setdefault(part.rule.id, part.rule)
+            partial = Partial(self._witness, partition)
+            parts = (
+                iter((partial.body(goal.body),))
+                if isinstance(goal, Conjunction)
+                else partial.rules(goal.atom)
+            )
+            for part in parts:
+                if part.rule is not None:
+                    self.rules.setdefault(part.rule.id, part.rule)
                 have = []
                 for fact in part.facts:
                     if self._judge.loses(fact) and self._resolve:
                         continue
                     have.append(fact.text)
-                    if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
+                    if self._admits(fact) and self._room.refusal([fact], text) is None:
                         self._selection.take_partial(
-                            fact, f"matches part of a rule for {goal_text}", goal_text
+                            fact,
+                            f"matches part of {'' if part.rule is None else 'a rule for '}{text}",
+                            text,
                         )
                 self.partial.append(
                     {
-                        "goal": goal_text,
-                        "rule": part.rule.text,
+                        "goal": text,
+                        "rule": "" if part.rule is None else part.rule.text,
                         "have": have,
                         "missing": list(part.missing),
                     }
