@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import make_runtime
 
 from kbcore.config import Config
@@ -65,6 +66,7 @@ def test_no_other_text_is_accepted_as_a_key(node):
     keys = node[0].keys()
     id = keys.create(first_admin("root")).key.id
 
+    @examples(40)
     @given(
         st.text(max_size=100)
         | st.from_regex(rf"kb_({id}|[0-9a-f]{{16}})_[0-9a-f]{{64}}", fullmatch=True)
