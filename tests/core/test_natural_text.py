@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbcore.context.text.drafts import moment_text
+from kbcore.context.text.notes import moment_text
 from kbcore.context.text.phrases import reason_text, rule_phrase, sentence, words
 from kbcore.context.text.render import render
 from kbcore.context.window import Contradiction, Entry, Provenance, Window

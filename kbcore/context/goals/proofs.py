@@ -10,15 +10,22 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from kbcore.context.capacity import Candidate, Room
+from kbcore.context.capacity import Candidate, FactKey, Room, entry_of
 from kbcore.context.goals.evidence import Group, Witness
 from kbcore.context.goals.near_misses import Partial
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
+from kbcore.context.window import GoalNote
 from kbcore.state.rulebook import StoredRule
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.printer import print_item
+
+MAX_ALTERNATIVES = 3
+"""Rules of a goal without answers whose unmet conditions are named in the text."""
+
+MAX_ELSEWHERE = 20
+"""Answers of a goal that are named although their entries are listed for another goal."""
 
 
 class Goals:
@@ -44,6 +51,9 @@ class Goals:
         self.whole: Counter[int] = Counter()
         self.reasons: dict[int, Counter[str]] = {}
         self.partial: list[dict[str, Any]] = []
+        self._listed: dict[FactKey, int] = {}
+        self._elsewhere: dict[int, list[str]] = {}
+        self._left_out: Counter[int] = Counter()
 
     def take(self) -> None:
         """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
@@ -64,20 +74,41 @@ class Goals:
                     self._put(group)
                 else:
                     self.reasons.setdefault(group.goal, Counter())[reason] += 1
-                    if reason != "contradicted" and (group.bases or not group.whole):
-                        alone.append(group)
+                    if reason != "contradicted":
+                        self._left_out[group.goal] += self._admits(group.answer)
+                        if group.bases or not group.whole:
+                            alone.append(group)
         for group in alone:
             if not self._room.left:
                 break
             goal_text = print_item(self._goals[group.goal])
             if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
                 self._rules(group)
-                self._selection.take_relevant(
-                    group.answer, "answer of a goal; its proof does not fit", goal_text
-                )
+                self._left_out[group.goal] -= 1
+                self._take_answer(group, "answer of a goal; its proof does not fit", goal_text)
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
                 self._take_partial(number, goal)
+
+    def notes(self) -> list[GoalNote]:
+        """Return what the text says about goals besides their facts."""
+        notes = []
+        for number, goal in enumerate(self._goals):
+            text, elsewhere = print_item(goal), self._elsewhere.get(number, [])
+            unanswered = not self.found[number]
+            note = GoalNote(
+                text,
+                unanswered=unanswered,
+                denied=unanswered and goal.negated and goal.atom.ground,
+                unmet=self._unmet(text) if unanswered else (),
+                elsewhere=tuple(elsewhere[:MAX_ELSEWHERE]),
+                elsewhere_more=len(elsewhere[MAX_ELSEWHERE:]),
+                cut=self._left_out[number],
+                contradicted=self.reasons.get(number, Counter())["contradicted"],
+            )
+            if note != GoalNote(text) and note not in notes:
+                notes.append(note)
+        return notes
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the outcome of each goal."""
@@ -110,9 +141,23 @@ class Goals:
         self._rules(group)
         goal = print_item(self._goals[group.goal])
         if self._admits(group.answer):
-            self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
+            self._take_answer(group, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
+            self._listed.setdefault(fact.key, group.goal)
             self._selection.take_relevant(fact, f"{group.answer.text} depends on it", goal)
+
+    def _take_answer(self, group: Group, reason: str, goal: str) -> None:
+        """Add an answer, or record that it is listed for an earlier goal."""
+        if self._listed.setdefault(group.answer.key, group.goal) != group.goal:
+            answers = self._elsewhere.setdefault(group.goal, [])
+            answers.append(entry_of(group.answer).signed)
+        self._selection.take_relevant(group.answer, reason, goal)
+
+    def _unmet(self, goal: str) -> tuple[str, ...]:
+        """Return the conditions that are not met, for each rule of a goal without answers."""
+        alternatives = [miss["missing"] for miss in self.partial if miss["goal"] == goal]
+        texts = dict.fromkeys(", ".join(missing) for missing in alternatives if missing)
+        return tuple(texts)[:MAX_ALTERNATIVES]
 
     def _rules(self, group: Group) -> None:
         for rule in group.rules:
