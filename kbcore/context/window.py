@@ -49,7 +49,7 @@ MATCH, OTHER, VIOLATION = "match", "other", "violation"
 
 @dataclass(frozen=True, slots=True)
 class GoalNote:
-    """What the text of a window says about a goal besides its facts.
+    """A remark of the text of a window about a goal, besides its facts.
 
     `unanswered` is True if the goal has no answer, `denied` if it is negated and does not hold;
     `unmet` are the conditions that are not met, for each of its rules. `elsewhere` are answers

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kbcore.context.text.notes import CONTRADICTED, notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
 from kbcore.context.window import Entry, GoalNote, SpanKey
 
@@ -93,7 +94,7 @@ class Draft(ABC):
     `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
     was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with evidence
     are followed by the numbers of their sources. With `numbers`, conclusions may refer to other
-    facts of the text by number.
+    facts of the text by number. `remark` is noted at each entry.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Draft(ABC):
         self._units = units
         self._cites = cites
         self._numbers = numbers
+        self.remark = ""
         self._sources: dict[SpanKey, int] = {}
         self._templates = templates
         self._resolved = resolved
@@ -196,6 +198,11 @@ class Draft(ABC):
         """
         scoped = scoped or len(self._scopes) > 1
         return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
+
+    def _notes(self, entry: Entry, contradicted: str = CONTRADICTED) -> list[str]:
+        """Return the notes about an entry."""
+        remark = [self.remark] if self.remark else []
+        return [*remark, *notes_of(entry, contradicted)]
 
     @abstractmethod
     def _prepare(self) -> None:

@@ -25,7 +25,6 @@ from kbcore.context.text.notes import (
     DISPUTED,
     TITLES,
     group_of,
-    notes_of,
     scope_heading,
     title_of,
 )
@@ -76,6 +75,8 @@ class NaturalDraft(Draft):
             self._named.setdefault((item.scope, premise), []).append(frozenset(cited))
         templates = self._templates(item.scope)
         atom = Atom(item.predicate, item.args, not item.negated)
+        clause: tuple[str, str] | None
+        reason: str | None
         if is_absence(item):
             known = sentence(replace(atom, positive=True), templates)
             clause, reason = (None if known is None else ("", f"{UNKNOWN} {known}")), ""
@@ -87,7 +88,7 @@ class NaturalDraft(Draft):
         if clause is None or reason is None:
             key = ("fact", group, (item.scope, subject), len(self._steps))
             block = Block("", "\n", scope_heading(item))
-            yield Piece(key, block, _notation(item, premises, cited))
+            yield Piece(key, block, _notation(item, premises, cited, self._notes(item)))
         else:
             yield self._sentence(item, clause, reason)
         both = ("contradiction", item.predicate, item.args)
@@ -112,18 +113,17 @@ class NaturalDraft(Draft):
 
     def _is_named(self, entry: Entry) -> bool:
         """Return whether a reason says all that the line of a fact would say."""
-        if entry.provenance is not None or any(notes_of(entry)):
+        if entry.provenance is not None or self._notes(entry):
             return False
         cited = set(self._step.cited)
         return any(cited <= known for known in self._named.get((entry.scope, entry.signed), ()))
 
-    def _titled(self, group: str | None) -> Iterator[Piece]:
+    def _titled(self, group: str) -> Iterator[Piece]:
         """Yield the heading of a group; it is written if there are several groups."""
         if ("title", group) in self._blocks:
             return
         title = title_of(group, self._goal_driven, "Goal ")
-        title = f"{title}:\n" if title else ""
-        yield Piece(("title", group), Block("", "", title=title))
+        yield Piece(("title", group), Block("", "", title=f"{title}:\n" if title else ""))
 
     def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
         """Yield what is said about a goal besides its facts."""
@@ -152,7 +152,7 @@ class NaturalDraft(Draft):
         named = known is not None and known.named
         if subject and not named:
             predicate = f"{subject} {predicate}"
-        notes = ", ".join(notes_of(item, CONTRADICTED if self._resolved else DISPUTED))
+        notes = ", ".join(self._notes(item, CONTRADICTED if self._resolved else DISPUTED))
         text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
         text += reason + marks(self._step.cited)
         scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
@@ -265,9 +265,12 @@ class FactsDraft(Draft):
         ]
         own = self._number.get((entry.scope, entry.signed))
         is_own = self._lines.get((entry.scope, entry.signed)) is line
-        return _notation(entry, premises, line.cited, own if is_own else None)
+        notes = self._notes(entry)
+        if own is not None and is_own:
+            notes.insert(0, f"#{own}")
+        return _notation(entry, premises, line.cited, notes)
 
-    def _titled(self, group: str | None) -> Iterator[Piece]:
+    def _titled(self, group: str) -> Iterator[Piece]:
         if ("title", group) in self._blocks:
             return
         title = title_of(group, self._goal_driven, "Goal: ")
@@ -321,12 +324,8 @@ def _written_groups(groups: dict[object, dict[object, list[Block]]]) -> Iterator
                 yield from blocks
 
 
-def _notation(
-    entry: Entry, premises: Iterable[str], cited: Sequence[int], number: int | None = None
-) -> str:
-    """Return an entry in the rule language, with its number and its notes in a comment."""
-    notes = [] if number is None else [f"#{number}"]
-    notes += notes_of(entry)
+def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes: list[str]) -> str:
+    """Return an entry in the rule language, with its notes in a comment."""
     text = entry.signed
     if is_absence(entry):
         text = entry.text

@@ -1,4 +1,4 @@
-"""What the text of a window says about an entry besides the fact: validity, confidence, reasons."""
+"""Notes about entries in the text of a window, such as validity and confidence, and headings."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def notes_of(entry: Entry, contradicted: str = CONTRADICTED) -> Iterator[str]:
         yield contradicted
 
 
-def group_of(entry: Entry) -> str | None:
+def group_of(entry: Entry) -> str:
     """Return the group of an entry: the text of its goal after `goal `, or its role."""
     return entry.role if entry.goal is None else f"goal {entry.goal}"
 
 
-def title_of(group: str | None, goal_driven: bool, goal: str) -> str:
+def title_of(group: str, goal_driven: bool, goal: str) -> str:
     """Return the heading of a group, empty for one that needs none; `goal` is written before goals."""
-    if group is not None and group.startswith("goal "):
+    if group.startswith("goal "):
         return f"{goal}{group.removeprefix('goal ')}"
-    return TITLES.get(group or "", MATCHES if goal_driven else "")
+    return TITLES.get(group, MATCHES if goal_driven else "")
 
 
 def scope_heading(entry: Entry) -> str:

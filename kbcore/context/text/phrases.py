@@ -213,8 +213,8 @@ def _names(rule: Rule) -> dict[Variable, str] | None:
     names = {}
     for term in terms:
         if isinstance(term, Variable):
-            shown = print_term(term).removeprefix("?")
-            names[term] = SOMETHING if shown == "_" else shown[:1].upper() + shown[1:]
+            name = print_term(term).removeprefix("?")
+            names[term] = SOMETHING if name == "_" else name[:1].upper() + name[1:]
     words_used = [name for name in names.values() if name != SOMETHING]
     constants = {term for term in terms if isinstance(term, str)}
     if len(set(words_used)) < len(words_used) or not constants.isdisjoint(names.values()):

@@ -23,18 +23,13 @@ from kbcore.context.window import MATCH, Entry, Window, is_absence
 
 NEW = "New"
 CHANGED = "Changed"
-UNTRUE = {
-    RETRACTED: "No longer true (retracted)",
-    EXPIRED: "No longer true (expired)",
-    CONTRADICTED: "No longer true (the opposite is known)",
-}
-"""Labels of entries that are no longer true, by reason."""
-
-UNFOUNDED = "No longer follows"
-"""Label of conclusions without a proof."""
-
+UNTRUE = "No longer true"
 SUMMARIZED = "Now in a summary"
-"""Label of facts that are still true and replaced by a summary."""
+"""Labels of the lines about changes; a fact that is now in a summary is still true."""
+
+UNFOUNDED = "no longer follows"
+_WHY = {RETRACTED: "retracted", EXPIRED: "expired", CONTRADICTED: "the opposite is known"}
+"""What is noted at an entry that is no longer true; UNFOUNDED for conclusions without a proof."""
 
 
 def render(window: Window, text_format: str = FACTS, templates: TemplatesOf = no_templates) -> str:
@@ -67,22 +62,26 @@ def render_changes(changes: WindowDiff, text_format: str = FACTS) -> str:
     """
     replaced = {removal.key for removal in changes.removed if removal.reason == SUPERSEDED}
     in_place = replaced & {entry.key for entry in changes.added}
-    labels = (NEW, CHANGED, UNTRUE[RETRACTED], UNTRUE[EXPIRED], UNTRUE[CONTRADICTED])
-    groups: dict[str, list[Entry]] = {label: [] for label in (*labels, UNFOUNDED, SUMMARIZED)}
+    groups: dict[tuple[str, str], list[Entry]] = {
+        (NEW, ""): [],
+        (CHANGED, ""): [],
+        **{(UNTRUE, why): [] for why in (*_WHY.values(), UNFOUNDED)},
+        (SUMMARIZED, ""): [],
+    }
     for entry in changes.added:
-        groups[CHANGED if entry.key in in_place else NEW].append(entry)
+        groups[CHANGED if entry.key in in_place else NEW, ""].append(entry)
     for removal in changes.removed:
         bare = _bare(removal)
-        if removal.reason == RETRACTED and removal.entry.provenance is not None:
-            groups[UNFOUNDED].append(bare)
-        elif removal.reason in NO_LONGER_TRUE:
-            groups[UNTRUE[removal.reason]].append(bare)
+        if removal.reason in NO_LONGER_TRUE:
+            follows = removal.entry.provenance is not None and removal.reason == RETRACTED
+            groups[UNTRUE, UNFOUNDED if follows else _WHY[removal.reason]].append(bare)
         elif removal.key in replaced - in_place:
-            groups[SUMMARIZED].append(bare)
+            groups[SUMMARIZED, ""].append(bare)
     scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
     lines: list[str] = []
-    for label, entries in groups.items():
+    for (label, why), entries in groups.items():
         draft = draft_for(text_format, templates=changes.templates, numbers=False)
+        draft.remark = why
         lines += _lines(label, entries, draft, scoped)
     return "\n".join(lines)
 
