@@ -54,8 +54,9 @@ class GoalNote:
     `unanswered` is True if the goal has no answer, `denied` if it is negated and does not hold;
     `unmet` are the conditions that are not met, for each of its rules. `elsewhere` are answers
     whose entries are listed for another goal, and `elsewhere_more` is the number of further ones.
-    `cut` is the number of known answers that are not in the window because of its limits,
-    `contradicted` the number of those on the losing side of a contradiction.
+    `cut` is True if answers are not in the window because of its limits, `maybe_more` if the window
+    was full before all answers were looked for. `contradicted` is the number of answers on the
+    losing side of a contradiction.
     """
 
     goal: str
@@ -64,7 +65,8 @@ class GoalNote:
     unmet: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     elsewhere_more: int = 0
-    cut: int = 0
+    cut: bool = False
+    maybe_more: bool = False
     contradicted: int = 0
 
 

@@ -120,11 +120,13 @@ class Witness:
             yield self._proved(goal, partition, schema, answers)
 
     def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
-        """Return the most salient stored answers."""
+        """Return the most salient stored answers, one more than a window can hold."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
             return []
-        best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
+        best = self.supply.scores.most_of(
+            [(stored, pattern if any(pattern) else None)], self.most + 1
+        )
         candidates = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [
             Group(goal, self._stored.setdefault(candidate.key, candidate))

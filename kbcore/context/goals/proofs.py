@@ -18,6 +18,7 @@ from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
 from kbcore.context.window import GoalNote
 from kbcore.state.rulebook import StoredRule
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.printer import print_item
 
@@ -54,6 +55,7 @@ class Goals:
         self._listed: dict[FactKey, int] = {}
         self._elsewhere: dict[int, list[str]] = {}
         self._left_out: Counter[int] = Counter()
+        self._unfinished: set[int] = set()
 
     def take(self) -> None:
         """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
@@ -62,11 +64,11 @@ class Goals:
         Goals are served in rotation, the best answer of each first. A fact on the losing side of a
         contradiction is skipped, and so is every answer that depends on it.
         """
-        lots = [self._witness.answers(number, goal) for number, goal in enumerate(self._goals)]
+        lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
         alone: list[Group] = []
         while lots and self._room.left > 0:
-            heads = [(lot, next(lot, None)) for lot in lots]
-            lots = [lot for lot, groups in heads if groups is not None]
+            heads = [(number, next(lot, None)) for number, lot in lots.items()]
+            lots = {number: lots[number] for number, groups in heads if groups is not None}
             for group in _in_turns([groups for _, groups in heads if groups is not None]):
                 self.found[group.goal] += 1
                 reason = self._refusal(group)
@@ -78,6 +80,7 @@ class Goals:
                         self._left_out[group.goal] += self._admits(group.answer)
                         if group.bases or not group.whole:
                             alone.append(group)
+        self._unfinished = {number for number in lots if self._has_conclusions(number)}
         for group in alone:
             if not self._room.left:
                 break
@@ -103,7 +106,8 @@ class Goals:
                 unmet=self._unmet(text) if unanswered else (),
                 elsewhere=tuple(elsewhere[:MAX_ELSEWHERE]),
                 elsewhere_more=len(elsewhere[MAX_ELSEWHERE:]),
-                cut=self._left_out[number],
+                cut=self._left_out[number] > 0,
+                maybe_more=number in self._unfinished,
                 contradicted=self.reasons.get(number, Counter())["contradicted"],
             )
             if note != GoalNote(text) and note not in notes:
@@ -152,6 +156,15 @@ class Goals:
             answers = self._elsewhere.setdefault(group.goal, [])
             answers.append(entry_of(group.answer).signed)
         self._selection.take_relevant(group.answer, reason, goal)
+
+    def _has_conclusions(self, number: int) -> bool:
+        """Return whether rules may give answers of a goal."""
+        atom = self._goals[number].atom
+        schema = RelationSchema(atom.predicate, atom.arity, not self._goals[number].negated)
+        witness = self._witness
+        return not atom.ground and any(
+            witness.reasoner.concludes(partition, schema) for partition in witness.supply.partitions
+        )
 
     def _unmet(self, goal: str) -> tuple[str, ...]:
         """Return the conditions that are not met, for each rule of a goal without answers."""

@@ -354,8 +354,13 @@ def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
     if note.elsewhere:
         more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""
         yield "elsewhere", f"Also, listed above: {elsewhere}{more}"
-    for count, kind in ((note.contradicted, "contradicted "), (note.cut, "")):
-        if count == 1:
-            yield f"{kind}cut", f"One {kind or 'more '}answer is left out"
-        elif count:
-            yield f"{kind}cut", f"{count} {kind or 'more '}answers are left out"
+    if note.contradicted:
+        one = note.contradicted == 1
+        count = (
+            "One contradicted answer is" if one else f"{note.contradicted} contradicted answers are"
+        )
+        yield "contradicted", f"{count} left out"
+    if note.cut:
+        yield "cut", "More answers are left out"
+    elif note.maybe_more:
+        yield "maybe_more", "There may be more answers"
