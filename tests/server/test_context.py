@@ -173,10 +173,10 @@ def test_changes_as_text(client: Client) -> None:
         "likes/ann/tea": "retracted",
         "likes/ann/milk": "not_selected",
     }
-    assert found["formattedText"] == "New: other(a).\nNo longer true: ann likes tea."
+    assert found["formattedText"] == "New: other(a).\nNo longer true: ann likes tea (retracted)."
     client.post("/retract", {"predicate": "other", "args": ["a"]})
     found = client.post("/context/diff", {"sessionId": "s", "format": "facts"}).get_json()
-    assert found["formattedText"] == "% No longer true: other(a)."
+    assert found["formattedText"] == "% No longer true: other(a).  % retracted"
     assert client.post("/context/diff", {"sessionId": "s", "format": "poem"}).status_code == 400
 
 

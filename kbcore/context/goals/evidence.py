@@ -11,7 +11,7 @@ from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
 from kbcore.context.request import Conjunction, Goal
-from kbcore.context.window import Provenance
+from kbcore.context.window import ABSENCE, Provenance
 from kbcore.proofs.facts import ASSERTED
 from kbcore.proofs.prover import Proof, goal_prover
 from kbcore.reason.ask import Reasoner, body_variables, terms_of
@@ -30,9 +30,6 @@ from kbplanner.syntax.printer import print_item, print_row
 
 PROOF_BATCH = 32
 """Number of conclusions that are proved together."""
-
-ABSENCE = "negation as failure"
-"""Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
 
 UNCOUNTED = GoalOptions(counts_accesses=False)
 """Options of goals inside a context window, which do not count as accesses of their answers."""
@@ -152,11 +149,13 @@ class Witness:
             yield self._proved(goal, partition, schema, answers)
 
     def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
-        """Return the most salient stored answers."""
+        """Return the most salient stored answers, one more than a window can hold."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
             return []
-        best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
+        best = self.supply.scores.most_of(
+            [(stored, pattern if any(pattern) else None)], self.most + 1
+        )
         candidates = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [
             Group(goal, self._stored.setdefault(candidate.key, candidate))
@@ -190,14 +189,10 @@ class Witness:
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._base_facts(top, proof)
-                rule = proof.rule(top)
                 conclusions.append(
                     (
                         row,
-                        Provenance(
-                            "" if rule is None else rule.text,
-                            tuple(_premise_text(proof, each) for each in proof.expand(top)),
-                        ),
+                        _provenance(proof, top),
                         bases,
                         rules,
                         whole,
@@ -273,6 +268,16 @@ def _together(number: int, parts: Sequence[Group]) -> Group | None:
 
 def _key(partition: Partition, atom: Atom) -> FactKey:
     return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
+
+
+def _provenance(proof: Proof, top: int) -> Provenance:
+    """Return the rule and the premises of the last step of a proof."""
+    rule, premises = proof.rule(top), proof.expand(top)
+    return Provenance(
+        "" if rule is None else rule.text,
+        tuple(_premise_text(proof, each) for each in premises),
+        frozenset(n for n, each in enumerate(premises) if each in proof.facts.tests),
+    )
 
 
 def _premise_text(proof: Proof, fact: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.context.capacity import Candidate
-from kbcore.context.goals.evidence import UNCOUNTED, Witness
+from kbcore.context.goals.evidence import ONE_ANSWER, UNCOUNTED, Witness
 from kbcore.errors import UnboundArgument
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
@@ -65,7 +65,9 @@ class Partial:
     def _matched(
         self, body: Sequence[BodyItem], values: Substitution
     ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
-        """Match the literals from left to right, skipping those without a match."""
+        """Match the literals from left to right, skipping those without a match; then test those
+        with `not`.
+        """
         branches = [values]
         facts: dict[object, Candidate] = {}
         missing: list[str] = []
@@ -91,7 +93,23 @@ class Partial:
                 missing.append(
                     print_item(replace(item, atom=substituted_atom(item.atom, branches[0])))
                 )
+        for item in body:
+            if not isinstance(item, Literal) or not item.negated:
+                continue
+            atoms = [substituted_atom(item.atom, known) for known in branches]
+            holding = [index for index, atom in enumerate(atoms) if self._is_absent(atom)]
+            if holding:
+                branches = [branches[index] for index in holding]
+            else:
+                missing.append(print_item(replace(item, atom=atoms[0])))
         return tuple(facts.values()), tuple(missing)
+
+    def _is_absent(self, atom: Atom) -> bool:
+        """Return whether `not atom` holds; an atom with variables is taken to."""
+        if not atom.ground:
+            return True
+        literal, witness = Literal(atom, negated=True), self._witness
+        return bool(witness.reasoner.rows(self._partition, literal, witness.budget, ONE_ANSWER))
 
     def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
         """Yield the most salient stored facts that match, or conclusions if no stored fact matches."""
