@@ -55,6 +55,8 @@ _USUAL: dict[Attribute, float] = {
     Attribute.PRIORITY: 0.5,
 }
 
+_ACCESSED = Attribute.LAST_ACCESS.name, Attribute.ACCESSES.name
+
 _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
 """A fact with a non-default value in one of these has its own validity window."""
 
@@ -215,7 +217,8 @@ class Restorer:
     """Rebuilds a catalog from the chunks of a snapshot.
 
     With `only`, a database and a tenant, other tenants and the keys are left out. Validity is
-    judged at the time of the snapshot, but not after `until` (epoch milliseconds).
+    judged at the time of the snapshot; with `until`, not after that (epoch milliseconds), and
+    accesses of facts are left out.
     """
 
     def __init__(
@@ -269,6 +272,8 @@ class Restorer:
             for episode in body["episodes"]:
                 self._tenant.episodes.add(Episode(*episode))
         else:
+            if self._until is not None:
+                body = {key: value for key, value in body.items() if key not in _ACCESSED}
             _restore(self._tenant, body)
 
 
