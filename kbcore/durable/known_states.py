@@ -111,13 +111,13 @@ class Timeline:
         index = bisect_right(self._times, instant) - 1
         if index < 0:
             return Moment(self.first - 1, 0)
-        found = Moment(self._numbers[index], self._times[index])
-        for record in store.read(max(found.seq, first_record(store) - 1)):
-            at = max(_place(record.payload)[0], found.at)
+        moment = Moment(self._numbers[index], self._times[index])
+        for record in store.read(max(moment.seq, first_record(store) - 1)):
+            at = max(_place(record.payload)[0], moment.at)
             if at > instant:
                 break
-            found = Moment(record.seq, at)
-        return found
+            moment = Moment(record.seq, at)
+        return moment
 
     def time_of(self, store: LogStore, seq: int) -> int:
         """Return the instant of a record, or of the next one if the log no longer has it."""
@@ -164,7 +164,7 @@ class KnownStates:
 
     def __init__(self, scratch: Callable[[], Catalog], max_bytes: int) -> None:
         self._scratch = scratch
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._mutex = threading.Lock()
         self._timelines: dict[tuple[str, int], Timeline] = {}
         self._states: OrderedDict[tuple[Owner, int], _Known] = OrderedDict()
@@ -193,7 +193,7 @@ class KnownStates:
         except LogTruncated as error:
             first = (error.details or {}).get("first")
             raise InvalidInput.at(
-                FIELD, f"the log was compacted meanwhile, up to the record {first}; ask again"
+                FIELD, f"the log was compacted during the question, up to the record {first}; ask again"
             ) from error
         finally:
             working.release()
@@ -238,8 +238,8 @@ class KnownStates:
         self, store: LogStore, visible: int, owner: Owner, instant: int, budget: Budget
     ) -> Tenant:
         start = self.start(store, visible, owner, budget)
-        found = self._timeline(store, visible, budget).last_until(store, instant)
-        if instant < start.at or found.seq < start.seq:
+        moment = self._timeline(store, visible, budget).last_until(store, instant)
+        if instant < start.at or moment.seq < start.seq:
             raise InvalidInput(
                 f"{FIELD}: is before {iso_text(start.at)}, the oldest instant available",
                 {"fields": {FIELD: ["is before the oldest instant available"]}, "oldest": start.at},
@@ -247,28 +247,28 @@ class KnownStates:
         with self._mutex:
             forgotten = self._forgotten
             for key, known in self._states.items():
-                if key[0] == owner and known.fits(found.seq, instant):
+                if key[0] == owner and known.fits(moment.seq, instant):
                     self._states.move_to_end(key)
                     return known.tenant
-        known = self._rebuilt(store, owner, found, instant, budget)
+        known = self._rebuilt(store, owner, moment, instant, budget)
         with self._mutex:
             if forgotten == self._forgotten:
                 self._keep(owner, known)
         return known.tenant
 
     def _rebuilt(
-        self, store: LogStore, owner: Owner, found: Moment, instant: int, budget: Budget
+        self, store: LogStore, owner: Owner, moment: Moment, instant: int, budget: Budget
     ) -> _Known:
         scratch = self._scratch()
         scratch.counts = False
-        states = EarlierStates(store, scratch, owner, budget, self._max_bytes)
-        states.restore(found.seq, min(found.at, instant))
+        states = EarlierStates(store, scratch, owner, budget, self.max_bytes)
+        states.restore(moment.seq, min(moment.at, instant))
         tenant = scratch.find(*owner) or scratch.empty_tenant(*owner)
         # Only to the last change of visibility, so that the state is right for earlier instants too.
         while (due := tenant.next_due()) is not None and due <= instant:
             tenant.advance(due)
         return _Known(
-            tenant, scratch, tenant.seq, found.seq, tenant.at(0), inf if due is None else due
+            tenant, scratch, tenant.seq, moment.seq, tenant.at(0), inf if due is None else due
         )
 
     def _keep(self, owner: Owner, known: _Known) -> None:
@@ -276,7 +276,7 @@ class KnownStates:
         self._states[owner, id(known)] = known
         while len(self._states) > 1 and (
             len(self._states) > MAX_STATES
-            or sum(each.tenant.engine.bytes for each in self._states.values()) > self._max_bytes
+            or sum(each.tenant.engine.bytes for each in self._states.values()) > self.max_bytes
         ):
             self._states.popitem(last=False)[1].catalog.forget()
 
@@ -284,16 +284,16 @@ class KnownStates:
 def oldest_base(store: LogStore) -> int | None:
     """Return the number of the oldest state from which the log can be followed to its end.
 
-    0 is the empty state. None if there is none.
+    0 is the empty state. The result is None if the log begins later than its snapshots.
     """
-    first, found = first_record(store), None
+    first, oldest = first_record(store), None
     if first == 1:
         return 0
     seq = store.status().head
     while (snapshot := snapshot_up_to(store, seq)) is not None and snapshot[0] + 1 >= first:
-        found = snapshot[0]
-        seq = found - 1
-    return found
+        oldest = snapshot[0]
+        seq = oldest - 1
+    return oldest
 
 
 def _place(payload: bytes) -> tuple[int, Owner]:

@@ -104,6 +104,9 @@ class TransactionKB(TenantKB):
             raise InvalidInput.at("knownAt", "cannot be used in a transaction")
         return self
 
+    def _check_history(self, scope: str | None) -> None:
+        raise InvalidInput("histories cannot be read in a transaction")
+
     def _model(self) -> Model:
         raise InvalidInput("the language model cannot be used inside a transaction")
 
