@@ -337,6 +337,11 @@ class Config:
         integer(1, 10_000),
         "default for the maximum depth of a shown proof tree, in rule steps",
     )
+    history_cache_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for earlier states that questions with knownAt have rebuilt, in MiB",
+    )
     goal_table_mb: int = _setting(
         64, integer(0, 1 << 20), "memory for cached goal tables per tenant, in MiB"
     )

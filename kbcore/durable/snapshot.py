@@ -55,6 +55,8 @@ _USUAL: dict[Attribute, float] = {
     Attribute.PRIORITY: 0.5,
 }
 
+_ACCESSED = Attribute.LAST_ACCESS.name, Attribute.ACCESSES.name
+
 _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
 """A fact with a non-default value in one of these has its own validity window."""
 
@@ -214,12 +216,17 @@ def _facts(
 class Restorer:
     """Rebuilds a catalog from the chunks of a snapshot.
 
-    With `only`, a database and a tenant, other tenants and the keys are left out.
+    With `only`, a database and a tenant, other tenants and the keys are left out. Validity is
+    judged at the time of the snapshot; with `until`, not after that (epoch milliseconds), and
+    accesses of facts are left out.
     """
 
-    def __init__(self, catalog: Catalog, only: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, only: tuple[str, str] | None = None, until: int | None = None
+    ) -> None:
         self._catalog = catalog
         self._only = only
+        self._until = until
         self._skips = False
         self._tenant: Tenant | None = None
         self.last = 0
@@ -247,7 +254,8 @@ class Restorer:
             self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
             self._tenant.generation = body["generation"]
             self._tenant.seq = body.get("seq", 0)
-            self._tenant.advance(body["now"])
+            now: int = body["now"]
+            self._tenant.advance(now if self._until is None else min(now, self._until))
             self.last = max(self.last, body["now"])
             for scope in body.get("scopes", ()):
                 self._tenant.need_partition(scope)
@@ -264,6 +272,8 @@ class Restorer:
             for episode in body["episodes"]:
                 self._tenant.episodes.add(Episode(*episode))
         else:
+            if self._until is not None:
+                body = {key: value for key, value in body.items() if key not in _ACCESSED}
             _restore(self._tenant, body)
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kbcore.clock import Clock
     from kbcore.config.settings import Config
     from kbcore.context.text.tokens import TokenCounter
+    from kbcore.durable.known_states import KnownStates
     from kbcore.durable.transactions import Transactions
     from kbcore.errors import BudgetExceeded
     from kbcore.kb.transaction import TransactionKB
@@ -160,6 +161,13 @@ class Services(Protocol):
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""
+
+    def log_head(self, database: str, tenant: str) -> int:
+        """Return the number of the last record in the log of a tenant that reads can see."""
+
+    @property
+    def known_states(self) -> KnownStates:
+        """Earlier states of tenants, rebuilt from the log."""
 
     def scratch(self) -> Catalog:
         """Return an empty catalog, in which an earlier state can be rebuilt."""

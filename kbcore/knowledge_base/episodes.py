@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kbcore import python_values
 from kbcore.errors import InvalidInput
 from kbcore.kb.memories.correction import CorrectOutcome, PurgeOutcome, PurgeState
@@ -11,17 +13,53 @@ from kbcore.kb.memories.episodes import (
     EpisodeFacts,
     EpisodePage,
 )
+from kbcore.kb.memories.fact_history import DEFAULT_EVENTS, FactHistory, FactPattern
 from kbcore.kb.memories.undo import UndoOutcome
 from kbcore.knowledge_base.arguments import request_limits
 from kbcore.knowledge_base.handle import Handle
-from kbcore.python_values import Evidences, Instant, instant, moment, named, whole
+from kbcore.python_values import Arg, Evidences, Instant, instant, moment, named, positive, whole
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
 
 
+def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> FactPattern:
+    """Return the facts of a predicate, or those that match a pattern; raise InvalidInput."""
+    if args is None and "(" not in text and not text.startswith("~"):
+        name, terms, positive = python_values.atom(text, ())
+        return FactPattern(name, None, positive, scope)
+    name, terms, positive = python_values.atom(text, args)
+    return FactPattern(name, tuple(terms), positive is not False, scope)
+
+
 class Episodes(Handle):
     """Episodes, and corrections of what a knowledge base holds."""
+
+    def history(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int = DEFAULT_EVENTS,
+        offset: int = 0,
+        oldest_first: bool = False,
+        timeout_ms: int | None = None,
+    ) -> FactHistory:
+        """Return what asserted, replaced and removed facts, the newest event first.
+
+        `history("likes")` is about all facts of a predicate, `history("likes(ann, ?x)")` and
+        `history("likes", ["ann", "?x"])` about those that match. Each event has the rows before and
+        after it, the time, and where known the request, the transaction and the API key. Raises
+        InvalidInput if the storage keeps no history, and BudgetExceeded.
+        """
+        return self.kb.fact_history(
+            pattern_of(predicate, args, scope),
+            limit=positive("limit", limit) or DEFAULT_EVENTS,
+            offset=whole("offset", offset) or 0,
+            oldest_first=oldest_first,
+            request_limits=request_limits(timeout_ms),
+        )
 
     def add_episode(
         self,

@@ -14,6 +14,7 @@ from kbcore.config.settings import Config
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
+from kbcore.durable.known_states import KnownStates
 from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
@@ -165,6 +166,7 @@ class Runtime:
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        self.known_states = KnownStates(self.scratch, config.history_cache_mb << 20)
         self._wake = threading.Event()
         self._stopping = False
         self._failed: StorageFailed | None = None
@@ -481,8 +483,11 @@ class Runtime:
         self.meters.committed(changes, delta)
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
-        if any(isinstance(change, PurgeMemory) for change in changes.changes):
+        purges = any(isinstance(change, PurgeMemory) for change in changes.changes)
+        if purges:
             self._forget_windows(changes)
+        if purges or changes.of_catalog:
+            self.known_states.forget(changes.database, changes.tenant)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):

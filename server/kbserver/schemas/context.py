@@ -49,7 +49,7 @@ from kbserver.schemas.fields import (
     Whole,
 )
 from kbserver.schemas.memory import predicates_given
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
 
 TEXT = "text"
@@ -142,11 +142,18 @@ class WindowBody(OptimizeBody):
     citations = Flag("True: facts with evidence cite the `sources` of the answer.")
 
 
-class ContextBody(WindowBody):
+class ContextBody(WindowBody, Historic):
     """A window to select, and the form of the answer."""
 
     format = Choice(*FORMATS, TEXT)
     compat = Compat()
+
+    def _arguments(self, fields: Json) -> Json:
+        if "known_at" in fields and "session" in fields:
+            raise InvalidInput.at(
+                "knownAt", "cannot be combined with 'sessionId': sessions are of the present"
+            )
+        return super()._arguments(fields)
 
 
 class ContextDiffBody(WindowBody):
