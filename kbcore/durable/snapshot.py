@@ -216,12 +216,16 @@ def _facts(
 class Restorer:
     """Rebuilds a catalog from the chunks of a snapshot.
 
-    With `only`, a database and a tenant, other tenants and the keys are left out.
+    With `only`, a database and a tenant, other tenants and the keys are left out. Validity is
+    judged at the time of the snapshot, but not after `until` (epoch milliseconds).
     """
 
-    def __init__(self, catalog: Catalog, only: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, only: tuple[str, str] | None = None, until: int | None = None
+    ) -> None:
         self._catalog = catalog
         self._only = only
+        self._until = until
         self._skips = False
         self._tenant: Tenant | None = None
         self.last = 0
@@ -249,7 +253,8 @@ class Restorer:
             self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
             self._tenant.generation = body["generation"]
             self._tenant.seq = body.get("seq", 0)
-            self._tenant.advance(body["now"])
+            now: int = body["now"]
+            self._tenant.advance(now if self._until is None else min(now, self._until))
             self.last = max(self.last, body["now"])
             for scope in body.get("scopes", ()):
                 self._tenant.need_partition(scope)
