@@ -326,6 +326,12 @@ class Config:
         "time in milliseconds after a write in which the answers of a tenant's standing goals are "
         "brought up to date; a goal that needs more follows when its changes are read",
     )
+    standing_goals_replay_ms: int = _setting(
+        30_000,
+        integer(1, 3_600_000),
+        "maximum time in milliseconds to compute changes of a standing goal from the log that are "
+        "not in memory any more; beyond it a reader gets all answers instead",
+    )
     tenant_max_inferences: int = _setting(
         4, integer(1, 10_000), "maximum number of long goals per tenant that run at a time"
     )

@@ -729,7 +729,7 @@ class Runtime:
             changes.database, changes.tenant
         )
         if tenant is not None:
-            for name in ("sessions", "windows", "slow_goals"):
+            for name in ("sessions", "windows", "slow_goals", "replayed_goals"):
                 tenant.attached.pop(name, None)
             if (goals := StandingGoals.of(tenant)) is not None:
                 goals.forget_changes()

@@ -128,8 +128,10 @@ WRITTEN: list[tuple[Change, str]] = [
                 "g", "p(?x)", "s", 1000, 1, 1001, "k", Webhook("https://a/", "x"), Moment(3, 4)
             )
         ),
-        '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":"s","ttl":1000,"created":1,"expires":1001,'
-        '"by":"k","hook":{"url":"https://a/","secret":"x"},"delivered":[3,4]}}',
+        (
+            '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":"s","ttl":1000,"created":1,"expires":1001,'
+            '"by":"k","hook":{"url":"https://a/","secret":"x"},"delivered":[3,4]}}'
+        ),
     ),
     (EndSubscriptions(("g", "h")), '{"op":"unsubscribe","ids":["g","h"]}'),
     (NoteDelivery("g", Moment(3, 4)), '{"op":"delivered","id":"g","upto":[3,4]}'),

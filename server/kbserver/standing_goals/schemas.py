@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, GoalChange
+from kbcore.kb.goals.replaying import GoalChange
+from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, Keeping
 from kbcore.standing_goals.goal import StandingGoal
 from kbplanner.syntax.textform import body_from_text
 from kbserver.schemas.base import Answer, Body, JsonObject
@@ -43,12 +44,15 @@ class SubscribeBody(Body):
         f"Milliseconds after its last use after which the goal ends; {DEFAULT_TTL_MS} by default.",
     )
     id = Text("A name chosen by the client; subscribing again with it renews the goal.")
+    durable = Flag("False keeps the goal in memory only: a restart ends it. True by default.")
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.subscribe_goal`."""
         if "ttl" in fields:
             fields["ttl_ms"] = fields.pop("ttl")
         fields["body"] = body_from_text(fields.pop("goal"), "goal")
+        if fields.pop("durable", True):
+            fields["keep"] = Keeping()
         return fields
 
 
@@ -71,6 +75,7 @@ class StandingGoalShown(Answer):
     ttl = Count(of="ttl_ms")
     expires_at = Time()
     count = Count("Number of current answers.")
+    durable = Flag("True if the goal survives a restart.", of="is_durable")
     behind = Flag(
         "True if the answers are brought up to date when they are read, because the last change "
         "took too long.",
