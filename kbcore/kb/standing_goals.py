@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,10 +23,11 @@ from kbcore.retraction.rows import Rows
 from kbcore.standing_goals.goal import Evaluator, StandingGoal
 from kbcore.standing_goals.history import AnswerChange
 from kbcore.standing_goals.registry import Node, StandingGoals
-from kbcore.state.changes import EndSubscriptions, PutSubscription
+from kbcore.state.changes import EndSubscriptions, NoteDelivery, Outdated, PutSubscription
 from kbcore.state.facts import Row
 from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbcore.upkeep.purge import PurgedGoal
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Variable
 from kbplanner.syntax.printer import print_item
@@ -56,6 +58,11 @@ class GoalAnswers:
     event_id: str
     seq: int
     at: int
+
+    @property
+    def moment(self) -> Moment:
+        """The state that the answers belong to."""
+        return Moment(self.seq, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,7 @@ class StandingGoalMethods(TenantHandle):
             )
         if keep is not None:
             self._services.refuse_on_follower()
+            self._check_webhook(keep.webhook)
         text = ", ".join(map(print_item, body))
         expires_at = self._services.clock.now_ms() + ttl_ms
         goal_id = id or f"goal-{secrets.token_hex(8)}"
@@ -134,6 +142,57 @@ class StandingGoalMethods(TenantHandle):
             goal.id, goal.goal, goal.scope, goal.ttl_ms, now, goal.expires_at, goal.owner, webhook
         )
         self._commit((PutSubscription(subscription),))
+        if webhook is not None:
+            self._services.wake_deliveries()
+
+    def _check_webhook(self, webhook: Webhook | None) -> None:
+        """Raise InvalidInput for a webhook that is not allowed."""
+        if webhook is None:
+            return
+        if self._services.webhooks is None:
+            raise InvalidInput.at("webhook", "webhooks are off: WEBHOOK_URLS allows no address")
+        self._services.webhooks.check(webhook.url, webhook.secret)
+
+    # -- deliveries --------------------------------------------------------------------------------
+
+    def keeps_goals(self) -> bool:
+        """Return False on a follower, whose leader does the upkeep of subscriptions."""
+        return self._leads()
+
+    def find_goal(self, id: str) -> StandingGoal | None:
+        """Return a standing goal without renewing it, None if it does not exist."""
+        goals = self._known_goals(self._read_tenant())
+        return None if goals is None else goals.get(id)
+
+    def changes_to_deliver(
+        self, goal: StandingGoal, after: Moment, limit: int
+    ) -> list[GoalChange] | None:
+        """Do what `goal_changes` does, after a state, without renewing the goal."""
+        return self._changes_after(goal, after, limit, None)
+
+    def all_to_deliver(self, goal: StandingGoal) -> GoalAnswers:
+        """Do what `goal_answers` does, without renewing the goal."""
+        with self._reads(None, kind="ask") as (tenant, budget):
+            return self._goal_answers(tenant, self._standing_goals(tenant), goal, budget)
+
+    def note_delivery(self, goal: StandingGoal, delivered: Moment) -> None:
+        """Record up to which state the receiver of a goal's webhook has the changes; this renews the
+        goal.
+        """
+        goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
+        self._commit((NoteDelivery(goal.id, delivered),))
+
+    def end_goals_of(self, url: str) -> None:
+        """End the standing goals whose webhook has an address."""
+        ids = tuple(
+            each.id
+            for each in self._read_tenant().subscriptions
+            if each.webhook is not None and each.webhook.url == url
+        )
+        if ids:
+            self._commit((EndSubscriptions(ids),))
+
+    # -- readers -----------------------------------------------------------------------------------
 
     def standing_goals(self) -> list[StandingGoal]:
         """Return the standing goals of the tenant, in the order in which they were added."""
@@ -171,7 +230,18 @@ class StandingGoalMethods(TenantHandle):
         """
         goal = self.standing_goal(id)
         position = self._position(after)
-        while position is not None:
+        if position is None:
+            return None
+        return self._changes_after(goal, position, limit, request_limits)
+
+    def _changes_after(
+        self,
+        goal: StandingGoal,
+        position: Moment,
+        limit: int | None,
+        request_limits: RequestLimits | None,
+    ) -> list[GoalChange] | None:
+        while True:
             with self._reads(request_limits, kind="ask") as (tenant, budget):
                 changes = self._standing_goals(tenant).changes(goal, position, limit, budget)
                 if not isinstance(changes, Moment):
@@ -185,7 +255,6 @@ class StandingGoalMethods(TenantHandle):
             if later := replayed.after(position):
                 return later[:limit]
             position = replayed.end
-        return None
 
     def end_goal(self, id: str) -> bool:
         """End a standing goal; return False if it does not exist.
@@ -205,6 +274,33 @@ class StandingGoalMethods(TenantHandle):
         self._commit((EndSubscriptions((id,)),))
         return was_there
 
+    def _goals_to_purge(self) -> list[PurgedGoal]:
+        return [PurgedGoal(goal.id, goal.goal) for goal in self.standing_goals()]
+
+    def _end_goals(self, ids: Iterable[str]) -> None:
+        goals = StandingGoals.of(self._read_tenant())
+        for id in ids:
+            if goals is not None:
+                goals.remove(id)
+
+    def keep_goals(self) -> None:
+        """Do the upkeep of subscriptions: evaluate goals after a start, so that later changes are in
+        memory, and record which ended and which were used.
+        """
+        goals = self._known_goals(self._read_tenant())
+        if goals is None or not self._leads():
+            return
+        for goal in goals.all():
+            if not goal.is_begun and not goal.was_tried:
+                goal.was_tried = True
+                with suppress(KBError), self._reads(None, kind="ask") as (_, budget):
+                    goals.answers(goal, budget)
+        if ended := goals.expired():
+            with suppress(Outdated):
+                self._commit((EndSubscriptions(ended),), self._still_expired(goals, ended))
+        if used := goals.to_renew():
+            self._commit(tuple(map(PutSubscription, used)))
+
     @property
     def clock(self) -> Clock:
         """The clock of the node."""
@@ -220,6 +316,14 @@ class StandingGoalMethods(TenantHandle):
         return max((due - self._services.clock.now_ms()) / 1000, 0.001)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _still_expired(goals: StandingGoals, ids: tuple[str, ...]) -> Callable[[], None]:
+        def check() -> None:
+            if not set(ids) <= set(goals.expired()):
+                raise Outdated("a standing goal was subscribed again")
+
+        return check
 
     @property
     def _is_admin(self) -> bool:
@@ -267,7 +371,7 @@ class StandingGoalMethods(TenantHandle):
         )
 
     def _position(self, text: str) -> Moment | None:
-        """Return the state that an event id or the number of a commit names, None if there is none."""
+        """Return the state that an event id or the number of a commit names, None for any other text."""
         log = self._services.log(self.database, self.tenant)
         status = log.status()
         if re.fullmatch("[0-9]{1,18}", text):

@@ -77,6 +77,8 @@ class StandingGoal:
         self.history = History()
         self.moment = Moment(0, 0)
         self.is_behind = False
+        self.was_tried = False
+        """True once the goal was evaluated, or could not be, without a reader after a start."""
         self.ended: KBError | None = None
         self._rules: GoalRules | None = None
         self._partition: PartitionKey | None = None

@@ -66,7 +66,7 @@ class History:
         """Return the changes after a state, oldest first, at most `limit`.
 
         If they are not all kept, return the state from which on they are: an earlier state, or one
-        in the middle of several commits with one joint change, has to be compared with that one.
+        in the middle of several commits with one joint change, has to be compared with it.
         """
         changes = list(self._changes)
         if position.precedes(self.start):

@@ -27,7 +27,7 @@ _log = logging.getLogger("kbcore.standing_goals")
 
 
 class Node(NamedTuple):
-    """What standing goals need to know of their node.
+    """The part of a node that standing goals use.
 
     `new_budget` returns the budget for the work after one change, `now` the time in epoch
     milliseconds. `leads` returns False on a follower, where subscriptions end with the log.
@@ -77,7 +77,7 @@ class StandingGoals:
 
         If a goal of the same id, text and scope exists, it is renewed and returned; a goal that an
         error has ended is replaced. The caller holds the read lock, so the state does not change
-        while a new goal is evaluated; other goals can be used meanwhile. Raises RateLimited beyond
+        while a new goal is evaluated; other goals can be used at the same time. Raises RateLimited beyond
         the limit of goals, AlreadyExists for an id that another goal has, Forbidden for a goal of
         another owner unless `is_admin`, and what `StandingGoal.begin` raises.
         """

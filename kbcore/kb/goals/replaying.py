@@ -94,8 +94,8 @@ class ReplayedChanges:
 
 
 class Replay:
-    """One replay of a goal. `evaluator` makes the evaluator of a rebuilt tenant, `shown` the external
-    form of a change there.
+    """One replay of a goal. `evaluator` makes the evaluator of a rebuilt tenant, `show` returns the
+    external form of a change there.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Replay:
         states: EarlierStates,
         goal: StandingGoal,
         evaluator: Callable[[Tenant], Evaluator],
-        shown: Callable[[Tenant, StandingGoal, AnswerChange], GoalChange],
+        show: Callable[[Tenant, StandingGoal, AnswerChange], GoalChange],
         budget: Budget,
     ) -> None:
         self._states = states
@@ -111,7 +111,7 @@ class Replay:
             goal.id, goal.goal, goal.body, goal.scope, goal.ttl_ms, goal.expires_at
         )
         self._new_evaluator = evaluator
-        self._shown = shown
+        self._show = show
         self._budget = budget
         self._changes: list[GoalChange] = []
         self._rows = 0
@@ -187,7 +187,7 @@ class Replay:
             goal.advance(self._evaluator, facts, moment, self._budget)
             news = goal.history.after(goal.history.start)
             for change in [] if isinstance(news, Moment) else news:
-                self._changes.append(self._shown(tenant, goal, change))
+                self._changes.append(self._show(tenant, goal, change))
                 self._rows += change.row_count
         goal.history.begin(moment)
         self._journals.watch([goal])

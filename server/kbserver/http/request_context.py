@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbserver.http.body_memory import Bodies
 
     class Principal(Protocol):
-        """The part of a principal that the core is told; `hookspecs` defines the class."""
+        """The part of a principal that the core uses; `hookspecs` defines the class."""
 
         @property
         def name(self) -> str:
