@@ -241,19 +241,23 @@ class StandingGoalMethods(TenantHandle):
         limit: int | None,
         request_limits: RequestLimits | None,
     ) -> list[GoalChange] | None:
+        earlier: list[GoalChange] = []
         while True:
             with self._reads(request_limits, kind="ask") as (tenant, budget):
-                changes = self._standing_goals(tenant).changes(goal, position, limit, budget)
+                left = None if limit is None else limit - len(earlier)
+                changes = self._standing_goals(tenant).changes(goal, position, left, budget)
                 if not isinstance(changes, Moment):
-                    return [self._shown_change(tenant, goal, change) for change in changes]
+                    later = [self._shown_change(tenant, goal, change) for change in changes]
+                    return earlier + later
                 purged = tenant.purges.last_seq()
             if position.seq < purged:  # the log may still have the purged text
-                return None
+                return earlier or None
             replayed = self._replayed(tenant, goal, position, changes)
             if replayed is None:
-                return None
-            if later := replayed.after(position):
-                return later[:limit]
+                return earlier or None
+            earlier += replayed.after(position)
+            if limit is not None and len(earlier) >= limit:
+                return earlier[:limit]
             position = replayed.end
 
     def end_goal(self, id: str) -> bool:
