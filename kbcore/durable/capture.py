@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
+from kbcore.state.goals.subscriptions import Subscription
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import MetadataThen
@@ -58,6 +59,7 @@ class TenantState:
     relations: list[RelationState]
     episodes: list[Episode]
     purges: list[list[object]]
+    subscriptions: list[Subscription]
 
 
 class TenantCapture:
@@ -182,4 +184,5 @@ def _state(tenant: Tenant) -> TenantState:
         relations,
         list(tenant.episodes),
         tenant.purges.to_json(),
+        list(tenant.subscriptions),
     )

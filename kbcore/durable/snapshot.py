@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from kbcore.durable.capture import Capture, RelationState, TenantState
-from kbcore.durable.records import KEY_CODEC, decode_rule, encode_rule
+from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import RowKey
@@ -130,6 +130,8 @@ def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
     }
     if state.purges:
         head["purges"] = state.purges
+    if state.subscriptions:
+        head["goals"] = [SUBSCRIPTION_CODEC.encode(each) for each in state.subscriptions]
     return orjson.dumps(head)
 
 
@@ -266,6 +268,9 @@ class Restorer:
             self._tenant.committed.restore(body.get("transactions", {}).items())
             self._tenant.answered.restore(body.get("answered", ()))
             self._tenant.purges.restore(body.get("purges", ()))
+            self._tenant.subscriptions.restore(
+                map(SUBSCRIPTION_CODEC.decode, body.get("goals", ()))
+            )
         elif self._tenant is None:
             raise ValueError("a snapshot has facts before their tenant")
         elif body["kind"] == "episodes":

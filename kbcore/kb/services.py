@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kbcore.llm.model import Model
     from kbcore.plug.manager import Plugins
     from kbcore.plug.ports import LogStore, SalienceScorer
+    from kbcore.plug.webhooks import WebhookSender
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
@@ -171,6 +172,13 @@ class Services(Protocol):
 
     def scratch(self) -> Catalog:
         """Return an empty catalog, in which an earlier state can be rebuilt."""
+
+    @property
+    def webhooks(self) -> WebhookSender | None:
+        """The sender of webhooks, None if the settings allow none."""
+
+    def wake_deliveries(self) -> None:
+        """Look for changes of standing goals to deliver."""
 
     def refuse_on_follower(self) -> None:
         """Raise ReadOnlyFollower on a follower."""

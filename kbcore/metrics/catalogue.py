@@ -272,6 +272,13 @@ ERRORS = _count("svc_errors_total", _A, "Errors answered, by their code", "code"
 _A = "Events"
 EVENT_STREAMS = _gauge("svc_event_streams", _A, "Open streams of events")
 
+WEBHOOK_DELIVERIES = _count(
+    "svc_webhook_deliveries_total", _A, "Attempts to deliver a change to a webhook", "outcome"
+)
+WEBHOOKS_FAILING = _gauge(
+    "svc_webhooks_failing", _A, "Addresses of webhooks whose last delivery failed"
+)
+
 _A = "Tool protocol"
 MCP_CALL_SECONDS = _times(
     "svc_mcp_tool_call_duration_seconds", _A, "Time of a tool call", "tool", "outcome"

@@ -21,6 +21,7 @@ from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
+from kbcore.kb.goals.deliveries import Deliveries
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
@@ -216,8 +217,17 @@ class Runtime:
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         if any(shard.to_erase for shard in self.shards.values()):
             self._wake.set()  # a purge before the last stop or crash
+        if any(len(tenant.subscriptions) for tenant in self._all_tenants()):
+            self._wake.set()
         self._keeper.start()
         self.sweeper = self._new_sweeper()
+        self.webhooks = plugins.webhook_sender()
+        self._deliveries: Deliveries | None = None
+        if self.webhooks is not None:
+            tenants, count = self._all_tenants, self.meters.delivered
+            self._deliveries = Deliveries(
+                self.webhooks, self.clock, tenants, self.knowledge_base, count
+            )
 
     def start_replication(self, connect: Connect) -> None:
         """Follow the leader, or take part in its election; without replication do nothing.
@@ -232,7 +242,18 @@ class Runtime:
         elif self.replication.role == FOLLOWER:
             self.replication.follow(connect(config))
 
+    def wake_deliveries(self) -> None:
+        """Look for changes of standing goals to deliver."""
+        if self._deliveries is not None:
+            self._deliveries.wake()
+
+    @property
+    def webhooks_failing(self) -> int:
+        """The number of addresses of webhooks whose last delivery failed."""
+        return 0 if self._deliveries is None else self._deliveries.failing
+
     def _sweep_again(self) -> None:
+        self.wake_deliveries()
         self.sweeper.close()
         self.sweeper = self._new_sweeper()
 
@@ -683,6 +704,8 @@ class Runtime:
         for shard in shards:
             shard.replication.close()
         self.sweeper.close()
+        if self._deliveries is not None:
+            self._deliveries.close()
         for shard in shards:
             shard.committer.close()
         self._wake.set()
@@ -717,7 +740,16 @@ class Runtime:
                 self.align_again()
             for shard in list(self.shards.values()):
                 shard.keep()
+            self._keep_goals()
             self.metrics.push()
+
+    def _keep_goals(self) -> None:
+        for tenant in list(self._all_tenants()):
+            if len(tenant.subscriptions) or StandingGoals.of(tenant) is not None:
+                try:
+                    self.knowledge_base(tenant.database, tenant.name).keep_goals()
+                except KBError as error:
+                    _log.warning("standing goals of tenant %s: %s", tenant.name, error)
 
     def _forget_tables(self, changes: ChangeSet) -> None:
         tenant = self.shard(changes.database, changes.tenant).catalog.find(
@@ -734,7 +766,7 @@ class Runtime:
             changes.database, changes.tenant
         )
         if tenant is not None:
-            for name in ("sessions", "windows", "slow_goals"):
+            for name in ("sessions", "windows", "slow_goals", "replayed_goals"):
                 tenant.attached.pop(name, None)
             if (goals := StandingGoals.of(tenant)) is not None:
                 goals.forget_changes()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
+from kbcore.state.goals.subscriptions import Subscriptions
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.memory.episodes import Episodes
@@ -89,6 +90,7 @@ class Tenant:
         self.answered = AnsweredRequests()
         self.episodes = Episodes()
         self.purges = Purges()
+        self.subscriptions = Subscriptions()
         self.rules = RuleBook()
         self.gone = False
         self.attached: dict[str, Attached] = {}

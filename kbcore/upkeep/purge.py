@@ -1,10 +1,12 @@
-"""Selection of what a purge removes: facts, episodes, and the rules that mention the subject."""
+"""Selection of what a purge removes: facts, episodes and standing goals, and the rules that mention
+the subject.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,13 +72,24 @@ class Selected:
         return [{**row, "why": why} for row, why in zip(rows, self.reasons, strict=False)]
 
 
+@dataclass(frozen=True, slots=True)
+class PurgedGoal:
+    """A standing goal whose text mentions the subject: its id and its text."""
+
+    id: str
+    goal: str
+
+
 @dataclass(slots=True)
 class PurgePlan:
-    """Facts and episodes that a purge would remove, as of one state; `rules` stay and are only reported."""
+    """Facts, episodes and standing goals that a purge would remove, as of one state; `rules` stay and
+    are only reported.
+    """
 
     facts: list[Selected] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     rules: list[StoredRule] = field(default_factory=list)
+    goals: list[PurgedGoal] = field(default_factory=list)
 
     @property
     def fact_count(self) -> int:
@@ -92,8 +105,13 @@ class PurgePlan:
         return rows
 
 
-def plan_purge(tenant: Tenant, target: PurgeTarget, budget: Budget) -> PurgePlan:
-    """Select what to purge; the caller holds the tenant's read lock. Raises BudgetExceeded."""
+def plan_purge(
+    tenant: Tenant, target: PurgeTarget, budget: Budget, goals: Iterable[PurgedGoal] = ()
+) -> PurgePlan:
+    """Select what to purge; the caller holds the tenant's read lock. Raises BudgetExceeded.
+
+    `goals` are the standing goals of the tenant, those in memory included.
+    """
     plan = PurgePlan()
     mentions = None if target.subject is None else _Mentions(target.subject)
     plan.episodes = [
@@ -120,6 +138,9 @@ def plan_purge(tenant: Tenant, target: PurgeTarget, budget: Budget) -> PurgePlan
             plan.facts.append(selected)
     if mentions is not None:
         plan.rules = [rule for rule in tenant.rules.all() if mentions.in_text(rule.text)]
+        plan.goals = [
+            goal for goal in goals if mentions.in_text(goal.goal) or mentions.in_text(goal.id)
+        ]
     return plan
 
 

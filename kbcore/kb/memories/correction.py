@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from kbcore.state.memory.evidence import evidence_from_json
 from kbcore.state.memory.purges import PurgeRecord
 from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.purge import PurgePlan, PurgeTarget, plan_purge, purge_records
+from kbcore.upkeep.purge import PurgedGoal, PurgePlan, PurgeTarget, plan_purge, purge_records
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
@@ -59,7 +59,7 @@ class CorrectOutcome:
 
 @dataclass(slots=True)
 class PurgeOutcome:
-    """Facts and episodes that a purge removed, or would remove.
+    """Facts, episodes and standing goals that a purge removed, or would remove.
 
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
     those of conclusions if `truncated`. `erased` is True if no byte of the purged text is left in
@@ -72,6 +72,7 @@ class PurgeOutcome:
     conclusion_count: int
     episodes: list[Episode]
     rules: list[StoredRule]
+    goals: list[PurgedGoal]
     truncated: bool
     dry_run: bool
     limit: int
@@ -104,6 +105,14 @@ class Corrections(EpisodeMethods, ABC):
     @abstractmethod
     def _check_upkeep(self, scope: str | None) -> None:
         """Raise InvalidInput if upkeep cannot write to the scope."""
+
+    @abstractmethod
+    def _goals_to_purge(self) -> list[PurgedGoal]:
+        """Return the standing goals of the tenant."""
+
+    @abstractmethod
+    def _end_goals(self, ids: Iterable[str]) -> None:
+        """End standing goals whose subscriptions are removed, and those that live in memory."""
 
     def correct(self, old: Atom, new: Fact, *, reason: str) -> CorrectOutcome:
         """Replace a stored fact by another one in one change.
@@ -153,10 +162,11 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeOutcome:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Rules are never removed, only
-        listed. Without `wait`, the text is removed from log and snapshots in the background;
-        `purges` says when that is done. At most `limit` facts and conclusions are listed. With
-        `dry_run` nothing changes. Raises InvalidInput, BudgetExceeded before any change.
+        Facts that keep other evidence stay when their episodes go. Standing goals whose text mentions
+        the subject end. Rules are never removed, only listed. Without `wait`, the text is removed from
+        log and snapshots in the background; `purges` says when that is done. At most `limit` facts and
+        conclusions are listed. With `dry_run` nothing changes. Raises InvalidInput, BudgetExceeded
+        before any change.
         """
         self._check_upkeep(None)
         self._services.refuse_on_follower()
@@ -165,9 +175,11 @@ class Corrections(EpisodeMethods, ABC):
         parts: list[tuple[Any, ...]] = []
         names: list[RetractFact] = []
 
+        goals = self._goals_to_purge()
+
         def select(tenant: Tenant, budget: Budget) -> None:
             nonlocal plan
-            plan = plan_purge(tenant, target, budget)
+            plan = plan_purge(tenant, target, budget, goals)
             rows[:] = plan.rows(tenant, limit)
             parts[:] = purge_records(tenant, plan)
             names[:] = _retractions(parts) if plan.fact_count <= MAX_PREVIEWED else []
@@ -188,13 +200,14 @@ class Corrections(EpisodeMethods, ABC):
             max(0, preview.counts.becomes_false - sum(e.stored for e in preview.becomes_false)),
             plan.episodes,
             plan.rules,
+            plan.goals,
             preview.truncated,
             dry_run,
             limit,
             timestamp=self._services.clock.now_ms(),
         )
         if not dry_run:
-            if plan.fact_count or plan.episodes:
+            if plan.fact_count or plan.episodes or plan.goals:
                 self._purge(target, parts, outcome)
             # Also without a fact: an earlier purge may have been cut short.
             if wait:
@@ -261,10 +274,12 @@ class Corrections(EpisodeMethods, ABC):
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
+        goals = tuple(goal.id for goal in outcome.goals)
         for part in parts:
-            delta = self._commit((PurgeMemory(outcome.id, target.by, part, episodes),))
+            delta = self._commit((PurgeMemory(outcome.id, target.by, part, episodes, goals),))
             episodes = ()
             outcome.timestamp = delta.at
+        self._end_goals(goals)
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None

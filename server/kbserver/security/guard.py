@@ -17,6 +17,7 @@ from kbcore.node.api_keys import digest_of, same
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
 from kbserver.http.request_context import DEFAULT
+from kbserver.http.request_context import WHO as WHO
 from kbserver.security.limits import RateLimits, address_of
 from kbserver.security.permissions import PUBLIC, About, Need, demand
 from kbserver.security.token_bucket import Buckets
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
 DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
-
-WHO = "kbcore.principal"
-"""Key of the request's Principal in the WSGI environment."""
 
 ADMITTED = "kbcore.admitted"
 """Key in the WSGI environment of an admitted request."""

@@ -203,8 +203,15 @@ class MentioningRule(Answer):
     scope = Text(allow_none=True)
 
 
+class EndedGoal(Answer):
+    """A standing goal whose text mentions the subject; a purge ends it."""
+
+    id = Text()
+    goal = Text()
+
+
 class Purged(Answer):
-    """The facts and episodes that a purge removed, or would remove."""
+    """The facts, episodes and standing goals that a purge removed, or would remove."""
 
     purge_id = Text("Null if nothing was removed.", of="id", allow_none=True)
     dry_run = Flag()
@@ -217,6 +224,8 @@ class Purged(Answer):
     episode_count = Count(of=lambda done: len(done.episodes))
     rules = Many(MentioningRule, of=lambda done: done.rules[: done.limit])
     rule_count = Count(of=lambda done: len(done.rules))
+    goals = Many(EndedGoal, of=lambda done: done.goals[: done.limit])
+    goal_count = Count(of=lambda done: len(done.goals))
     erased = Flag("True: no byte of the text is left in the log and the snapshots of this node.")
     timestamp = Time()
 
