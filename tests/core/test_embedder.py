@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from dataclasses import replace
 
 import pytest
+from support.embedders import Hashing, Plugin
 from support.runtimes import BASE
 from support.runtimes import runtime as plain_runtime
 
-import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.context.relevance.vectors import NEAR, VECTOR_WEIGHT, fact_text
@@ -22,48 +21,10 @@ from kbcore.plug.conformance.embedder import EmbedderConformance
 from kbcore.search.embedder import MAX_FAILURES, PAUSE_SECONDS
 from kbcore.state.facts import Fact
 
-SAME = {"physician": "doctor", "employed": "works", "automobile": "car"}
-"""What the embedder of the tests knows of meaning."""
-
-
-class Hashing:
-    """Each word turns one number up; words of the same meaning turn the same."""
-
-    name = "hashing"
-    dimension = 64
-
-    def __init__(self) -> None:
-        self.seen: list[list[str]] = []
-        self.spoil = None
-        self.watch = None
-
-    def embed(self, texts):
-        self.seen.append(list(texts))
-        if self.watch is not None:
-            self.watch()
-        found = [self.vector(text) for text in texts]
-        return found if self.spoil is None else self.spoil(found)
-
-    def vector(self, text):
-        numbers = [0.0] * self.dimension
-        for word in text.lower().split():
-            digest = hashlib.blake2b(SAME.get(word, word).encode(), digest_size=2).digest()
-            numbers[int.from_bytes(digest, "big") % self.dimension] += 1.0
-        return numbers
-
 
 class TestHashing(EmbedderConformance):
     def make_embedder(self):
         return Hashing()
-
-
-class Plugin:
-    def __init__(self, embedder):
-        self.embedder = embedder
-
-    @kbcore.hookimpl
-    def kb_embedders(self):
-        return {"hashing": lambda config: self.embedder}
 
 
 @pytest.fixture

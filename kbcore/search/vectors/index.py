@@ -58,10 +58,11 @@ class Part:
     """The facts of one relation: places by row id, and the rows that have none, oldest first.
 
     `live` is the number of stored rows when it was last read; `stale` is True if rows were removed
-    since their places were released.
+    since their places were released. `counts` is False for a relation of a transaction, which does
+    not keep vectors: what was purged must go although a transaction has a copy of it.
     """
 
-    def __init__(self, stored: StoredRelation) -> None:
+    def __init__(self, stored: StoredRelation, *, counts: bool) -> None:
         self.stored = ref(stored)  # a weak reference: the index must not keep the relation alive
         self.renumbered = stored.renumbered
         self.places = array("I")
@@ -69,6 +70,7 @@ class Part:
         self.live = 0
         self.stale = False
         self.alive = True
+        self.counts = counts
 
 
 class _Shelf(NamedTuple):
@@ -217,11 +219,11 @@ class VectorIndex:
             parts = [part for part in self._parts_of(partitions) if part.missing]
             if newest:
                 last = [
-                    (-at, order, row, part)
+                    (-at, -row, order, part)
                     for order, part in enumerate(parts)
                     for row, at in self._created(part, limit)
                 ]
-                chosen = [(part, row) for _, _, row, part in heapq.nsmallest(limit, last)]
+                chosen = [(part, -row) for _, row, _, part in heapq.nsmallest(limit, last)]
             else:
                 chosen = []
                 for part in parts:
@@ -257,7 +259,7 @@ class VectorIndex:
                 place = self.store.add(entry)
                 if place == NO_PLACE:
                     break
-                if len(self.store) > before:
+                if len(self.store) > before and fact.part.counts:
                     self.unsaved.append(entry.digest)
                 self._set(fact.part, fact.row, place)
             self._trim({id(fact.part): fact.part for fact in facts}.values())
@@ -293,6 +295,10 @@ class VectorIndex:
                     self._discard(key)
             for part in self._parts_of(tenant.partitions()):
                 self._release_removed(part)
+            if self.store.has_unused:
+                for key, part in list(self._parts.items()):
+                    if not part.counts:
+                        self._discard(key)
             return self.store.drop_unused()
 
     def _parts_of(self, partitions: Iterable[Partition]) -> list[Part]:
@@ -313,7 +319,7 @@ class VectorIndex:
             if part is None or part.renumbered != stored.renumbered:
                 if id(stored) in self._parts:
                     self._discard(id(stored))
-                part = self._parts[id(stored)] = Part(stored)
+                part = self._parts[id(stored)] = Part(stored, counts=_is_stored(tenant, stored))
             counts = stored.relation.counts()
             if counts.rows == len(part.places) and counts.live == part.live:
                 continue
@@ -370,7 +376,8 @@ class VectorIndex:
     def _set(self, part: Part, row: int, place: int) -> None:
         if part.alive and row < len(part.places) and part.places[row] == NO_PLACE:
             part.places[row] = place
-            self.store.use(place)
+            if part.counts:
+                self.store.use(place)
 
     @staticmethod
     def _trim(parts: Iterable[Part]) -> None:
@@ -394,7 +401,8 @@ class VectorIndex:
         left = set(ids)
         for row in set(range(len(part.places))).difference(left):
             if (place := part.places[row]) != NO_PLACE:
-                self.store.release(place)
+                if part.counts:
+                    self.store.release(place)
                 part.places[row] = NO_PLACE
         part.missing = array("I", [row for row in part.missing if row in left])
         part.stale = False
@@ -410,7 +418,7 @@ class VectorIndex:
     def _discard(self, key: int) -> None:
         part = self._parts.pop(key)
         part.alive = False
-        for place in part.places:
+        for place in part.places if part.counts else ():
             if place != NO_PLACE:
                 self.store.release(place)
 
@@ -481,6 +489,13 @@ def _ordered(partition: Partition, predicates: Sequence[str] | None) -> list[Sto
             not stored.schema.positive,
         ),
     )
+
+
+def _is_stored(tenant: Tenant, stored: StoredRelation) -> bool:
+    """Return True unless a relation is the copy of a transaction."""
+    home = tenant.base if isinstance(tenant, Overlay) else tenant
+    partition = home.partition(stored.scope)
+    return partition is not None and partition.get(stored.schema) is stored
 
 
 def _no_pause() -> None:

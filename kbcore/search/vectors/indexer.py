@@ -72,6 +72,7 @@ class VectorIndexes:
         self._saved: dict[tuple[str, str], _Saved] = {}
         self._known: dict[tuple[str, str], tuple[int, int]] = {}
         self._backlogs: dict[tuple[str, str], int] = {}
+        self._full: set[tuple[str, str]] = set()
         self._mutex = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
@@ -87,12 +88,15 @@ class VectorIndexes:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread after its current batch."""
+        """Stop the thread after its current batch, and save what windows have added."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        for tenant in list(self._tenants()):
+            if (index := VectorIndex.of(tenant)) is not None and index.unsaved:
+                self._save(tenant, index)
 
     def index(self, tenant: Tenant) -> VectorIndex:
         """Return the index of a tenant, with the vectors of its file."""
@@ -122,7 +126,7 @@ class VectorIndexes:
         """Give a batch of each tenant's new facts to the embedder; return True if more are left."""
         more, present = False, set[tuple[str, str]]()
         for tenant in list(self._tenants()):
-            if self._stopping:
+            if self._stopping and self._thread is not None:
                 return False
             if tenant.failed is None and not tenant.gone:
                 present.add((tenant.database, tenant.name))
@@ -132,6 +136,7 @@ class VectorIndexes:
             self._saved.pop(key, None)
             self._known.pop(key, None)
             self._backlogs.pop(key, None)
+            self._full.discard(key)
         if self._settings.folder is not None:
             remove_others(self._settings, present, list(self._shards))
         return more
@@ -185,7 +190,10 @@ class VectorIndexes:
             if entries:
                 index.add(tenant, partitions, facts, entries)
             backlog = index.backlog(partitions)
-        if index.store.full and backlog and not self._backlogs.get(key):
+        if not (index.store.full and backlog):
+            self._full.discard(key)
+        elif key not in self._full:
+            self._full.add(key)
             _log.warning(
                 "%d facts of tenant %s get no vector and are found by words only: raise VECTOR_INDEX_MB",
                 backlog,

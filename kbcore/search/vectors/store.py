@@ -33,17 +33,14 @@ def digest_of(text: str) -> Digest:
 
 def entry_of(text: str, vector: array[float]) -> Entry:
     """Return the entry of a text."""
-    cells, factor = _parts(quantized(vector, CELL_MAX, "b"))
-    return Entry(digest_of(text), factor, cells)
+    integers = quantized(vector, CELL_MAX, "b")
+    # The factor is stored as a float of 32 bits.
+    return Entry(digest_of(text), array("f", [integers.factor])[0], integers.cells.tobytes())
 
 
 def query_of(vector: array[float]) -> Quantized:
     """Return the vector of a query in the form that a search takes."""
     return quantized(vector, QUERY_MAX, "h")
-
-
-def _parts(vector: Quantized) -> tuple[bytes, float]:
-    return vector.cells.tobytes(), vector.factor
 
 
 class VectorStore:
@@ -113,6 +110,11 @@ class VectorStore:
         """Count a fact less on a place."""
         self._uses[place] -= 1
         self._idle += not self._uses[place]
+
+    @property
+    def has_unused(self) -> bool:
+        """True if no fact counts on some vectors."""
+        return self._idle > 0
 
     def drop_unused(self) -> int:
         """Remove the vectors that no fact counts on; return their number."""
