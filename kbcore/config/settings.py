@@ -396,6 +396,17 @@ class Config:
     embedder_onnx_tokenizer: str = _setting(
         "", TEXT, "the tokenizer.json of that model, for EMBEDDER=onnx"
     )
+    vector_index_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for the vectors of facts per tenant, in MiB; further facts are found by words only",
+    )
+    vector_dir: str = _setting(
+        "",
+        TEXT,
+        "folder that keeps the vectors of facts; default: vectors beside the stored data, none for a"
+        " storage without files",
+    )
     search_predicates: tuple[str, ...] = _setting(
         ("matches_text",),
         NAMES,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
-    from kbcore.search.embedder import Embedding
+    from kbcore.search.vectors.indexer import VectorIndexes
     from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
     from kbcore.state.tenant import Tenant
@@ -94,8 +94,8 @@ class Services(Protocol):
         """Language model, or None if none is configured."""
 
     @property
-    def embedding(self) -> Embedding | None:
-        """Embedder, or None if none is configured."""
+    def vectors(self) -> VectorIndexes | None:
+        """Vectors of facts and their embedder, or None if no embedder is configured."""
 
     @property
     def offload(self) -> Callable[[Callable[[], Any]], Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
+from kbcore.context.relevance.vectors import fact_text
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
@@ -33,7 +34,7 @@ from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
 from kbcore.node.no_log import NoLog
 from kbcore.node.peers import Directory, Peers, TenantSize
-from kbcore.node.placement import SYSTEM, open_logs, shard_of
+from kbcore.node.placement import SYSTEM, open_logs, shard_of, vector_folder
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
 from kbcore.node.shard import (
@@ -54,6 +55,8 @@ from kbcore.replication.role import FOLLOWER, check_settings
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
+from kbcore.search.vectors.indexer import VectorIndexes
+from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to
 from kbcore.standing_goals.registry import StandingGoals
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
@@ -113,7 +116,8 @@ def open_runtime(
     runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
-        runtime.embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
+        embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
+        runtime.embed_facts(embedding)
     metrics.on_collect(collector(runtime, logged.monotonic() - begun))
     loaded.tell("kb_runtime_started", runtime=runtime)
     return runtime
@@ -162,12 +166,18 @@ class Runtime:
             else None
         )
         self.model = model
-        self.embedding: Embedding | None = None
+        self.vectors: VectorIndexes | None = None
         self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
         self.known_states = KnownStates(self.scratch, config.history_cache_mb << 20)
+        self._vector_settings = VectorSettings(
+            vector_folder(config),
+            lambda database, tenant: shard_of(database, tenant, storage.shards),
+            config.vector_index_mb << 20,
+            fact_text,
+        )
         self._wake = threading.Event()
         self._stopping = False
         self._failed: StorageFailed | None = None
@@ -228,6 +238,14 @@ class Runtime:
             self._deliveries = Deliveries(
                 self.webhooks, self.clock, tenants, self.knowledge_base, count
             )
+
+    def embed_facts(self, embedding: Embedding) -> None:
+        """Begin to make the vectors of facts."""
+        settings, shards = self._vector_settings, self.shards
+        self.vectors = VectorIndexes(
+            embedding, settings, self._all_tenants, shards, self._scheduling
+        )
+        self.vectors.start()
 
     def start_replication(self, connect: Connect) -> None:
         """Follow the leader, or take part in its election; without replication do nothing.
@@ -502,6 +520,8 @@ class Runtime:
         leader.
         """
         self.meters.committed(changes, delta)
+        if self.vectors is not None:
+            self.vectors.wake()
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
         purges = any(isinstance(change, PurgeMemory) for change in changes.changes)
@@ -627,10 +647,21 @@ class Runtime:
         """
         shard = self.shard(database, tenant)
         try:
+            self._erase_vectors(shard)
             return shard.erase()
-        except KBError as error:
+        except (KBError, OSError) as error:
             _log.warning("purged text is still in the storage: %s", error)
             return False
+
+    def _erase_vectors(self, shard: Shard) -> None:
+        """Remove the vectors of purged facts. Raises OSError."""
+        erase_purged(self._vector_settings, shard.catalog.tenants(), self.vectors)
+
+    def _try_to_erase_vectors(self, shard: Shard) -> None:
+        try:
+            self._erase_vectors(shard)
+        except OSError as error:
+            _log.warning("vectors of purged facts are still in the storage: %s", error)
 
     def erase_later(self) -> None:
         """Remove purged text in the background."""
@@ -638,7 +669,9 @@ class Runtime:
 
     def erased(self, database: str, tenant: str) -> int:
         """Return the number up to which no record of a tenant's log has bytes in the storage."""
-        return self.shard(database, tenant).snapshots.erased()
+        shard = self.shard(database, tenant)
+        erased, known = shard.snapshots.erased(), shard.catalog.find(database, tenant)
+        return erased if known is None else min(erased, erased_to(self._vector_settings, known))
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""
@@ -706,6 +739,8 @@ class Runtime:
         self.sweeper.close()
         if self._deliveries is not None:
             self._deliveries.close()
+        if self.vectors is not None:
+            self.vectors.close()
         for shard in shards:
             shard.committer.close()
         self._wake.set()
@@ -741,6 +776,7 @@ class Runtime:
             for shard in list(self.shards.values()):
                 shard.keep()
             self._keep_goals()
+                self._try_to_erase_vectors(shard)
             self.metrics.push()
 
     def _keep_goals(self) -> None:
