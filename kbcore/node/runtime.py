@@ -20,6 +20,7 @@ from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
+from kbcore.kb.services import Erasure
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
@@ -483,6 +484,8 @@ class Runtime:
             self._forget_tables(changes)
         if any(isinstance(change, PurgeMemory) for change in changes.changes):
             self._forget_windows(changes)
+            if self.replication.leader_url is not None:
+                self._wake.set()  # on the leader, the request itself removes the text
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):
@@ -570,7 +573,7 @@ class Runtime:
 
     def own_snapshot(self) -> int:
         """Take snapshots of the shards of this process; return the first sequence number."""
-        heads = [shard.snapshots.take() for shard in list(self.shards.values())]
+        heads = [shard.snapshot() for shard in list(self.shards.values())]
         return heads[0] if heads else 0
 
     def captured(self) -> tuple[tuple[LogSeed, ...], list[Iterator[bytes]]]:
@@ -599,20 +602,15 @@ class Runtime:
         If followers still need the records, it is done later, when they have later ones. A failure
         is logged, and the removal is tried again later.
         """
-        shard = self.shard(database, tenant)
-        try:
-            return shard.erase()
-        except KBError as error:
-            _log.warning("purged text is still in the storage: %s", error)
-            return False
+        return self.shard(database, tenant).try_erase()
 
     def erase_later(self) -> None:
         """Remove purged text in the background."""
         self._wake.set()
 
-    def erased(self, database: str, tenant: str) -> int:
-        """Return the number up to which no record of a tenant's log has bytes in the storage."""
-        return self.shard(database, tenant).snapshots.erased()
+    def erasure(self, database: str, tenant: str) -> Erasure:
+        """Return how far the log of a tenant is erased."""
+        return self.shard(database, tenant).erasure()
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""
