@@ -13,14 +13,10 @@ from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Rule, extremum_of
 from kbplanner.passes.linearise import linearise
-from kbplanner.passes.lower import lower
+from kbplanner.passes.lower import RULES_PER_REST, lower
 
 REFUSED = ("recursive-aggregate", "mixed-extrema", "not-monotone")
 """Names of findings about rules that cannot be evaluated."""
-
-
-RULES_PER_REST = 8
-"""Rules lowered between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ def recursion_findings(
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
     rest()
-    lowered = lower([rules[index] for index in numbers])
+    lowered = lower([rules[index] for index in numbers], rest=rest)
     rest()
     clauses = linearise(lowered)
     rest()
