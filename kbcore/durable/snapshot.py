@@ -94,7 +94,10 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
             "used": captured.keys_used,
             "known": [KEY_CODEC.encode(key) for key in captured.keys],
         }
-        yield orjson.dumps({"kind": "databases", "databases": captured.databases, "keys": keys})
+        first = {"kind": "databases", "databases": captured.databases, "keys": keys}
+        if captured.purged or captured.deleted:
+            first["erase"] = {"purged": captured.purged, "deleted": captured.deleted}
+        yield orjson.dumps(first)
         while waiting:
             state = waiting[-1].state()
             yield _head(state, rest)
@@ -249,6 +252,9 @@ class Restorer:
             for database in body["databases"]:
                 known = self._catalog.need_database(database["name"], database["createdAt"])
                 known.emptied_at = database.get("emptiedAt", 0)
+            to_erase = body.get("erase", {})
+            self._catalog.purged = to_erase.get("purged", 0)
+            self._catalog.deleted = to_erase.get("deleted", 0)
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +27,22 @@ if TYPE_CHECKING:
     from kbcore.state.changes import ChangeSet, Delta
     from kbcore.state.tenant import Tenant
     from kbplanner.engine.backend import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """Progress of the removal of purged text from the log and the snapshots of a node.
+
+    No record up to `erased` has bytes in the storage. While `pending` is not 0, the text of records
+    up to it is to be removed. `waits_for` is None if nothing is pending, and otherwise `work` (it is
+    done soon), `followers` (one still needs the records), `retry` (the last attempt failed with
+    `problem`), or `storage` (which cannot erase).
+    """
+
+    erased: int
+    pending: int = 0
+    waits_for: str | None = None
+    problem: str | None = None
 
 
 class ReadCounters(Protocol):
@@ -157,8 +174,8 @@ class Services(Protocol):
     def erase_later(self) -> None:
         """Remove purged text in the background."""
 
-    def erased(self, database: str, tenant: str) -> int:
-        """Return the number up to which no record of a tenant's log has bytes in the storage."""
+    def erasure(self, database: str, tenant: str) -> Erasure:
+        """Return how far the log of a tenant is erased."""
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""

@@ -334,7 +334,7 @@ class TenantKB(
         )
         if kind == GOAL:
             return check_goal(text, stored)
-        return check_programs([text], stored, scope)[0]
+        return check_programs([text], stored, scope, self._services.yield_now)[0]
 
     def preview(
         self,

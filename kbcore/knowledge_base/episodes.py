@@ -158,14 +158,16 @@ class Episodes(Handle):
         episode: str | None = None,
         speaker: str | None = None,
         before: Instant | None = None,
+        drop_scopes: bool = False,
         dry_run: bool = False,
         limit: int = DEFAULT_LISTED,
     ) -> PurgeOutcome:
         """Remove facts and episodes for good: also from the log and the snapshots.
 
         Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
-        With `dry_run` nothing changes. `erased` of the result says if the text is gone from the
-        storage; `purges()` says so later.
+        With `drop_scopes`, scopes whose names mention the subject are dropped. With `dry_run`
+        nothing changes. `similar` of the result lists names of which the subject is only a part.
+        `erased` says if the text is gone from the storage; `purges()` says so later.
         """
         choices = {"subject": subject, "episode": episode, "speaker": speaker, "before": before}
         chosen = [name for name, value in choices.items() if value is not None]
@@ -173,8 +175,11 @@ class Episodes(Handle):
             raise InvalidInput.at(
                 chosen[0] if chosen else "subject", f"give one of {', '.join(choices)}"
             )
-        if not isinstance(dry_run, bool):
-            raise InvalidInput.at("dry_run", "must be True or False")
+        for name, flag in (("drop_scopes", drop_scopes), ("dry_run", dry_run)):
+            if not isinstance(flag, bool):
+                raise InvalidInput.at(name, "must be True or False")
+        if drop_scopes and subject is None:
+            raise InvalidInput.at("drop_scopes", "needs a subject")
         for name, value in (("subject", subject), ("episode", episode), ("speaker", speaker)):
             if (
                 value is not None
@@ -185,7 +190,7 @@ class Episodes(Handle):
             ):
                 raise InvalidInput.at(name, f"must have 1 to {MAX_SUBJECT_CHARS} characters")
         at = None if before is None else moment("before", before)
-        target = PurgeTarget(subject, episode, speaker, at)
+        target = PurgeTarget(subject, episode, speaker, at, drop_scopes)
         return self.kb.purge(target, dry_run=dry_run, limit=whole("limit", limit) or 0)
 
     def purges(self) -> list[PurgeState]:

@@ -32,7 +32,8 @@ from kbcore.clock import ManualClock
 from kbcore.context.relevance import vectors as relevance
 from kbcore.context.request import WindowRequest
 from kbcore.kb import context_windows
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.search.vectors.index import VectorIndex
 from kbcore.state.facts import Fact
 

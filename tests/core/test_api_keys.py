@@ -15,7 +15,7 @@ from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.errors import ConfigError, Forbidden, InvalidInput, KBError, NotFound, TooLarge
 from kbcore.node.api_keys import KeyWanted, digest_of, first_admin, same
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.changes import ChangeKeys, ChangeSet
 from kbcore.state.keys import ROLES, StoredKey
 

@@ -16,7 +16,7 @@ from kbcore.config import Config
 from kbcore.context.relevance.vectors import NEAR, VECTOR_WEIGHT, fact_text
 from kbcore.context.request import WindowRequest
 from kbcore.errors import ConfigError
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance.embedder import EmbedderConformance
 from kbcore.search.embedder import MAX_FAILURES, PAUSE_SECONDS
 from kbcore.state.facts import Fact

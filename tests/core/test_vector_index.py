@@ -14,7 +14,7 @@ from support.runtimes import BASE
 from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.kb.context_windows import NEWEST_EMBEDDED
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.search.embedder import BATCH_SIZE
 from kbcore.search.vectors.store import digest_of
 from kbcore.state.facts import Fact

@@ -14,7 +14,8 @@ from support.embedders import Hashing, Plugin
 from support.runtimes import BASE
 
 from kbcore.clock import ManualClock
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.search.vectors.index import VectorIndex
 from kbcore.search.vectors.store import digest_of, entry_of
 from kbcore.state.facts import Fact

@@ -14,7 +14,7 @@ from support.runtimes import BASE
 
 from kbcore.clock import ManualClock
 from kbcore.context.relevance.vectors import fact_text
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.search.vectors.index import VectorIndex
 from kbcore.search.vectors.store import entry_of, query_of
 from kbcore.state.facts import Fact
