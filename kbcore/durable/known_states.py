@@ -193,7 +193,8 @@ class KnownStates:
         except LogTruncated as error:
             first = (error.details or {}).get("first")
             raise InvalidInput.at(
-                FIELD, f"the log was compacted during the question, up to the record {first}; ask again"
+                FIELD,
+                f"the log was compacted during the question, up to the record {first}; ask again",
             ) from error
         finally:
             working.release()
