@@ -85,8 +85,9 @@ def test_what_was_known_and_what_happened(kb):
     kb.correct("likes(ann, tea)", "likes(ann, coffee)", reason="ann said so")
     try:
         told = kb.history("likes", oldest_first=True)
-    except InvalidInput as error:
-        assert "keeps no history" in str(error)
+    except InvalidInput:  # the storage is in memory
+        with pytest.raises(InvalidInput, match="keeps no history"):
+            kb.history("likes")
         return
     assert [(each.event, each.cause) for each in told.events] == [
         ("asserted", "assert"),
