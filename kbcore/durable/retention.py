@@ -31,14 +31,14 @@ def kept_history(store: LogStore, now: int, days: int) -> Kept:
     begin, apart = now - days * DAY_MS, days * DAY_MS // PARTS
     times = [(number, _time_of(store, number, now)) for number in store.snapshot_numbers()]
     before = [at for _, at in times if at <= begin][-1:]
-    kept: list[int] = []
+    numbers: list[int] = []
     last: int | None = None
     # Apart from each other, not from `begin`, which moves: so each can become the first one.
     for number, at in times:
         if at in before or (at > begin and (last is None or at - last >= apart)):
-            kept.append(number)
+            numbers.append(number)
             last = at
-    return Kept(tuple(kept), bool(before))
+    return Kept(tuple(numbers), bool(before))
 
 
 def _time_of(store: LogStore, number: int, now: int) -> int:

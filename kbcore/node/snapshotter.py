@@ -133,12 +133,12 @@ class Snapshots:
     def _take(self) -> int:
         status, captured = self.captured()
         head = status.head
-        kept = kept_history(self._store, self._clock.now_ms(), self._history_days)
+        history = kept_history(self._store, self._clock.now_ms(), self._history_days)
         if isinstance(self._store, KeepsHistory):
-            self._store.keep_also(kept.snapshots)
+            self._store.keep_also(history.snapshots)
         chunks = list(paced(captured, self._scheduling.yield_in_background))
         self._scheduling.offload_disk(lambda: self._store.save_snapshot(head, chunks))
-        if kept.drops:
+        if history.drops:
             unneeded = self._replication.leader.droppable(head)
             self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
         self._at_bytes = self._committer.bytes
