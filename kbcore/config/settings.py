@@ -361,6 +361,12 @@ class Config:
         integer(1, 10_000),
         "default for the maximum depth of a shown proof tree, in rule steps",
     )
+    history_days: int = _setting(
+        0,
+        integer(0, 36_500),
+        "days for which the log and some snapshots are kept, for knownAt and histories; 0: as long "
+        "as the last two snapshots need the log",
+    )
     history_cache_mb: int = _setting(
         256,
         integer(1, 1 << 20),

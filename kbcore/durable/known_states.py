@@ -306,6 +306,11 @@ def _place(payload: bytes) -> tuple[int, Owner]:
     return int(match[1]), (match[2].decode(), match[3].decode())
 
 
+def time_of_payload(payload: bytes) -> int:
+    """Return the time of a record in epoch milliseconds, without reading all of it."""
+    return _place(payload)[0]
+
+
 def _ends(payload: bytes) -> bool:
     """Return True if a record ends the history of its tenant, or of all tenants of its database."""
     return any(

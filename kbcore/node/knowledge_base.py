@@ -113,7 +113,7 @@ class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, S
             raise
         operations.commit()
 
-    def known_at(self, instant: Instant, *, timeout_ms: int | None = None) -> KnowledgeBase:
+    def known_at(self, at: Instant, *, timeout_ms: int | None = None) -> KnowledgeBase:
         """Return this knowledge base as it was known at an instant, for reads.
 
         Facts, rules, scopes, episodes and evidence are those of that instant, and so is "now".
@@ -121,10 +121,10 @@ class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, S
         year. The result needs no closing. `timeout_ms` lowers the time limit for rebuilding the
         state. Raises InvalidInput for an instant in the future, or before `history_start`.
         """
-        at = python_values.moment("instant", instant)
+        moment = python_values.moment("at", at)
         past = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
-        with named(knownAt="instant"):
-            past.kb = self.kb.known_at(at, request_limits(timeout_ms))
+        with named(knownAt="at"):
+            past.kb = self.kb.known_at(moment, request_limits(timeout_ms))
         return past
 
     def history_start(self) -> int:

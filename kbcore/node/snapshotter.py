@@ -9,9 +9,10 @@ from dataclasses import replace
 from kbcore.config.settings import Config
 from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
+from kbcore.durable.retention import kept_history
 from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
-from kbcore.plug.ports import Erases, LogStatus
+from kbcore.plug.ports import Erases, KeepsHistory, LogStatus
 from kbcore.replication.role import Replication
 from kbcore.scheduling import Scheduling
 
@@ -41,6 +42,7 @@ class Snapshots:
         self._replication = replication
         self._report = report
         self._log_bytes = config.snapshot_log_mb << 20
+        self._history_days = config.history_days
         self._minutes = config.snapshot_minutes
         self._at_bytes = 0
         self._at = self._clock.monotonic()
@@ -144,10 +146,14 @@ class Snapshots:
     def _take(self) -> int:
         status, captured = self.captured()
         head = status.head
+        history = kept_history(self._store, self._clock.now_ms(), self._history_days)
+        if isinstance(self._store, KeepsHistory):
+            self._store.keep_also(history.snapshots)
         chunks = list(paced(captured, self._scheduling.yield_in_background))
         self._scheduling.offload_disk(lambda: self._store.save_snapshot(head, chunks))
-        unneeded = self._replication.leader.droppable(head)
-        self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
+        if history.drops:
+            unneeded = self._replication.leader.droppable(head)
+            self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
         self._at_bytes = self._committer.bytes
         self._at = self._clock.monotonic()
         return head

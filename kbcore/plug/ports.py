@@ -229,6 +229,25 @@ class KeepsSnapshots(Protocol):
         """Return the newest snapshot whose number is less than `seq`, None without one."""
 
 
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """Optional ability of a `LogStore`: it keeps older snapshots than it needs itself.
+
+    `erase_before` deletes these too.
+    """
+
+    def snapshot_numbers(self) -> Sequence[int]:
+        """Return the numbers of the stored snapshots, ascending."""
+
+    def keep_also(self, numbers: Sequence[int]) -> None:
+        """Keep the stored snapshots with these numbers when later ones are saved, and the records
+        after the oldest of them, until the next call.
+
+        The store forgets the numbers when it is closed; a snapshot is deleted only while another
+        one is saved.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class LogSeed:
     """The beginning of a log that continues another.

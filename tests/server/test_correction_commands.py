@@ -76,3 +76,18 @@ def test_episodes(tmp_path):
         shown.splitlines(True)[0] + "  likes(ann, tea)\n"
     )
     assert "no episode" in memory(where, "episode", "none", expect=1).stderr
+
+
+def test_history_and_what_was_known(where):
+    kbcore("tell", *where, "likes(ann, tea)")
+    memory(where, "correct", "likes(ann, tea)", "likes(ann, milk)", "--reason", "she said so")
+    lines = memory(where, "history", "likes(ann, ?x)", "--oldest-first").stdout.splitlines()
+    assert [line.split("  ", 2)[2] for line in lines] == [
+        "likes(ann, tea) asserted (assert)",
+        "likes(ann, milk) asserted (correct)",
+        "likes(ann, tea) retracted (correct)",
+    ]
+    at = lines[-1].split("  ")[1]
+    assert kbcore("query", *where, "likes(?x, ?y)", "--known-at", at).stdout == "likes(ann, milk)\n"
+    shown = kbcore("ask", *where, "likes(?x, ?y)", "--known-at", "1000", expect=1)
+    assert "oldest instant available" in shown.stderr

@@ -213,3 +213,59 @@ class PurgeState:
             answer["erased"],
             answer.get("waitsFor"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FactEvent:
+    """An event in the history of a fact: it was `asserted`, `replaced` or `retracted`.
+
+    `cause` says by what, `before` and `after` are the fact before and after it, None where it was
+    not stored. `at` is in epoch milliseconds, `seq` the number of the commit. `key` is the id of
+    the API key. A `purged` event has only the `count` of removed facts.
+    """
+
+    event: str
+    cause: str
+    at: int
+    seq: int
+    before: Row | None
+    after: Row | None
+    request: str | None
+    transaction: str | None
+    key: str | None
+    count: int | None
+
+    @classmethod
+    def of(cls, answer: Json) -> FactEvent:
+        """Return the event that an answer describes."""
+        return cls(
+            answer["event"],
+            answer["cause"],
+            answer["at"],
+            answer["commitSeq"],
+            answer["before"],
+            answer["after"],
+            answer["requestId"],
+            answer["transaction"],
+            answer["key"],
+            answer["count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FactHistory:
+    """A page of the history of facts, and the number of all events.
+
+    The history is complete from `start_at` (epoch milliseconds) on, after the commit `start_seq`.
+    """
+
+    events: list[FactEvent]
+    total: int
+    start_seq: int
+    start_at: int
+
+    @classmethod
+    def of(cls, answer: Json) -> FactHistory:
+        """Return the page that an answer describes."""
+        events = [FactEvent.of(each) for each in answer["events"]]
+        return cls(events, answer["totalEvents"], answer["startSeq"], answer["startAt"])

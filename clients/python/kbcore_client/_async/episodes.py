@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -12,13 +13,14 @@ from kbcore_client.episodes import (
     EpisodeFacts,
     EpisodePage,
     Evidences,
+    FactHistory,
     PurgeOutcome,
     PurgeState,
     UndoOutcome,
     spans_of,
 )
 from kbcore_client.requests import Request
-from kbcore_client.values import Instant, instant, present, text_of
+from kbcore_client.values import Arg, Instant, instant, present, text_of, written_atom
 
 
 class AsyncEpisodes(AsyncHandle):
@@ -134,6 +136,29 @@ class AsyncEpisodes(AsyncHandle):
         }
         sent = Request("/memory/purge", body, writes=True, keyed=False)
         return PurgeOutcome.of((await self._send(sent)).json())
+
+    async def history(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        oldest_first: bool = False,
+    ) -> FactHistory:
+        """Return what asserted, replaced and removed facts, the newest event first.
+
+        `history("likes")` is about all facts of a predicate, `history("likes(ann, ?x)")` and
+        `history("likes", ["ann", "?x"])` about those that match.
+        """
+        pattern = predicate if args is None else written_atom(predicate, args)
+        query = {"predicate": pattern, "limit": str(limit), "offset": str(offset)}
+        query["order"] = "oldest" if oldest_first else "newest"
+        if scope is not None:
+            query["scope"] = scope
+        reply = await self._send(Request("/facts/history", method="GET", query=query))
+        return FactHistory.of(reply.json())
 
     async def purges(self) -> list[PurgeState]:
         """Return the purges, oldest first, and whether their text is gone from the storage."""

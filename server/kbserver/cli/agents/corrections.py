@@ -235,7 +235,55 @@ def purges(target: Target, output: Output) -> None:
     )
 
 
-COMMANDS = (episodes, episode, correct, undo, purge, purges)
+@click.command("history")
+@click.argument("predicate")
+@click.option("--scope", help="Facts of this scope; '*' for all")
+@click.option("--oldest-first", is_flag=True, help="List the oldest event first")
+@output_options
+@target_options
+def history(
+    target: Target, predicate: str, scope: str | None, oldest_first: bool, output: Output
+) -> None:
+    """List what asserted, replaced and removed the facts of a predicate, or of a pattern such as
+    'likes(ann, ?x)'.
+    """
+    query = {"predicate": predicate, "order": "oldest" if oldest_first else "newest"}
+    if scope is not None:
+        query["scope"] = scope
+    rows: list[dict[str, Any]] = []
+    while True:
+        page = {**query, "limit": str(PAGE), "offset": str(len(rows))}
+        answer = target.send("GET", f"/facts/history?{urlencode(page)}").json()
+        rows += answer["events"]
+        enough = output.limit is not None and len(rows) >= output.limit
+        if enough or not answer["events"] or len(rows) >= answer["totalEvents"]:
+            break
+    output.show(
+        Listing(
+            rows,
+            ("commit", "at", "event", "cause", "fact", "key"),
+            lambda row: (
+                str(row["commitSeq"]),
+                iso_text(row["at"]),
+                row["event"],
+                row["cause"],
+                _event_fact(row),
+                row["key"] or "",
+            ),
+            lambda row: (
+                f"{row['commitSeq']}  {iso_text(row['at'])}  {_event_fact(row)}"
+                f" {row['event']} ({row['cause']})"
+            ),
+        )
+    )
+
+
+def _event_fact(event: dict[str, Any]) -> str:
+    row = event["after"] or event["before"]
+    return f"{event['count']} facts" if row is None else line_of(row)
+
+
+COMMANDS = (episodes, episode, correct, undo, purge, purges, history)
 """The commands, for the group `memory`."""
 
 
