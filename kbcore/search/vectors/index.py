@@ -169,11 +169,10 @@ class VectorIndex:
                 some = places if len(places) <= SEARCH_ROWS else places[start : start + SEARCH_ROWS]
                 found, scores = self._nearest(tenant, query, some, k, least)
                 hits += [(-score, start + at) for at, score in zip(found, scores, strict=True)]
-                if len(hits) > k:
-                    hits = heapq.nsmallest(k, hits)
-                if len(hits) == k:
-                    least = max(least, -hits[-1][0])
                 if len(some) < len(places):
+                    hits = heapq.nsmallest(k, hits)
+                    if len(hits) == k:
+                        least = max(least, -hits[-1][0])
                     pause()
             return [_fact(negative, at, starts, owners) for negative, at in hits]
 
