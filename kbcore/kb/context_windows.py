@@ -198,15 +198,16 @@ class ContextWindows(TenantHandle):
                 facts = []
         query = index.query(text)
         texts = [fact.text for fact in facts]
-        made = vectors.embedding.vectors([text, *texts] if query is None else texts)
+        new_vectors = vectors.embedding.vectors([text, *texts] if query is None else texts)
         if query is None:
-            if not made:
+            if not new_vectors:
                 return None
-            query = query_of(made.pop(0))
+            query = query_of(new_vectors.pop(0))
             index.keep_query(text, query)
-        if made:
+        if new_vectors:
             entries = [
-                entry_of(fact.text, vector) for fact, vector in zip(facts, made, strict=False)
+                entry_of(fact.text, vector)
+                for fact, vector in zip(facts, new_vectors, strict=False)
             ]
             with self._reads(request_limits) as (tenant, _):
                 index.add(tenant, self._partitions(tenant, scope), facts, entries)

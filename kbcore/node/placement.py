@@ -48,7 +48,7 @@ def location_of(config: Config) -> str:
 
 
 def vector_folder(config: Config) -> Path | None:
-    """Return the folder that keeps the vectors of facts, None if there is none."""
+    """Return the folder that keeps the vectors of facts, None without one."""
     if config.vector_dir:
         return Path(config.vector_dir)
     if config.storage_backend not in ("wal", "sqlite"):

@@ -536,8 +536,10 @@ class Usage:
 class Embedder(Protocol):
     """Maps texts to vectors whose cosines measure similarity of meaning.
 
-    Contract: the same text has the same vector as long as a process lives. `embed` returns one
-    vector per text, in their order, each of `dimension` finite numbers. It may be called by several
+    Contract: the same text has the same vector in every process, because vectors are saved. If an
+    embedder has an attribute `revision`, saved vectors of another revision are discarded: it is a
+    text, such as a digest of the model. `embed` returns one vector per text, in their order, each of
+    `dimension` finite numbers. It may be called by several
     threads at a time and may raise anything: only words are compared then, and the exception is
     logged, so it must not contain a key. It is never called under a lock, but a request waits for
     it, so it has its own time limit.

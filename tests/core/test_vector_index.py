@@ -204,7 +204,7 @@ def test_a_purge_that_left_vectors_is_not_said_to_be_done(tmp_path, embedder):
     path.write_bytes(before)  # as if a kill had come between the purge and the file
     with opened(tmp_path, plugin=embedder) as node:
         kb = node.knowledge_base()
-        assert kb.purge(PurgeTarget(subject="nobody")).erased
+        assert kb.purge(PurgeTarget(subject="eve")).erased
         assert [state.erased for state in kb.purges()] == [True]
         secret = digest_of("zoe is physician")
         assert not any(secret in each.read_bytes() for each in files(tmp_path))

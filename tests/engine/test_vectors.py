@@ -13,7 +13,7 @@ from kbplanner.engine.engine import Engine
 from kbplanner.engine.vectors import (
     CELL_MAX,
     MAX_DIMENSION,
-    NO_PLACE,
+    NO_POSITION,
     QUERY_MAX,
     NearestSearch,
     Quantized,
@@ -41,7 +41,7 @@ def searches(draw):
     vector = st.lists(numbers, min_size=dimension, max_size=dimension)
     vectors = draw(st.lists(vector, max_size=12))
     search = search_of(vectors, draw(vector), draw(st.sampled_from([-1e300, 0.0, 0.3])))
-    kinds = [st.just(NO_PLACE)]
+    kinds = [st.just(NO_POSITION)]
     if vectors:
         kinds.append(st.integers(0, len(vectors) - 1))
     return search, array("I", draw(st.lists(st.one_of(kinds), max_size=30)))
@@ -50,9 +50,9 @@ def searches(draw):
 @given(searches(), st.integers(0, 40))
 @examples(200)
 def test_both_engines_find_the_same(search, k):
-    of, places = search
-    found, scores = Engine().nearest(of, places, k)
-    expected, wanted = ReferenceEngine().nearest(of, places, k)
+    of, positions = search
+    found, scores = Engine().nearest(of, positions, k)
+    expected, wanted = ReferenceEngine().nearest(of, positions, k)
     assert (list(found), list(scores)) == (list(expected), list(wanted))
 
 
@@ -74,7 +74,7 @@ def test_the_largest_sums_do_not_overflow():
 def test_nothing_to_find():
     empty = search_of([], [0.5])
     assert Engine().nearest(empty, array("I"), 5) == (array("I"), array("d"))
-    assert Engine().nearest(empty, array("I", [NO_PLACE]), 5) == (array("I"), array("d"))
+    assert Engine().nearest(empty, array("I", [NO_POSITION]), 5) == (array("I"), array("d"))
     assert Engine().nearest(search_of([[1.0]], [0.5]), array("I", [0]), 0)[0] == array("I")
 
 
@@ -83,10 +83,10 @@ def test_a_vector_of_zeros_scores_zero():
     assert list(scores) == [0.0]
 
 
-@pytest.mark.parametrize("places", [[1], [0, 7], [NO_PLACE - 1]])
-def test_places_without_a_vector(places):
+@pytest.mark.parametrize("positions", [[1], [0, 7], [NO_POSITION - 1]])
+def test_places_without_a_vector(positions):
     with pytest.raises(EngineFault):
-        Engine().nearest(search_of([[1.0]], [1.0]), array("I", places), 3)
+        Engine().nearest(search_of([[1.0]], [1.0]), array("I", positions), 3)
 
 
 @pytest.mark.parametrize(

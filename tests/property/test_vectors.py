@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from array import array
 from dataclasses import replace
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,8 +73,9 @@ def check(kb, node, text):
                 continue
             expected = wanted(tenant, partition, query)
             index = node.vectors.index(tenant)
-            for k in (1, 3, 1000):
-                found = index.search(tenant, partition, query, k, budget.check_time, least=-1.0)
+            for k, rows in ((1, 1 << 16), (3, 7), (1000, 1), (1000, 1 << 16)):
+                with mock.patch("kbcore.search.vectors.index.SEARCH_ROWS", rows):
+                    found = index.search(tenant, partition, query, k, budget.check_time, least=-1.0)
                 ranked = sorted(expected.values(), reverse=True)
                 assert [score for _, _, score in found] == ranked[:k]
                 assert {(id(stored), row): score for stored, row, score in found}.items() <= (

@@ -1,7 +1,7 @@
 """Index of the vectors of a tenant's facts: exact search, updated when a search reads it.
 
 A vector belongs to a text, so that equal facts of several scopes share it. The index knows for each
-row of a relation the place of its vector. Rows without one are *missing*: they are given to the
+row of a relation the position of its vector. Rows without one are *missing*: they are given to the
 embedder in batches, by the thread of `indexer` or, if they are few, by a search.
 """
 
@@ -21,7 +21,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
-from kbplanner.engine.vectors import NO_PLACE, NearestSearch, Quantized
+from kbplanner.engine.vectors import NO_POSITION, NearestSearch, Quantized
 
 TextOf = Callable[[str, Sequence[str], bool], str]
 """The text of a fact for an embedder, from its predicate, arguments and whether it is negated."""
@@ -36,10 +36,10 @@ BATCH_ROWS = 2000
 """Rows that are looked up between two calls of `Pause`."""
 
 SEARCH_ROWS = 1 << 16
-"""Vectors that one call of the engine compares: about two milliseconds."""
+"""Vectors compared in a single call of the engine: about two milliseconds."""
 
 MAX_SHELVES = 64
-"""Partitions whose arrays of places are kept."""
+"""Partitions whose arrays of positions are kept."""
 
 MAX_QUERIES = 256
 """Vectors of recent queries that are kept."""
@@ -55,17 +55,17 @@ class Missing(NamedTuple):
 
 
 class Part:
-    """The facts of one relation: places by row id, and the rows that have none, oldest first.
+    """The facts of one relation: positions by row id, and the rows that have none, oldest first.
 
     `live` is the number of stored rows when it was last read; `stale` is True if rows were removed
-    since their places were released. `counts` is False for a relation of a transaction, which does
+    since their positions were released. `counts` is False for a relation of a transaction, which does
     not keep vectors: what was purged must go although a transaction has a copy of it.
     """
 
     def __init__(self, stored: StoredRelation, *, counts: bool) -> None:
         self.stored = ref(stored)  # a weak reference: the index must not keep the relation alive
         self.renumbered = stored.renumbered
-        self.places = array("I")
+        self.positions = array("I")
         self.missing = array("I")
         self.live = 0
         self.stale = False
@@ -74,11 +74,11 @@ class Part:
 
 
 class _Shelf(NamedTuple):
-    """The visible facts of a partition in one array of places, and where each relation begins."""
+    """The visible facts of a partition in one array of positions, and where each relation begins."""
 
     version: int
     revision: int
-    places: array[int]
+    positions: array[int]
     starts: list[int]
     owners: list[tuple[Part, array[int] | None]]
 
@@ -163,17 +163,20 @@ class VectorIndex:
         relations = _ordered(partition, predicates)
         with self._mutex:
             self._update(tenant, relations, pause)
-            places, starts, owners = self._shelf(tenant, partition, relations, predicates)
+            positions, starts, owners = self._shelf(tenant, partition, relations, predicates)
             hits: list[tuple[float, int]] = []
-            for start in range(0, len(places), SEARCH_ROWS):
-                some = places if len(places) <= SEARCH_ROWS else places[start : start + SEARCH_ROWS]
-                found, scores = self._nearest(tenant, query, some, k, least)
-                hits += [(-score, start + at) for at, score in zip(found, scores, strict=True)]
-                if len(hits) > k:
+            for start in range(0, len(positions), SEARCH_ROWS):
+                chunk = (
+                    positions
+                    if len(positions) <= SEARCH_ROWS
+                    else positions[start : start + SEARCH_ROWS]
+                )
+                indexes, scores = self._nearest(tenant, query, chunk, k, least)
+                hits += [(-score, start + at) for at, score in zip(indexes, scores, strict=True)]
+                if len(chunk) < len(positions):
                     hits = heapq.nsmallest(k, hits)
-                if len(hits) == k:
-                    least = max(least, -hits[-1][0])
-                if len(some) < len(places):
+                    if len(hits) == k:
+                        least = max(least, -hits[-1][0])
                     pause()
             return [_fact(negative, at, starts, owners) for negative, at in hits]
 
@@ -186,19 +189,19 @@ class VectorIndex:
         """
         facts = list(facts)
         with self._mutex:
-            places = array("I")
+            positions = array("I")
             for stored, row in facts:
                 part = self._part(stored)
-                known = part is not None and row < len(part.places)
-                places.append(part.places[row] if part is not None and known else NO_PLACE)
-            found, scores = self._nearest(tenant, query, places, len(places), -2.0)
-            return {facts[at]: score for at, score in zip(found, scores, strict=True)}
+                known = part is not None and row < len(part.positions)
+                positions.append(part.positions[row] if part is not None and known else NO_POSITION)
+            indexes, scores = self._nearest(tenant, query, positions, len(positions), -2.0)
+            return {facts[at]: score for at, score in zip(indexes, scores, strict=True)}
 
     def _nearest(
-        self, tenant: Tenant, query: Quantized, places: array[int], k: int, least: float
+        self, tenant: Tenant, query: Quantized, positions: array[int], k: int, least: float
     ) -> tuple[array[int], array[float]]:
         search = NearestSearch(self.store.cells, self.store.factors, query, least)
-        return tenant.engine.nearest(search, places, k)
+        return tenant.engine.nearest(search, positions, k)
 
     # -- the vectors of facts -----------------------------------------------------------------------
 
@@ -256,12 +259,12 @@ class VectorIndex:
                 if not fact.part.alive or at == len(rows) or rows[at] != fact.row:
                     continue
                 before = len(self.store)
-                place = self.store.add(entry)
-                if place == NO_PLACE:
+                position = self.store.add(entry)
+                if position == NO_POSITION:
                     break
                 if len(self.store) > before and fact.part.counts:
                     self.unsaved.append(entry.digest)
-                self._set(fact.part, fact.row, place)
+                self._set(fact.part, fact.row, position)
             self._trim({id(fact.part): fact.part for fact in facts}.values())
             self.revision += 1
 
@@ -321,16 +324,16 @@ class VectorIndex:
                     self._discard(id(stored))
                 part = self._parts[id(stored)] = Part(stored, counts=_is_stored(tenant, stored))
             counts = stored.relation.counts()
-            if counts.rows == len(part.places) and counts.live == part.live:
+            if counts.rows == len(part.positions) and counts.live == part.live:
                 continue
-            if counts.live - part.live == counts.rows - len(part.places):
-                new = array("I", range(len(part.places), counts.rows))
+            if counts.live - part.live == counts.rows - len(part.positions):
+                new = array("I", range(len(part.positions), counts.rows))
             else:  # rows were removed, perhaps new ones among them
                 part.stale = True
                 _, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
-                new = ids[bisect_left(ids, len(part.places)) :]
+                new = ids[bisect_left(ids, len(part.positions)) :]
             self._look_up(tenant, part, stored, new, pause)
-            part.places.extend([NO_PLACE] * (counts.rows - len(part.places)))
+            part.positions.extend([NO_POSITION] * (counts.rows - len(part.positions)))
             part.live = counts.live
 
     def _look_up(
@@ -338,13 +341,13 @@ class VectorIndex:
     ) -> None:
         for start in range(0, len(new), BATCH_ROWS):
             ids = new[start : start + BATCH_ROWS]
-            part.places.extend([NO_PLACE] * (ids[-1] + 1 - len(part.places)))
+            part.positions.extend([NO_POSITION] * (ids[-1] + 1 - len(part.positions)))
             for row, text in zip(ids, self._texts(tenant, stored, ids), strict=True):
-                place = self.store.place(digest_of(text))
-                if place == NO_PLACE:
+                position = self.store.position(digest_of(text))
+                if position == NO_POSITION:
                     part.missing.append(row)
                 else:
-                    self._set(part, row, place)
+                    self._set(part, row, position)
             part.live += len(ids)
             self.revision += 1
             if start + BATCH_ROWS < len(new):
@@ -366,44 +369,44 @@ class VectorIndex:
             stored = cast(StoredRelation, part.stored())
             for row, text in zip(rows, self._texts(tenant, stored, rows), strict=True):
                 digest = digest_of(text)
-                if (place := self.store.place(digest)) != NO_PLACE:
-                    self._set(part, row, place)
+                if (position := self.store.position(digest)) != NO_POSITION:
+                    self._set(part, row, position)
                 else:
                     described.setdefault(digest, Missing(part, row, digest, text))
             self._trim([part])
         return list(described.values())
 
-    def _set(self, part: Part, row: int, place: int) -> None:
-        if part.alive and row < len(part.places) and part.places[row] == NO_PLACE:
-            part.places[row] = place
+    def _set(self, part: Part, row: int, position: int) -> None:
+        if part.alive and row < len(part.positions) and part.positions[row] == NO_POSITION:
+            part.positions[row] = position
             if part.counts:
-                self.store.use(place)
+                self.store.use(position)
 
     @staticmethod
     def _trim(parts: Iterable[Part]) -> None:
         """Remove the rows at both ends of the missing ones that have a vector by now."""
         for part in parts:
-            missing, places = part.missing, part.places
+            missing, positions = part.missing, part.positions
             start, end = 0, len(missing)
-            while start < end and places[missing[start]] != NO_PLACE:
+            while start < end and positions[missing[start]] != NO_POSITION:
                 start += 1
-            while end > start and places[missing[end - 1]] != NO_PLACE:
+            while end > start and positions[missing[end - 1]] != NO_POSITION:
                 end -= 1
             if end - start < len(missing):
                 part.missing = missing[start:end]
 
     def _release_removed(self, part: Part) -> None:
-        """Release the places of rows that were removed, if there are any."""
+        """Release the positions of rows that were removed, if there are any."""
         stored = part.stored()
         if not part.stale or stored is None:
             return
         _, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
         left = set(ids)
-        for row in set(range(len(part.places))).difference(left):
-            if (place := part.places[row]) != NO_PLACE:
+        for row in set(range(len(part.positions))).difference(left):
+            if (position := part.positions[row]) != NO_POSITION:
                 if part.counts:
-                    self.store.release(place)
-                part.places[row] = NO_PLACE
+                    self.store.release(position)
+                part.positions[row] = NO_POSITION
         part.missing = array("I", [row for row in part.missing if row in left])
         part.stale = False
 
@@ -418,9 +421,9 @@ class VectorIndex:
     def _discard(self, key: int) -> None:
         part = self._parts.pop(key)
         part.alive = False
-        for place in part.places if part.counts else ():
-            if place != NO_PLACE:
-                self.store.release(place)
+        for position in part.positions if part.counts else ():
+            if position != NO_POSITION:
+                self.store.release(position)
 
     def _shelf(
         self,
@@ -429,37 +432,37 @@ class VectorIndex:
         relations: Sequence[StoredRelation],
         predicates: Sequence[str] | None,
     ) -> tuple[array[int], list[int], list[tuple[Part, array[int] | None]]]:
-        """Return the places of the visible facts of relations, where each relation begins, and the
+        """Return the positions of the visible facts of relations, where each relation begins, and the
         row ids of each (None: all of its rows).
         """
         own = predicates is None and tenant.partition(partition.name) is partition
         if own and not isinstance(tenant, Overlay):
             known = self._shelves.get(partition.name)
             if known is not None and known[:2] == (tenant.version, self.revision):
-                return known.places, known.starts, known.owners
-        places, starts = array("I"), list[int]()
+                return known.positions, known.starts, known.owners
+        positions, starts = array("I"), list[int]()
         owners: list[tuple[Part, array[int] | None]] = []
         for stored in relations:
             part = self._part(stored)
             counts = stored.relation.counts()
             if part is None or not counts.visible:
                 continue
-            starts.append(len(places))
-            if counts.visible == len(part.places):
+            starts.append(len(positions))
+            if counts.visible == len(part.positions):
                 owners.append((part, None))
-                places.extend(part.places)
+                positions.extend(part.positions)
             else:
                 _, ids = stored.relation.match([0] * stored.schema.arity)
                 owners.append((part, ids))
-                places.extend([part.places[row] for row in ids])
+                positions.extend([part.positions[row] for row in ids])
         if own and not isinstance(tenant, Overlay):
             self._shelves[partition.name] = _Shelf(
-                tenant.version, self.revision, places, starts, owners
+                tenant.version, self.revision, positions, starts, owners
             )
             self._shelves.move_to_end(partition.name)
             while len(self._shelves) > MAX_SHELVES:
                 self._shelves.popitem(last=False)
-        return places, starts, owners
+        return positions, starts, owners
 
 
 def _fact(

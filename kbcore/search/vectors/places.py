@@ -1,4 +1,4 @@
-"""Where the vectors of tenants are saved, and the removal of files and vectors that must not stay."""
+"""Paths of the files of vectors, and the removal of files and vectors that must not stay."""
 
 from __future__ import annotations
 

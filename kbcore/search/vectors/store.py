@@ -1,4 +1,4 @@
-"""The vectors of texts, as integers, each at a numbered place; texts are known by their digests."""
+"""The vectors of texts, as integers, each at a numbered position; texts are known by their digests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kbplanner.engine.vectors import CELL_MAX, NO_PLACE, QUERY_MAX, Quantized, quantized
+from kbplanner.engine.vectors import CELL_MAX, NO_POSITION, QUERY_MAX, Quantized, quantized
 
 DIGEST_BYTES = 16
 """Bytes of the digest of a text."""
@@ -46,7 +46,7 @@ def query_of(vector: array[float]) -> Quantized:
 class VectorStore:
     """Vectors of `dimension` numbers, in at most `max_bytes` of memory.
 
-    `cells` has the numbers by place and `factors` the factor of each place. A place is in use while
+    `cells` has the numbers by position and `factors` the factor of each position. A position is in use while
     facts count on it; the others are freed by `drop_unused`. Not safe for several threads at once.
     """
 
@@ -57,12 +57,12 @@ class VectorStore:
         self._entry_bytes = dimension + ENTRY_BYTES
         self._max_entries = max_bytes // self._entry_bytes
         self._uses = array("I")
-        self._places: dict[Digest, int] = {}
+        self._positions: dict[Digest, int] = {}
         self._free: list[int] = []
         self._idle = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
 
     @property
     def bytes(self) -> int:
@@ -72,44 +72,44 @@ class VectorStore:
     @property
     def full(self) -> bool:
         """True if there is no memory for a further vector."""
-        return len(self._places) >= self._max_entries
+        return len(self._positions) >= self._max_entries
 
-    def place(self, digest: Digest) -> int:
-        """Return the place of the vector of a text, NO_PLACE if it has none."""
-        return self._places.get(digest, NO_PLACE)
+    def position(self, digest: Digest) -> int:
+        """Return the position of the vector of a text, NO_POSITION if it has none."""
+        return self._positions.get(digest, NO_POSITION)
 
     def add(self, entry: Entry) -> int:
-        """Store a vector and return its place; NO_PLACE if the store is full.
+        """Store a vector and return its position; NO_POSITION if the store is full.
 
         A text that has a vector keeps it.
         """
-        known = self._places.get(entry.digest)
+        known = self._positions.get(entry.digest)
         if known is not None:
             return known
         if self.full:
-            return NO_PLACE
+            return NO_POSITION
         if self._free:
-            place = self._free.pop()
-            self.cells[place * self.dimension : (place + 1) * self.dimension] = entry.cells
-            self.factors[place] = entry.factor
+            position = self._free.pop()
+            self.cells[position * self.dimension : (position + 1) * self.dimension] = entry.cells
+            self.factors[position] = entry.factor
         else:
-            place = len(self.factors)
+            position = len(self.factors)
             self.cells += entry.cells
             self.factors.append(entry.factor)
             self._uses.append(0)
-        self._places[entry.digest] = place
+        self._positions[entry.digest] = position
         self._idle += 1
-        return place
+        return position
 
-    def use(self, place: int) -> None:
-        """Count a fact on a place."""
-        self._idle -= not self._uses[place]
-        self._uses[place] += 1
+    def use(self, position: int) -> None:
+        """Count a fact on a position."""
+        self._idle -= not self._uses[position]
+        self._uses[position] += 1
 
-    def release(self, place: int) -> None:
-        """Count a fact less on a place."""
-        self._uses[place] -= 1
-        self._idle += not self._uses[place]
+    def release(self, position: int) -> None:
+        """Count a fact less on a position."""
+        self._uses[position] -= 1
+        self._idle += not self._uses[position]
 
     @property
     def has_unused(self) -> bool:
@@ -120,23 +120,25 @@ class VectorStore:
         """Remove the vectors that no fact counts on; return their number."""
         if not self._idle:
             return 0
-        unused = [digest for digest, place in self._places.items() if not self._uses[place]]
+        unused = [
+            digest for digest, position in self._positions.items() if not self._uses[position]
+        ]
         for digest in unused:
-            place = self._places.pop(digest)
-            self.cells[place * self.dimension : (place + 1) * self.dimension] = bytes(
+            position = self._positions.pop(digest)
+            self.cells[position * self.dimension : (position + 1) * self.dimension] = bytes(
                 self.dimension
             )
-            self._free.append(place)
+            self._free.append(position)
         self._idle = 0
         return len(unused)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every vector; the store must not change meanwhile."""
-        return self.chosen(self._places)
+        """Yield every vector; the store must not change until the last one is read."""
+        return self.chosen(self._positions)
 
     def chosen(self, digests: Iterable[Digest]) -> Iterator[Entry]:
         """Yield the vectors of some texts, without those that have none."""
         for digest in digests:
-            if (place := self._places.get(digest)) is not None:
-                cells = self.cells[place * self.dimension : (place + 1) * self.dimension]
-                yield Entry(digest, self.factors[place], bytes(cells))
+            if (position := self._positions.get(digest)) is not None:
+                cells = self.cells[position * self.dimension : (position + 1) * self.dimension]
+                yield Entry(digest, self.factors[position], bytes(cells))

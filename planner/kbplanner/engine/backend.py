@@ -491,10 +491,10 @@ class Engine(Protocol):
         """Return, for each word, how many of the searchable facts have it."""
 
     def nearest(
-        self, search: NearestSearch, places: array[int], k: int
+        self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the at most `k` vectors nearest to the query among those at `places`, as indexes
-        into `places`, and their scores.
+        """Return the at most `k` vectors nearest to the query among those at `positions`, as indexes
+        into `positions`, and their scores.
 
         Highest first; among equal scores the lower index.
         """

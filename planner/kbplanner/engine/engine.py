@@ -323,12 +323,12 @@ class Engine:
         return list(counts[0 : len(search.words)])
 
     def nearest(
-        self, search: NearestSearch, places: array[int], k: int
+        self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the vectors nearest to the query among those at `places`, as indexes into `places`."""
+        """Return the vectors nearest to the query among those at `positions`, as indexes into `positions`."""
         if len(search.cells) < len(search.factors) * len(search.query.cells):
             raise EngineFault("there are fewer numbers than vectors")
-        k = min(k, len(places))
+        k = min(k, len(positions))
         indexes, scores, filled = new_array(k), array("d", bytes(8 * k)), ffi.new("size_t *")
         request = ffi.new("kb_vectors *")
         with ExitStack() as pinned:
@@ -347,8 +347,8 @@ class Engine:
             check(
                 lib.kb_vectors_best(
                     request,
-                    view("uint32_t[]", places),
-                    len(places),
+                    view("uint32_t[]", positions),
+                    len(positions),
                     view("uint32_t[]", indexes),
                     view("double[]", scores),
                     k,

@@ -1,4 +1,4 @@
-"""The input of a vector search: vectors of integers, a query, and the places to search."""
+"""The input of a vector search: vectors of integers, a query, and the positions to search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 MAX_DIMENSION = 8192
 """Maximum length of a vector."""
 
-NO_PLACE = 0xFFFFFFFF
-"""In place of a place: there is no vector, and the entry is skipped."""
+NO_POSITION = 0xFFFFFFFF
+"""In position of a position: there is no vector, and the entry is skipped."""
 
 CELL_MAX = 127
 QUERY_MAX = 2047
@@ -35,7 +35,7 @@ def quantized(vector: array[float], largest: int, typecode: str) -> Quantized:
 
 @dataclass(frozen=True, slots=True)
 class NearestSearch:
-    """Vectors by place, `len(query.cells)` integers of 8 bits each, with a factor each, and a query.
+    """Vectors by position, `len(query.cells)` integers of 8 bits each, with a factor each, and a query.
 
     The score of a vector is its dot product with the query. Scores below `least` are left out.
     """

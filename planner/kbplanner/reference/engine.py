@@ -27,7 +27,7 @@ from kbplanner.engine.backend import (
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
-from kbplanner.engine.vectors import NO_PLACE, NearestSearch
+from kbplanner.engine.vectors import NO_POSITION, NearestSearch
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
@@ -506,17 +506,17 @@ class ReferenceEngine:
         ]
 
     def nearest(
-        self, search: NearestSearch, places: array[int], k: int
+        self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the vectors nearest to the query among those at `places`, as indexes into `places`."""
+        """Return the vectors nearest to the query among those at `positions`, as indexes into `positions`."""
         query, dimension = search.query, len(search.query.cells)
         cells = memoryview(search.cells).cast("b")
         scores = {}
-        for index, place in enumerate(places):
-            if place != NO_PLACE:
-                vector = cells[place * dimension : (place + 1) * dimension]
+        for index, position in enumerate(positions):
+            if position != NO_POSITION:
+                vector = cells[position * dimension : (position + 1) * dimension]
                 product = sum(map(operator.mul, query.cells, vector))
-                score = product * query.factor * search.factors[place]
+                score = product * query.factor * search.factors[position]
                 if score >= search.least:
                     scores[index] = score
         best = heapq.nsmallest(k, scores, key=lambda index: (-scores[index], index))
