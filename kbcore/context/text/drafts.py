@@ -355,10 +355,9 @@ def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
         more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""
         yield "elsewhere", f"Also, listed above: {elsewhere}{more}"
     if note.contradicted:
-        one = note.contradicted == 1
-        count = (
-            "One contradicted answer is" if one else f"{note.contradicted} contradicted answers are"
-        )
+        count = f"{note.contradicted} contradicted answers are"
+        if note.contradicted == 1:
+            count = "One contradicted answer is"
         yield "contradicted", f"{count} left out"
     if note.cut:
         yield "cut", "More answers are left out"
