@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kbcore.context.request import NATURAL
 from kbcore.context.text.draft import (
@@ -37,10 +38,13 @@ from kbcore.context.text.phrases import (
     rule_phrase,
     sentence,
 )
-from kbcore.context.window import Entry, GoalNote, is_absence
+from kbcore.context.window import Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
+
+MAX_NAMED = 20
+"""Premises that the reason of a conclusion names, such as the facts of a sum."""
 
 _FactKey = tuple[str | None, str]
 """Scope and signed text of a fact."""
@@ -113,10 +117,10 @@ class NaturalDraft(Draft):
 
     def _is_named(self, entry: Entry) -> bool:
         """Return whether a reason says all that the line of a fact would say."""
-        if entry.provenance is not None or self._notes(entry):
+        reasons = self._named.get((entry.scope, entry.signed)) if self._named else None
+        if not reasons or entry.provenance is not None or self._notes(entry):
             return False
-        cited = set(self._step.cited)
-        return any(cited <= known for known in self._named.get((entry.scope, entry.signed), ()))
+        return any(reason.issuperset(self._step.cited) for reason in reasons)
 
     def _titled(self, group: str) -> Iterator[Piece]:
         """Yield the heading of a group; it is written if there are several groups."""
@@ -154,7 +158,7 @@ class NaturalDraft(Draft):
             predicate = f"{subject} {predicate}"
         notes = ", ".join(self._notes(item, CONTRADICTED if self._resolved else DISPUTED))
         text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
-        text += reason + marks(self._step.cited)
+        text += reason + (_more(item) if reason else "") + marks(self._step.cited)
         scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
         return Piece(key, Block("", ".\n", scope), text, names=bool(subject) and not named)
 
@@ -331,16 +335,32 @@ def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes
         text = entry.text
         notes.append("not known to hold")
     elif entry.provenance is not None:
-        notes.append(f"because {', '.join(premises) or entry.provenance.rule}")
+        notes.append(f"because {', '.join(premises) or entry.provenance.rule}{_more(entry)}")
     remark = "; ".join(notes) + marks(cited)
     return f"{text}.{f'  % {remark.strip()}' if remark else ''}"
 
 
 def _premises(entry: Entry) -> tuple[str, ...]:
-    """Return the premises of an entry, each once, without tests that are plain to see."""
-    if entry.provenance is None:
-        return ()
-    premises = tuple(dict.fromkeys(entry.provenance.signed))
+    """Return the premises of an entry that its reason names.
+
+    Each is named once, at most MAX_NAMED, without tests that are plain to see.
+    """
+    return _all_premises(entry)[:MAX_NAMED]
+
+
+def _more(entry: Entry) -> str:
+    """Return the end of the reason of an entry with more premises than are named."""
+    more = len(_all_premises(entry)) - MAX_NAMED
+    return f" and {more} more" if more > 0 else ""
+
+
+def _all_premises(entry: Entry) -> tuple[str, ...]:
+    return () if entry.provenance is None else _shown_premises(entry.provenance)
+
+
+@lru_cache(maxsize=1024)
+def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
+    premises = tuple(dict.fromkeys(provenance.signed))
     return tuple(premise for premise in premises if not is_obvious(premise)) or premises
 
 
@@ -355,10 +375,9 @@ def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
         more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""
         yield "elsewhere", f"Also, listed above: {elsewhere}{more}"
     if note.contradicted:
-        one = note.contradicted == 1
-        count = (
-            "One contradicted answer is" if one else f"{note.contradicted} contradicted answers are"
-        )
+        count = f"{note.contradicted} contradicted answers are"
+        if note.contradicted == 1:
+            count = "One contradicted answer is"
         yield "contradicted", f"{count} left out"
     if note.cut:
         yield "cut", "More answers are left out"

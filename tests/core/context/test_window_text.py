@@ -7,6 +7,7 @@ import pytest
 from kbcore.context.capacity import MAX_INHERITED
 from kbcore.context.goals.proofs import MAX_ELSEWHERE
 from kbcore.context.text.draft import MAX_CITED_PREMISES
+from kbcore.context.text.drafts import MAX_NAMED
 from kbcore.embed import KnowledgeBase, open_kb
 
 
@@ -108,6 +109,16 @@ def test_a_conclusion_has_the_evidence_of_its_facts(kb):
     assert len(uncited) == 30 - MAX_CITED_PREMISES
     assert all(f"likes {entry.args[1]} [" in window.text for entry in uncited)
     assert window.text.count("likes thing") == len(uncited)
+
+
+def test_a_reason_names_a_limited_number_of_premises(kb):
+    kb.teach("total(?x, count(?y)) :- likes(?x, ?y).")
+    kb.tell_many("likes", [("ann", f"thing{n}") for n in range(MAX_NAMED + 5)])
+    for text_format, lines in (("facts", MAX_NAMED + 5), ("natural", 5)):
+        window = kb.context(goals=["total(ann, ?n)"], format=text_format, include_rules=False)
+        (reason,) = (line for line in window.text.splitlines() if "because" in line)
+        assert reason.endswith(" and 5 more")
+        assert window.text.replace(reason, "").count("thing") == lines
 
 
 def test_a_conclusion_whose_facts_have_no_evidence_has_none(kb):
