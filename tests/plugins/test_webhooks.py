@@ -18,6 +18,8 @@ from kbcore.kb.goals import deliveries
 from kbcore.kb.goals.deliveries import Circuit
 from kbcore.kb.standing_goals import Keeping
 from kbcore.plug.conformance import WebhookSenderConformance
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.manager import Plugins
 from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage
 from kbcore.state.facts import Fact
 from kbcore.state.goals.subscriptions import Webhook
@@ -216,3 +218,23 @@ def threading_event(goal):
 def test_webhooks_are_off_by_default():
     with runtime() as node, pytest.raises(InvalidInput, match="WEBHOOK_URLS"):
         node.knowledge_base().subscribe_goal(GOAL, keep=Keeping(Webhook("https://a/", SECRET)))
+
+
+class _Plugin:
+    """A plugin that offers a sender of its own."""
+
+    @hookimpl
+    def kb_webhook_senders(self, config):
+        return {"mine": sender_of}
+
+
+def sender_of(config):
+    return Sender(config, httpx.MockTransport(lambda request: httpx.Response(200)))
+
+
+def test_a_plugin_offers_a_sender():
+    config = Config(webhook_urls=("https://hooks.example.com/",), webhook_sender="mine")
+    assert isinstance(Plugins(config, [_Plugin()]).webhook_sender(), Sender)
+    assert Plugins(Config(webhook_sender="mine"), [_Plugin()]).webhook_sender() is None
+    with pytest.raises(ConfigError, match="WEBHOOK_SENDER"):
+        Plugins(Config(webhook_urls=("https://a/",), webhook_sender="x")).webhook_sender()
