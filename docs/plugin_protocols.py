@@ -30,6 +30,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Tables and bulk runs": (
         *("TableFormat", "BulkDatabase", "BulkEngine", "BulkOptions", "BulkFacts"),
     ),
+    "Webhooks": ("WebhookSender", "WebhookMessage", "DeliveryResult", "DeliveryOutcome"),
     "Coordinators": (
         *("Coordinator", "RenewsMany", "Watch", "Lease", "Held", "Change", "ChangeKind"),
     ),
@@ -47,6 +48,7 @@ EXAMPLES = {
     "Metrics": "[write a metrics sink](../how-to/write-a-metrics-sink.md)",
     "Tables and bulk runs": "[write a table format](../how-to/write-a-table-format.md)",
     "Coordinators": "[use or write a coordinator](../how-to/use-a-coordinator.md)",
+    "Webhooks": "[receive webhooks](../how-to/receive-webhooks.md)",
     "Events of a node": "[your first plugin](../tutorial/first-plugin.md)",
 }
 """A page with an example that runs, for each section."""

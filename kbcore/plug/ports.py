@@ -18,6 +18,10 @@ from kbcore.plug.coordination import Held as Held
 from kbcore.plug.coordination import Lease as Lease
 from kbcore.plug.coordination import RenewsMany as RenewsMany
 from kbcore.plug.coordination import Watch as Watch
+from kbcore.plug.webhooks import DeliveryOutcome as DeliveryOutcome
+from kbcore.plug.webhooks import DeliveryResult as DeliveryResult
+from kbcore.plug.webhooks import WebhookMessage as WebhookMessage
+from kbcore.plug.webhooks import WebhookSender as WebhookSender
 from kbcore.state.standing import Keep as Keep
 from kbcore.state.standing import Standing as Standing
 

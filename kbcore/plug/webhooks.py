@@ -7,8 +7,8 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 
-class Outcome(Enum):
-    """Outcome of a delivery: accepted, to be tried again, or not wanted any more (410 Gone)."""
+class DeliveryOutcome(Enum):
+    """DeliveryOutcome of a delivery: accepted, to be tried again, or not wanted any more (410 Gone)."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -16,18 +16,18 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class DeliveryResult:
     """Result of a delivery. `retry_after` is the wait in seconds that the receiver asked for;
     `reason` says what failed, without secrets.
     """
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     retry_after: float | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """A message to deliver: its id, the same in each attempt, and its JSON."""
 
     id: str
@@ -43,7 +43,7 @@ class WebhookSender(Protocol):
         the settings).
         """
 
-    def send(self, url: str, secret: str, message: Message) -> Sent:
+    def send(self, url: str, secret: str, message: WebhookMessage) -> DeliveryResult:
         """Deliver a message once, signed with the secret; failures are outcomes, not exceptions."""
 
     def close(self) -> None:

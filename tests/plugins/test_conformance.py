@@ -25,6 +25,7 @@ FACTORIES = {
     "PredicateConformance": "make_predicate",
     "SalienceScorerConformance": "make_scorer",
     "TokenizerConformance": "make_tokenizer",
+    "WebhookSenderConformance": "make_sender",
 }
 
 

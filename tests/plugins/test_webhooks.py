@@ -17,14 +17,17 @@ from kbcore.errors import ConfigError, InvalidInput
 from kbcore.kb.goals import deliveries
 from kbcore.kb.goals.deliveries import Circuit
 from kbcore.kb.standing_goals import Keeping
-from kbcore.plug.webhooks import Message, Outcome
+from kbcore.plug.conformance import WebhookSenderConformance
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.manager import Plugins
+from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage
 from kbcore.state.facts import Fact
 from kbcore.state.goals.subscriptions import Webhook
 from kbplanner.syntax.parser import parse_body
 from kbplugins.webhooks.sender import Sender, signed
 
 GOAL = parse_body("p(?x)")
-MESSAGE = Message("msg_1", b"{}")
+MESSAGE = WebhookMessage("msg_1", b"{}")
 
 
 def sender(urls="https://hooks.example.com/a/", answer=None, **more):
@@ -84,6 +87,15 @@ def test_without_any_secret_a_subscription_is_refused():
         sender(webhook_secret="").check("https://hooks.example.com/a", "")
 
 
+class TestHttpSender(WebhookSenderConformance):
+    @pytest.fixture(autouse=True)
+    def public_host(self, monkeypatch):
+        resolves_to(monkeypatch, "93.184.216.34")
+
+    def make_sender(self):
+        return sender()
+
+
 def resolves_to(monkeypatch, *hosts):
     entries = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 443)) for host in hosts]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: entries)
@@ -97,7 +109,7 @@ def resolves_to(monkeypatch, *hosts):
 def test_private_addresses_are_refused(monkeypatch, host):
     resolves_to(monkeypatch, "93.184.216.34", host)
     sent = sender().send("https://hooks.example.com/a", "", MESSAGE)
-    assert (sent.outcome, sent.reason) == (Outcome.FAILED, "the host has a private address")
+    assert (sent.outcome, sent.reason) == (DeliveryOutcome.FAILED, "the host has a private address")
 
 
 def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypatch):
@@ -110,7 +122,7 @@ def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypa
 
     sent = sender(answer=answer).send("https://hooks.example.com/a?x=1", "", MESSAGE)
     (request,) = requests
-    assert sent.outcome is Outcome.DELIVERED
+    assert sent.outcome is DeliveryOutcome.DELIVERED
     assert str(request.url) == "https://93.184.216.34/a?x=1"
     assert request.headers["host"] == "hooks.example.com"
     assert request.extensions["sni_hostname"] == "hooks.example.com"
@@ -118,7 +130,7 @@ def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypa
 
 def test_the_signature_is_that_of_the_specification():
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    message = Message("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}')
+    message = WebhookMessage("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}')
     headers = signed(key, message, 1614265330)
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
@@ -126,13 +138,17 @@ def test_the_signature_is_that_of_the_specification():
 def test_outcomes_follow_from_the_status(monkeypatch):
     resolves_to(monkeypatch, "93.184.216.34")
     location = {"Location": "https://evil.example/"}
-    for status, outcome in ((302, Outcome.FAILED), (410, Outcome.GONE), (500, Outcome.FAILED)):
+    for status, outcome in (
+        (302, DeliveryOutcome.FAILED),
+        (410, DeliveryOutcome.GONE),
+        (500, DeliveryOutcome.FAILED),
+    ):
         answer = httpx.Response(status, headers={**location, "Retry-After": "7"})
         sent = sender(answer=lambda _, answer=answer: answer).send(
             "https://hooks.example.com/a", "", MESSAGE
         )
         assert sent.outcome is outcome
-        if outcome is Outcome.FAILED:
+        if outcome is DeliveryOutcome.FAILED:
             assert sent.retry_after == 7
 
 
@@ -202,3 +218,23 @@ def threading_event(goal):
 def test_webhooks_are_off_by_default():
     with runtime() as node, pytest.raises(InvalidInput, match="WEBHOOK_URLS"):
         node.knowledge_base().subscribe_goal(GOAL, keep=Keeping(Webhook("https://a/", SECRET)))
+
+
+class _Plugin:
+    """A plugin that offers a sender of its own."""
+
+    @hookimpl
+    def kb_webhook_senders(self, config):
+        return {"mine": sender_of}
+
+
+def sender_of(config):
+    return Sender(config, httpx.MockTransport(lambda request: httpx.Response(200)))
+
+
+def test_a_plugin_offers_a_sender():
+    config = Config(webhook_urls=("https://hooks.example.com/",), webhook_sender="mine")
+    assert isinstance(Plugins(config, [_Plugin()]).webhook_sender(), Sender)
+    assert Plugins(Config(webhook_sender="mine"), [_Plugin()]).webhook_sender() is None
+    with pytest.raises(ConfigError, match="WEBHOOK_SENDER"):
+        Plugins(Config(webhook_urls=("https://a/",), webhook_sender="x")).webhook_sender()

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from support.http import Served, error_of, serve_in_memory
 
+from kbcore.errors import RateLimited
+from kbcore.events.events import Wanted
+
 ANCESTORS = (
     "ancestor(?x, ?y) :- parent(?x, ?y). ancestor(?x, ?z) :- ancestor(?x, ?y), parent(?y, ?z)."
 )
@@ -236,3 +239,27 @@ def test_the_number_of_streams_is_limited(client: Any) -> None:
     for stream in streams:
         stream.close()
     next(events(client, goal["id"]))
+
+
+def test_streams_of_goals_and_of_changes_count_together(client: Any, served: Served) -> None:
+    goal = subscribe(client, "p(?x)")
+    hub = served.app.extensions["kbcore.events"]
+    changes = hub.open("default", "t", Wanted())
+    stream = events(client, goal["id"])
+    next(stream)
+    assert len(hub) == 2
+    refused = client.flask.get(f"/goals/{goal['id']}/events", headers={"X-Tenant-ID": "t"})
+    error_of(refused, 429, "RATE_LIMITED")
+    with pytest.raises(RateLimited):
+        hub.open("default", "t", Wanted())
+    changes.close()
+    stream.close()
+    assert len(hub) == 0
+
+
+def test_a_goal_that_is_not_durable_is_not_in_the_log(client: Any, served: Served) -> None:
+    head = served.runtime.log_head()
+    assert not subscribe(client, "p(?x)", durable=False)["durable"]
+    assert served.runtime.log_head() == head
+    assert subscribe(client, "p(?x)")["durable"]
+    assert served.runtime.log_head() == head + 1

@@ -21,7 +21,7 @@ import orjson
 from kbcore.clock import Clock
 from kbcore.errors import KBError, NotFound
 from kbcore.kb.tenant_kb import TenantKB
-from kbcore.plug.webhooks import Message, Outcome, WebhookSender
+from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage, WebhookSender
 from kbcore.standing_goals.goal import StandingGoal
 from kbcore.state.goals.subscriptions import Moment, Webhook
 from kbcore.state.tenant import Tenant
@@ -252,16 +252,18 @@ class Deliveries:
             kb.note_delivery(goal, done)
         return is_well and bool(messages)
 
-    def _send(self, kb: TenantKB, webhook: Webhook, circuit: Circuit, message: Message) -> bool:
+    def _send(
+        self, kb: TenantKB, webhook: Webhook, circuit: Circuit, message: WebhookMessage
+    ) -> bool:
         """Deliver a message; return False after a failure. An address that is gone ends its goals."""
         if self._closing:
             return False
         sent = self.sender.send(webhook.url, webhook.secret, message)
         self._count(sent.outcome.value)
-        if sent.outcome is Outcome.DELIVERED:
+        if sent.outcome is DeliveryOutcome.DELIVERED:
             circuit.failures = 0
             return True
-        if sent.outcome is Outcome.GONE:
+        if sent.outcome is DeliveryOutcome.GONE:
             _log.info("a webhook is gone, and its standing goals end")
             kb.end_goals_of(webhook.url)
             return False
@@ -270,7 +272,7 @@ class Deliveries:
         return False
 
 
-def _message(kind: str, data: dict[str, Any]) -> Message:
+def _message(kind: str, data: dict[str, Any]) -> WebhookMessage:
     """Return a message as the Standard Webhooks specification wants it; its id follows from the
     change, so that a repeated delivery has the same.
     """
@@ -278,4 +280,4 @@ def _message(kind: str, data: dict[str, Any]) -> Message:
     id = "msg_" + hashlib.blake2s("\0".join(names).encode(), digest_size=16).hexdigest()
     at = datetime.fromtimestamp(data["timestamp"] / 1000, timezone.utc)
     body = {"type": kind, "timestamp": at.isoformat(timespec="milliseconds"), "data": data}
-    return Message(id, orjson.dumps(body))
+    return WebhookMessage(id, orjson.dumps(body))

@@ -28,6 +28,7 @@ from kbcore.plug.conformance.strategies import (
     SalienceScorerConformance,
 )
 from kbcore.plug.conformance.tokenizer import TokenizerConformance
+from kbcore.plug.conformance.webhook_sender import WebhookSenderConformance
 
 __all__ = [
     "CONFLICTS",
@@ -43,4 +44,5 @@ __all__ = [
     "PredicateConformance",
     "SalienceScorerConformance",
     "TokenizerConformance",
+    "WebhookSenderConformance",
 ]

@@ -13,7 +13,7 @@ import httpx
 
 from kbcore.config import Config
 from kbcore.errors import ConfigError, InvalidInput
-from kbcore.plug.webhooks import Message, Outcome, Sent
+from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbplugins.webhooks.addresses import Address, address_of, allowed, resolved
 
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -57,17 +57,19 @@ class Sender:
         if secret and _key(secret) is None:
             raise InvalidInput.at("webhook.secret", _SECRET_RULE)
 
-    def send(self, url: str, secret: str, message: Message) -> Sent:
+    def send(self, url: str, secret: str, message: WebhookMessage) -> DeliveryResult:
         """Deliver a message once. An address that is not allowed any more is a failure."""
         address, key = address_of(url), _key(secret or self._secret)
         if address is None or key is None or not allowed(address, self._prefixes):
-            return Sent(Outcome.FAILED, reason="the address or its secret is not allowed any more")
+            return DeliveryResult(
+                DeliveryOutcome.FAILED, reason="the address or its secret is not allowed any more"
+            )
         try:
             host = resolved(address, self._private)
         except OSError:
-            return Sent(Outcome.FAILED, reason="the host name cannot be resolved")
+            return DeliveryResult(DeliveryOutcome.FAILED, reason="the host name cannot be resolved")
         if host is None:
-            return Sent(Outcome.FAILED, reason="the host has a private address")
+            return DeliveryResult(DeliveryOutcome.FAILED, reason="the host has a private address")
         name = f"[{host}]" if ":" in host else host
         headers = {
             **signed(key, message, int(time.time())),
@@ -85,13 +87,15 @@ class Sender:
             answer = self._http.send(request, stream=True)  # the body of the answer is not read
             answer.close()
         except (httpx.HTTPError, ValueError) as error:
-            return Sent(Outcome.FAILED, reason=type(error).__name__)
+            return DeliveryResult(DeliveryOutcome.FAILED, reason=type(error).__name__)
         status = answer.status_code
         if 200 <= status < 300:
-            return Sent(Outcome.DELIVERED)
+            return DeliveryResult(DeliveryOutcome.DELIVERED)
         if status == GONE:
-            return Sent(Outcome.GONE)
-        return Sent(Outcome.FAILED, _seconds(answer.headers), f"the receiver answered {status}")
+            return DeliveryResult(DeliveryOutcome.GONE)
+        return DeliveryResult(
+            DeliveryOutcome.FAILED, _seconds(answer.headers), f"the receiver answered {status}"
+        )
 
     def close(self) -> None:
         """Close idle connections."""
@@ -103,7 +107,7 @@ _SECRET_RULE = (
 )
 
 
-def signed(key: bytes, message: Message, timestamp: int) -> Mapping[str, str]:
+def signed(key: bytes, message: WebhookMessage, timestamp: int) -> Mapping[str, str]:
     """Return the headers of a message: HMAC-SHA256 of id, timestamp (epoch seconds) and body."""
     content = b"%b.%d.%b" % (message.id.encode(), timestamp, message.body)
     signature = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

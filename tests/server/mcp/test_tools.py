@@ -147,7 +147,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("episode", {"id": EPISODE}, {"text": "Bob likes tea.", "totalFacts": 0}),
     ("correct", {"old": "likes(ann, tea)", "new": "likes(ann, milk)", "reason": "r"}, {}),
-    ("undo", {"commitSeq": 11}, {"retracted": 1, "restored": 1}),
+    ("undo", {"commitSeq": 13}, {"retracted": 1, "restored": 1}),
     ("fact_history", {"predicate": "likes(ann, tea)"}, {"totalEvents": 3}),
     ("purge", {"episode": EPISODE, "dryRun": True}, {"factCount": 0, "episodeCount": 1}),
     ("compress", {"minGroupSize": 2, "dryRun": True}, {"dryRun": True}),
