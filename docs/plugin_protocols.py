@@ -15,7 +15,7 @@ from kbcore.plug import conformance, hookspecs, ports
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Storage": (
         *("LogStore", "KeepsReserve", "WorksBeside", "TakesOver", "RemembersLeader"),
-        *("Erases", "KeepsSnapshots"),
+        *("Erases", "KeepsSnapshots", "KeepsHistory"),
         *("StorageTools", "ShardPlaces", "ReadsAlong", "LogReader"),
         *("LogRecord", "LogStatus", "LogSeed"),
     ),

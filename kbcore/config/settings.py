@@ -361,6 +361,17 @@ class Config:
         integer(1, 10_000),
         "default for the maximum depth of a shown proof tree, in rule steps",
     )
+    history_days: int = _setting(
+        0,
+        integer(0, 36_500),
+        "days for which the log and some snapshots are kept, for knownAt and histories; 0: as long "
+        "as the last two snapshots need the log",
+    )
+    history_cache_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for earlier states that questions with knownAt have rebuilt, in MiB",
+    )
     goal_table_mb: int = _setting(
         64, integer(0, 1 << 20), "memory for cached goal tables per tenant, in MiB"
     )
@@ -390,6 +401,17 @@ class Config:
     )
     embedder_onnx_tokenizer: str = _setting(
         "", TEXT, "the tokenizer.json of that model, for EMBEDDER=onnx"
+    )
+    vector_index_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for the vectors of facts per tenant, in MiB; further facts are found by words only",
+    )
+    vector_dir: str = _setting(
+        "",
+        TEXT,
+        "folder that keeps the vectors of facts; default: vectors beside the stored data, none for a"
+        " storage without files",
     )
     search_predicates: tuple[str, ...] = _setting(
         ("matches_text",),

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Ranked
-from kbcore.context.text.drafts import Draft, TemplatesOf, draft_for, no_templates
+from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
+from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import Entry, Provenance
+from kbcore.context.window import MATCH, Entry, GoalNote, Provenance, SpanKey
 from kbcore.state.facts import Row
 from kbplanner.syntax.printer import print_row
 
 DIGITS = 6
 """Decimal places of salience in an entry."""
+
+MAX_INHERITED = 20
+"""Spans of evidence that a conclusion has from the facts it depends on."""
 
 RULE_SHARE = 0.25
 """Part of `maxTokens` that facts leave to rules when rules are asked for."""
@@ -90,6 +95,7 @@ class Room:
         self.keep = 0
         self.taken: dict[FactKey, Candidate] = {}
         self.rules: list[str] = []
+        self.notes: list[GoalNote] = []
         self.repeats = 0
         self.cut: Counter[str] = Counter()
 
@@ -119,11 +125,14 @@ class Room:
                 break
         self.reserve = min(draft.size, most)
 
-    def refusal(self, facts: Sequence[Candidate], goal: str | None = None) -> str | None:
+    def refusal(
+        self, facts: Sequence[Candidate], goal: str | None = None, role: str = MATCH
+    ) -> str | None:
         """Return the limit that facts exceed together, or None if all of them fit.
 
         The limit is `maxFacts`, `maxFactsPerPredicate` or `maxTokens`. Facts already in the window
-        take no capacity. `goal` is the text of the goal that the facts are accepted for.
+        take no capacity. `goal` is the text of the goal that the facts are accepted for, `role` the
+        role of facts without a goal.
         """
         new = {fact.key: fact for fact in facts if fact.key not in self.taken}
         if len(new) > self.left:
@@ -132,9 +141,17 @@ class Room:
             alike = Counter(fact.predicate for fact in new.values())
             if any(count > self.alike_left(predicate) for predicate, count in alike.items()):
                 return "maxFactsPerPredicate"
-        return None if self._fits([entry_of(fact, goal) for fact in new.values()]) else "maxTokens"
+        entries = [entry_of(fact, goal, role) for fact in new.values()]
+        return None if self._fits(entries) else "maxTokens"
 
-    def take(self, fact: Candidate, category: str, reason: str, goal: str | None = None) -> bool:
+    def take(
+        self,
+        fact: Candidate,
+        category: str,
+        reason: str,
+        goal: str | None = None,
+        role: str = MATCH,
+    ) -> bool:
         """Add a fact that fits. Return False for a fact already in the window, counted as a
         repetition.
         """
@@ -144,8 +161,15 @@ class Room:
         fact.category, fact.reason = category, reason
         self.taken[fact.key] = fact
         self._alike[fact.predicate] += 1
-        self.draft.add(entry_of(fact, goal))
+        self.draft.add(entry_of(fact, goal, role))
         return True
+
+    def take_notes(self, notes: Iterable[GoalNote]) -> None:
+        """Add the notes about goals that fit. A window without facts has none."""
+        for note in notes:
+            if self.taken and self._fits([note]):
+                self.draft.add(note)
+                self.notes.append(note)
 
     def take_rules(self, rules: Iterable[str]) -> None:
         """Add the rules that fit, using the reserve; count the other rules as cut by `maxTokens`."""
@@ -175,6 +199,9 @@ class Room:
                 if self.draft.size <= target:
                     break
                 item = self.draft.pop()
+                if isinstance(item, GoalNote):
+                    self.notes.pop()
+                    continue
                 self.cut["maxTokens"] += 1
                 if isinstance(item, str):
                     self.rules.pop()
@@ -195,7 +222,7 @@ class Room:
             cites=request.citations,
         )
 
-    def _fits(self, items: Sequence[Entry | str]) -> bool:
+    def _fits(self, items: Sequence[Item]) -> bool:
         if self._max_units is None:
             return True
         for item in items:
@@ -206,7 +233,7 @@ class Room:
         return size + self.reserve <= self._max_units
 
 
-def entry_of(fact: Candidate, goal: str | None = None) -> Entry:
+def entry_of(fact: Candidate, goal: str | None = None, role: str = MATCH) -> Entry:
     """Return the window entry for a fact; `goal` is the goal it was accepted for, if any."""
     row = fact.row
     return Entry(
@@ -225,10 +252,26 @@ def entry_of(fact: Candidate, goal: str | None = None) -> Entry:
         confidence=row["confidence"],
         contradicted=fact.contradicted,
         goal=goal,
-        evidence=tuple(
-            (span["episode"], span.get("start"), span.get("end"))
-            for span in row.get("evidence", ())
-        ),
+        evidence=_evidence(fact),
+        role=role,
+    )
+
+
+def _evidence(fact: Candidate) -> tuple[SpanKey, ...]:
+    """Return the spans that support a fact, or the facts that a conclusion depends on.
+
+    A conclusion has at most MAX_INHERITED, the first ones of each fact in turn.
+    """
+    if not fact.bases:
+        return _spans(fact.row)
+    turns = zip_longest(*(_spans(base.row) for base in fact.bases))
+    spans = dict.fromkeys(span for turn in turns for span in turn if span is not None)
+    return tuple(spans)[:MAX_INHERITED]
+
+
+def _spans(row: Row) -> tuple[SpanKey, ...]:
+    return tuple(
+        (span["episode"], span.get("start"), span.get("end")) for span in row.get("evidence", ())
     )
 
 

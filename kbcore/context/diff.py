@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kbcore.context.removed import Removed
 from kbcore.context.request import STRUCTURED
-from kbcore.context.text.drafts import TemplatesOf, no_templates
+from kbcore.context.text.draft import TemplatesOf, no_templates
 from kbcore.context.window import Entry, Window
 
 REFRESH_ABOVE = 0.5

@@ -21,7 +21,7 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import Entry, Window
+from kbcore.context.window import VIOLATION, Entry, Window
 from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
@@ -69,6 +69,7 @@ def make_window(
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
+    room.take_notes(goals.notes())
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
     if request.with_rules and request.goals:
@@ -76,7 +77,7 @@ def make_window(
     selection.fill()
     room.keep = 0
     for violation in about(violated, list(room.facts), now):
-        if room.refusal([violation]) is None:
+        if room.refusal([violation], None, VIOLATION) is None:
             selection.take_violation(violation)
     if request.with_rules and not request.goals:
         room.take_rules(
@@ -105,6 +106,7 @@ def make_window(
         text=text,
         tokens=counter.count(text),
         sources=_sources(room, tenant.episodes) if request.citations else None,
+        notes=tuple(room.notes),
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 

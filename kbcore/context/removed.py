@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.goals.evidence import ABSENCE, ONE_ANSWER, Group, Witness
+from kbcore.context.goals.evidence import ONE_ANSWER, Group, Witness
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Scores
 from kbcore.context.summaries import Summaries
 from kbcore.context.text.phrases import premise_atom
-from kbcore.context.window import Entry, Window
+from kbcore.context.window import ABSENCE, Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
@@ -78,7 +78,7 @@ class Reasons:
         self._budget = budget
         self._kept = {entry.key for entry in after.entries}
         self._before: Mapping[tuple[str | None, str], Entry] = {
-            (entry.scope, entry.text): entry for entry in before.entries
+            (entry.scope, entry.signed): entry for entry in before.entries
         }
         scopes = dict.fromkeys(entry.scope for entry in before.entries)
         self._partitions: dict[str | None, Partition] = {
@@ -152,10 +152,10 @@ class Reasons:
 
         Only facts in the previous window or in the store are checked.
         """
-        todo, seen = [entry], {entry.text}
+        todo, seen = [entry], {entry.signed}
         while todo:
             provenance = todo.pop().provenance
-            for text in provenance.premises if provenance is not None else ():
+            for text in provenance.signed if provenance is not None else ():
                 known = self._before.get((entry.scope, text))
                 atom = premise_atom(text)
                 if text in seen or atom is None:

@@ -14,8 +14,11 @@ from kbcore.context.window import (
     EPHEMERAL,
     GOAL_RELEVANT,
     INFERRED,
+    MATCH,
+    OTHER,
     OVERFLOW,
     RECENT,
+    VIOLATION,
     BucketStats,
 )
 from kbcore.reason.budget import Budget
@@ -102,16 +105,19 @@ class Selection:
 
     def take_violation(self, fact: Candidate) -> None:
         """Add a violation of a constraint that fits and that a chosen fact takes part in."""
-        self._take(fact, GOAL_RELEVANT, "a fact in the window violates a constraint", None)
+        reason = "a fact in the window violates a constraint"
+        self._take(fact, GOAL_RELEVANT, reason, None, VIOLATION)
 
     def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
         """Add a fact that fits and matches part of a rule of a goal without answers."""
         self._take(fact, OVERFLOW if self.shares else category(fact, self._now), reason, goal)
 
-    def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str | None) -> None:
+    def _take(
+        self, fact: Candidate, otherwise: str, reason: str, goal: str | None, role: str = MATCH
+    ) -> None:
         share = next((share for share in self.shares if share.admits(fact.predicate)), None)
         name = otherwise if share is None else share.bucket.name
-        if self._room.take(fact, name, reason, goal) and share is not None:
+        if self._room.take(fact, name, reason, goal, role) and share is not None:
             share.included.append(fact)
 
     def give_back(self, facts: Iterable[Candidate]) -> None:
@@ -144,7 +150,7 @@ class Selection:
         full = (lambda predicate: room.alike_left(predicate) <= 0) if capped else None
         if most <= 0:
             return
-        refused = 0
+        refused, asks = 0, bool(request.goals) or request.query is not None
         only_matches = not (
             request.fills_by_salience if share is None else request.fills_buckets_by_salience
         )
@@ -159,7 +165,9 @@ class Selection:
                 fact = summary
             if fact.key in room.taken or self._loses(fact):
                 continue
-            refusal = room.refusal([fact])
+            reason = "bucket" if share is not None else "query" if fact.relevance else "rank"
+            role = OTHER if asks and not fact.relevance else MATCH
+            refusal = room.refusal([fact], None, role)
             if refusal is not None:
                 self._leave_out(fact, refusal)
                 refused = refused + 1 if refusal == "maxTokens" else 0
@@ -169,8 +177,7 @@ class Selection:
             refused = 0
             if is_summary(fact.row["metadata"]):
                 self.savings += self._summaries.covered(fact)
-            reason = "bucket" if share is not None else "query" if fact.relevance else "rank"
-            room.take(fact, self._category(fact, share), reason)
+            room.take(fact, self._category(fact, share), reason, None, role)
             if share is not None:
                 share.included.append(fact)
             if room.left <= 0 or (share is not None and share.left <= 0):

@@ -18,10 +18,56 @@ OVERFLOW = "overflow"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a conclusion: the text of a rule and of the premises of one instance."""
+    """The origin of a conclusion: the text of a rule and of the premises of one instance.
+
+    `tests` are the positions of premises that are no facts, such as comparisons and absences.
+    """
 
     rule: str
     premises: tuple[str, ...]
+    tests: frozenset[int] = frozenset()
+
+    @property
+    def signed(self) -> tuple[str, ...]:
+        """The premises with `~` before explicit negatives, so that `not` is only before conditions
+        that hold because nothing is known.
+        """
+        return tuple(
+            f"~{text.removeprefix('not ')}"
+            if text.startswith("not ") and index not in self.tests
+            else text
+            for index, text in enumerate(self.premises)
+        )
+
+
+ABSENCE = "negation as failure"
+"""Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
+
+MATCH, OTHER, VIOLATION = "match", "other", "violation"
+"""Roles of entries without a goal: they match the query, fill the window, or report a violation."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalNote:
+    """A remark of the text of a window about a goal, besides its facts.
+
+    `unanswered` is True if the goal has no answer, `denied` if it is negated and does not hold;
+    `unmet` are the conditions that are not met, for each of its rules. `elsewhere` are answers
+    whose entries are listed for another goal, and `elsewhere_more` is the number of further ones.
+    `cut` is True if answers are not in the window because of its limits, `maybe_more` if the window
+    was full before all answers were looked for. `contradicted` is the number of answers on the
+    losing side of a contradiction.
+    """
+
+    goal: str
+    unanswered: bool = False
+    denied: bool = False
+    unmet: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    elsewhere_more: int = 0
+    cut: bool = False
+    maybe_more: bool = False
+    contradicted: int = 0
 
 
 SpanKey = tuple[str, int | None, int | None]
@@ -34,7 +80,8 @@ class Entry(NamedTuple):
     `text` is the fact in the rule language, `char_count` its length. `why` is the reason for the
     selection, if requested. `confidence` is 0 to 1, None if unknown. `contradicted` is True if the
     opposite is stored or derivable too. `goal` is the text of the goal that the entry was selected
-    for. `evidence` are the spans that support a stored fact, `citations` their numbers among the
+    for, `role` says what selected an entry without a goal. `evidence` are the spans that support a
+    stored fact, or the facts that a conclusion depends on, `citations` their numbers among the
     sources of the window, None unless they are requested and the fact has any.
     """
 
@@ -56,6 +103,12 @@ class Entry(NamedTuple):
     goal: str | None = None
     evidence: tuple[SpanKey, ...] = ()
     citations: tuple[int, ...] | None = None
+    role: str = MATCH
+
+    @property
+    def signed(self) -> str:
+        """The fact in the rule language, an explicit negative with `~`."""
+        return f"~{self.text.removeprefix('not ')}" if self.negated else self.text
 
     @property
     def char_count(self) -> int:
@@ -101,8 +154,8 @@ class Window:
     because another entry has the same content. `contradictions` lists the first ones detected; for
     `resolved` ones the losing sign was left out. `cut` says, if requested, what else was left out
     and why. `text` is the window in the requested format (`structured`: the text of `facts`), and
-    `tokens` is its number of tokens. `sources` are the cited spans with `number` and text, if
-    citations are requested.
+    `tokens` is its number of tokens. `notes` are what the text says about goals. `sources` are the
+    cited spans with `number` and text, if citations are requested.
     """
 
     id: str
@@ -121,11 +174,17 @@ class Window:
     text: str = ""
     tokens: int = 0
     sources: tuple[Mapping[str, Any], ...] | None = None
+    notes: tuple[GoalNote, ...] = ()
 
     @property
     def chars(self) -> int:
         """Number of characters of all entries."""
         return sum(entry.char_count for entry in self.entries)
+
+
+def is_absence(entry: Entry) -> bool:
+    """Return whether an entry says that a fact cannot be derived."""
+    return entry.provenance is not None and entry.provenance.rule == ABSENCE
 
 
 def fact_key(predicate: str, args: Sequence[str], *, negated: bool, scope: str | None) -> str:

@@ -123,12 +123,17 @@ class TenantCapture:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The state of a node at one point of the log."""
+    """The state of a node at one point of the log.
+
+    `purged` and `deleted` are those of the catalog.
+    """
 
     databases: list[dict[str, object]]
     keys_used: bool
     keys: list[StoredKey]
     tenants: list[TenantCapture]
+    purged: int = 0
+    deleted: int = 0
 
 
 def capture(catalog: Catalog) -> Capture:
@@ -156,7 +161,12 @@ def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool =
             databases[-1]["emptiedAt"] = database.emptied_at
     ring = catalog.keys if keys else KeyRing()
     return Capture(
-        databases, ring.used, list(ring.all()), [TenantCapture(tenant) for tenant in tenants]
+        databases,
+        ring.used,
+        list(ring.all()),
+        [TenantCapture(tenant) for tenant in tenants],
+        catalog.purged,
+        catalog.deleted,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from kbcore.durable.records import read_body, read_changes
 from kbcore.durable.replay import replayed
 from kbcore.durable.snapshot import Restorer
-from kbcore.errors import LogTruncated
+from kbcore.errors import BudgetExceeded, LogTruncated
 from kbcore.plug.ports import KeepsSnapshots, LogStore
 from kbcore.reason.budget import Budget
 from kbcore.state.catalog import Catalog
@@ -61,10 +61,18 @@ class EarlierStates:
 
     After `restore`, `records` and `apply` go on from that state. All reading meets the budget and
     lets other requests run; writers are never held up. The methods raise LogTruncated if the log
-    no longer has what they need, and BudgetExceeded.
+    no longer has what they need, and BudgetExceeded, also if a state takes over `max_bytes`.
     """
 
-    def __init__(self, store: LogStore, scratch: Catalog, owner: Owner, budget: Budget) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        scratch: Catalog,
+        owner: Owner,
+        budget: Budget,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._max_bytes = max_bytes
         self._store = store
         self._scratch = scratch
         self._owner = owner
@@ -81,7 +89,8 @@ class EarlierStates:
         """Rebuild the state after the record `seq`; 0 is the empty state.
 
         Validity is judged at the time of that record, or of the snapshot if that is later, but not
-        after `until` (epoch milliseconds). Call it at most once.
+        after `until` (epoch milliseconds). With `until` no accesses of facts are restored either:
+        the log has none, so they would depend on when snapshots were taken. Call it at most once.
         """
         snapshot = snapshot_up_to(self._store, seq)
         self.at = 0 if snapshot is None else snapshot[0]
@@ -92,10 +101,10 @@ class EarlierStates:
             restorer = Restorer(self._scratch, self._owner, until)
             for chunk in snapshot[1]:
                 restorer.feed(chunk)
-                self._budget.check_time()
-                self._budget.yield_now()
+                self._rest()
         for change in self.records(seq):
             self.apply(change)
+        self._rest()
 
     def records(self, upto: int | None = None) -> Iterator[LoggedChange]:
         """Yield the change sets of the tenant after `at`, in order, up to a number or the head.
@@ -107,8 +116,7 @@ class EarlierStates:
             if upto is not None and record.seq > upto:
                 return
             if record.seq % RECORDS_AT_ONCE == 0:
-                self._budget.check_time()
-                self._budget.yield_now()
+                self._rest()
             self.at = record.seq
             body = read_body(record.type, record.version, record.payload)
             if body["db"] == database and body["tenant"] in ("", tenant):
@@ -129,6 +137,19 @@ class EarlierStates:
             self._scratch.forget()
             self._scratch.need_database(self._owner[0], 0)
         return None
+
+    def _rest(self) -> None:
+        """Check the budget and let other requests run."""
+        self._budget.check_time()
+        self._budget.yield_now()
+        if self._max_bytes is None:
+            return
+        tenant = self._scratch.find(*self._owner)
+        if tenant is not None and tenant.engine.bytes > self._max_bytes:
+            mb = self._max_bytes >> 20
+            raise BudgetExceeded(
+                f"the earlier state takes more memory than HISTORY_CACHE_MB={mb}", "historyMb", mb
+            )
 
 
 def first_record(store: LogStore) -> int:

@@ -2,7 +2,8 @@
 
 A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each
 change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
-of a request with an idempotency key has key and digest as `req`. Derived facts are never logged;
+of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key, not its
+secret; records of versions before 0.3 have none. Derived facts are never logged;
 they follow from facts and rules.
 """
 
@@ -94,6 +95,8 @@ def encode_changes(changes: ChangeSet) -> bytes:
         body["tx"] = changes.transaction
     if changes.request is not None:
         body["req"] = [changes.request.key, changes.request.digest]
+    if changes.key is not None:
+        body["key"] = changes.key
     return orjson.dumps(body)
 
 
@@ -131,7 +134,12 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
     changes: tuple[Change, ...] = tuple(_decode_change(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
     return body["at"], ChangeSet(
-        body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request
+        body["db"],
+        body["tenant"],
+        changes,
+        transaction=body.get("tx"),
+        request=request,
+        key=body.get("key"),
     )
 
 

@@ -55,6 +55,8 @@ _USUAL: dict[Attribute, float] = {
     Attribute.PRIORITY: 0.5,
 }
 
+_ACCESSED = Attribute.LAST_ACCESS.name, Attribute.ACCESSES.name
+
 _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
 """A fact with a non-default value in one of these has its own validity window."""
 
@@ -92,7 +94,10 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
             "used": captured.keys_used,
             "known": [KEY_CODEC.encode(key) for key in captured.keys],
         }
-        yield orjson.dumps({"kind": "databases", "databases": captured.databases, "keys": keys})
+        first = {"kind": "databases", "databases": captured.databases, "keys": keys}
+        if captured.purged or captured.deleted:
+            first["erase"] = {"purged": captured.purged, "deleted": captured.deleted}
+        yield orjson.dumps(first)
         while waiting:
             state = waiting[-1].state()
             yield _head(state, rest)
@@ -217,7 +222,8 @@ class Restorer:
     """Rebuilds a catalog from the chunks of a snapshot.
 
     With `only`, a database and a tenant, other tenants and the keys are left out. Validity is
-    judged at the time of the snapshot, but not after `until` (epoch milliseconds).
+    judged at the time of the snapshot; with `until`, not after that (epoch milliseconds), and
+    accesses of facts are left out.
     """
 
     def __init__(
@@ -246,6 +252,9 @@ class Restorer:
             for database in body["databases"]:
                 known = self._catalog.need_database(database["name"], database["createdAt"])
                 known.emptied_at = database.get("emptiedAt", 0)
+            to_erase = body.get("erase", {})
+            self._catalog.purged = to_erase.get("purged", 0)
+            self._catalog.deleted = to_erase.get("deleted", 0)
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())
@@ -274,6 +283,8 @@ class Restorer:
             for episode in body["episodes"]:
                 self._tenant.episodes.add(Episode(*episode))
         else:
+            if self._until is not None:
+                body = {key: value for key, value in body.items() if key not in _ACCESSED}
             _restore(self._tenant, body)
 
 

@@ -136,6 +136,11 @@ EMBEDDER_TEXTS = _count(
     "Texts given to the embedder, by outcome: ok or failed",
     "outcome",
 )
+VECTORS = _gauge("svc_vectors", _A, "Vectors of facts in memory, in all tenants")
+VECTOR_BYTES = _gauge("svc_vector_bytes", _A, "Memory of the vectors of facts, in bytes")
+VECTORS_MISSING = _gauge(
+    "svc_vectors_missing", _A, "Facts that wait for their vectors, or got none for lack of memory"
+)
 
 _A = "Transactions"
 TRANSACTIONS = _count("svc_transactions_total", _A, "Transactions that ended, by how", "outcome")

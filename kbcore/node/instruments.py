@@ -135,6 +135,11 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield m.UPTIME, (), runtime.clock.monotonic() - started
         yield m.CPU_SECONDS, (), time.process_time()
         yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
+        if runtime.vectors is not None:
+            figures = runtime.vectors.figures()
+            yield m.VECTORS, (), figures.vectors
+            yield m.VECTOR_BYTES, (), figures.bytes
+            yield m.VECTORS_MISSING, (), figures.backlog
         config = runtime.config
         yield (
             m.BUILD_INFO,

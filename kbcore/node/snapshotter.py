@@ -9,9 +9,10 @@ from dataclasses import replace
 from kbcore.config.settings import Config
 from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
+from kbcore.durable.retention import kept_history
 from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
-from kbcore.plug.ports import Erases, LogStatus
+from kbcore.plug.ports import Erases, KeepsHistory, LogStatus
 from kbcore.replication.role import Replication
 from kbcore.scheduling import Scheduling
 
@@ -41,6 +42,7 @@ class Snapshots:
         self._replication = replication
         self._report = report
         self._log_bytes = config.snapshot_log_mb << 20
+        self._history_days = config.history_days
         self._minutes = config.snapshot_minutes
         self._at_bytes = 0
         self._at = self._clock.monotonic()
@@ -74,7 +76,12 @@ class Snapshots:
 
     def due(self) -> bool:
         """Return True if there are new records, and enough of them or for long enough."""
-        return bool(self.bytes_since) and (self.grown or self.age() >= self._minutes * 60)
+        return bool(self.bytes_since) and (self.grown or self.is_old)
+
+    @property
+    def is_old(self) -> bool:
+        """True if the last snapshot is so long ago that new records are due for one."""
+        return self.age() >= self._minutes * 60
 
     @property
     def grown(self) -> bool:
@@ -119,6 +126,14 @@ class Snapshots:
             self._report(self._clock.monotonic() - started_at, outcome)
         return store.erased() >= seq
 
+    def waits_for(self, seq: int) -> str | None:
+        """Return what prevents `erase(seq)`: `storage`, `followers`, or None."""
+        if not isinstance(self._store, Erases):
+            return "storage"
+        if self._replication.leader.droppable(self._committer.visible) < seq:
+            return "followers"
+        return None
+
     def begin_apart(self) -> None:
         """Store later records apart from earlier ones, so that those can be erased."""
         if isinstance(self._store, Erases):
@@ -131,10 +146,14 @@ class Snapshots:
     def _take(self) -> int:
         status, captured = self.captured()
         head = status.head
+        history = kept_history(self._store, self._clock.now_ms(), self._history_days)
+        if isinstance(self._store, KeepsHistory):
+            self._store.keep_also(history.snapshots)
         chunks = list(paced(captured, self._scheduling.yield_in_background))
         self._scheduling.offload_disk(lambda: self._store.save_snapshot(head, chunks))
-        unneeded = self._replication.leader.droppable(head)
-        self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
+        if history.drops:
+            unneeded = self._replication.leader.droppable(head)
+            self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
         self._at_bytes = self._committer.bytes
         self._at = self._clock.monotonic()
         return head

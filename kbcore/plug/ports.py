@@ -233,6 +233,25 @@ class KeepsSnapshots(Protocol):
         """Return the newest snapshot whose number is less than `seq`, None without one."""
 
 
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """Optional ability of a `LogStore`: it keeps older snapshots than it needs itself.
+
+    `erase_before` deletes these too.
+    """
+
+    def snapshot_numbers(self) -> Sequence[int]:
+        """Return the numbers of the stored snapshots, ascending."""
+
+    def keep_also(self, numbers: Sequence[int]) -> None:
+        """Keep the stored snapshots with these numbers when later ones are saved, and the records
+        after the oldest of them, until the next call.
+
+        The store forgets the numbers when it is closed; a snapshot is deleted only while another
+        one is saved.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class LogSeed:
     """The beginning of a log that continues another.
@@ -521,8 +540,10 @@ class Usage:
 class Embedder(Protocol):
     """Maps texts to vectors whose cosines measure similarity of meaning.
 
-    Contract: the same text has the same vector as long as a process lives. `embed` returns one
-    vector per text, in their order, each of `dimension` finite numbers. It may be called by several
+    Contract: the same text has the same vector in every process, because vectors are saved. If an
+    embedder has an attribute `revision`, saved vectors of another revision are discarded: it is a
+    text, such as a digest of the model. `embed` returns one vector per text, in their order, each of
+    `dimension` finite numbers. It may be called by several
     threads at a time and may raise anything: only words are compared then, and the exception is
     logged, so it must not contain a key. It is never called under a lock, but a request waits for
     it, so it has its own time limit.

@@ -394,7 +394,7 @@ class ChangeSet:
     `check`, if set, reads the state just before the record is written and raises to reject the
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
-    and digest of its request.
+    and digest of its request, `key` the id of the API key that it was made with.
     """
 
     database: str
@@ -404,6 +404,7 @@ class ChangeSet:
     depends: Depends | None = field(default=None, compare=False)
     transaction: str | None = None
     request: RequestKey | None = None
+    key: str | None = field(default=None, compare=False)
 
     @property
     def of_catalog(self) -> bool:

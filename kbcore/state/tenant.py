@@ -172,6 +172,9 @@ class Tenant:
         """
         return nullcontext()
 
+    def note_episodes(self, missing: str | None = None) -> None:
+        """Do nothing: only a transaction records which episodes it has read."""
+
     def scopes(self) -> list[str]:
         """Return every scope that was written to or forked, or has its own rules, by name.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kbcore.errors import NotReady, StorageFailed
@@ -24,6 +24,19 @@ class StoreBase:
     def __init__(self) -> None:
         self._failed: StorageFailed | None = None
         self._closing = threading.Event()
+        self._kept_also: frozenset[int] = frozenset()
+
+    def keep_also(self, numbers: Sequence[int]) -> None:
+        """Keep these snapshots when later ones are saved, until the next call."""
+        self._kept_also = frozenset(numbers)
+
+    def chosen(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return the snapshots to keep, of ascending numbers: the newest, and those to keep also."""
+        return tuple(
+            number
+            for number in numbers
+            if number in self._kept_also or number in numbers[-KEPT_SNAPSHOTS:]
+        )
 
     @property
     def _is_open(self) -> bool:

@@ -169,6 +169,11 @@ class TableStore(StoreBase, ABC):
         rows = [row for row in self._snapshots if row.seq < seq]
         return (rows[-1].seq, chunks(self._tables, rows[-1])) if rows else None
 
+    def snapshot_numbers(self) -> Sequence[int]:
+        """Return the numbers of the stored snapshots, ascending."""
+        self._check()
+        return [row.seq for row in self._snapshots]
+
     def begin_apart(self) -> None:
         """Do nothing: each record is a row of its own."""
         self._check()
@@ -207,7 +212,9 @@ class TableStore(StoreBase, ABC):
 
     def _previous_snapshots(self, seq: int) -> list[SnapshotRow]:
         """Return the stored snapshots to keep next to a new one at `seq`."""
-        return [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
+        rows = [row for row in self._snapshots if row.seq != seq]
+        chosen = self.chosen([*(row.seq for row in rows), seq])
+        return [row for row in rows if row.seq in chosen]
 
     def _kept_from(self, seq: int) -> list[SnapshotRow]:
         """Return the snapshots at `seq` or later; raise InvalidInput without any."""

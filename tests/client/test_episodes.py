@@ -78,3 +78,32 @@ def test_correct_undo_and_purge(kb):
     ]
     with pytest.raises(InvalidInput):
         kb.purge()
+
+
+def test_what_was_known_and_what_happened(kb):
+    kb.tell("likes", ["ann", "tea"])
+    kb.correct("likes(ann, tea)", "likes(ann, coffee)", reason="ann said so")
+    try:
+        told = kb.history("likes", oldest_first=True)
+    except InvalidInput:  # the storage is in memory
+        with pytest.raises(InvalidInput, match="keeps no history"):
+            kb.history("likes")
+        return
+    assert [(each.event, each.cause) for each in told.events] == [
+        ("asserted", "assert"),
+        ("asserted", "correct"),
+        ("retracted", "correct"),
+    ]
+    assert told.total == 3
+    assert told.events[0].at >= told.start_at
+    assert kb.history("likes", ["ann", "tea"], limit=1).events[0].before["args"] == ["ann", "tea"]
+    past = kb.known_at(told.events[-1].at)
+    assert list(past.ask("likes(ann, ?x)")) == [("ann", "coffee")]
+    assert len(past.query("likes(?x, ?y)")) == 1
+    assert past.count("likes") == 1
+    assert past.prove("likes(ann, coffee)")
+    assert past.why_not("likes(ann, tea)").text
+    with pytest.raises(InvalidInput, match="is before"):
+        list(kb.known_at(told.start_at - 1).ask("likes(ann, ?x)"))
+    with pytest.raises(InvalidInput):
+        past.tell("likes", ["bob", "tea"])

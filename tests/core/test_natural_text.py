@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbcore.context.text.drafts import moment_text
+from kbcore.context.text.notes import moment_text
 from kbcore.context.text.phrases import reason_text, rule_phrase, sentence, words
 from kbcore.context.text.render import render
-from kbcore.context.window import Contradiction, Entry, Provenance, Window
+from kbcore.context.window import OTHER, Contradiction, Entry, Provenance, Window
 from kbplanner.ir.phrases import Phrase, phrase_problem
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_atom
@@ -74,6 +74,7 @@ FULL = window(
         provenance=Provenance(
             "mayEnter(?p, ?r) :- works_at(?p, ?f), owns(?f, ?r).",
             ("works_at(ann, acme)", 'owns(acme, "lab 3")', "not barred(ann)"),
+            frozenset({2}),
         ),
     ),
     entry("parent", "bob", "ann"),
@@ -190,7 +191,7 @@ def test_declared_phrases() -> None:
     )
     assert text.splitlines() == [
         "ann is a parent of bob; likes tea; acme employs ann.",
-        "Rule: ?x is a parent of ?y if ?x employs ?y.",
+        "Rule: X is a parent of Y if X employs Y.",
     ]
 
 
@@ -230,16 +231,23 @@ def test_words_of_identifiers() -> None:
 def test_reasons_and_rules() -> None:
     assert reason_text(()) == ""
     assert reason_text(("likes(ann, tea)",)) == " because ann likes tea"
-    assert reason_text(("likes(ann, tea)", "likes(ann, tea)", "not is_tall(bob)")) == (
+    assert reason_text(("likes(ann, tea)", "likes(ann, tea)", "~is_tall(bob)")) == (
         " because ann likes tea and bob is not tall"
+    )
+    assert reason_text(("not is_tall(bob)", "not ~is_tall(ann)")) == (
+        " because it is not known that bob is tall and it is not known that ann is not tall"
     )
     assert reason_text(("likes(ann, tea)", "3 < 4")) is None
     assert reason_text(("likes(ann, tea)", "parent(ann, bob)")) is None
     assert rule_phrase("is_p_of(?x, ?y) :- likes(?x, ?y), not hates(?y, ?x).") == (
-        "?x is p of ?y if ?x likes ?y and it is not known that ?y hates ?x"
+        "X is p of Y if X likes Y and it is not known that Y hates X"
     )
     assert rule_phrase("is_old(?x) :- has(?x, ?n), ?n > 80.") is None
     assert rule_phrase("no rule at all") is None
+    assert rule_phrase("likes(?who, 'X') :- owns(?who, _).") == "Who likes X if Who owns something"
+    for ambiguous in ("likes(?x, 'X') :- owns(?x, ?y).", "likes(?x, ?X) :- owns(?x, ?X)."):
+        assert rule_phrase(ambiguous) is None
+    assert rule_phrase("likes(?x, sum(?n)) :- owns(?x, ?n).") is None
 
 
 def test_a_sentence_does_not_mix_prose_and_notation() -> None:
@@ -253,7 +261,6 @@ def test_a_sentence_does_not_mix_prose_and_notation() -> None:
         "natural",
     )
     assert text.splitlines() == [
-        "ann likes tea.",
         "likes(bob, tea).  % confidence 0.5; because likes(ann, tea), parent(ann, bob)",
         "parent(ann, bob).  % contradicted: the opposite is known too",
         "% Contradiction, unresolved: parent(ann, bob) and ~parent(ann, bob)",
@@ -263,9 +270,9 @@ def test_a_sentence_does_not_mix_prose_and_notation() -> None:
 def test_notation_names_its_scope_where_there_are_several() -> None:
     entries = entry("parent", "ann", "bob"), entry("likes", "ann", "tea", scope="s")
     assert render(window(*entries), "natural").splitlines() == [
-        "In s: ann likes tea.",
         "% Base",
         "parent(ann, bob).",
+        "In s: ann likes tea.",
     ]
 
 
@@ -275,7 +282,8 @@ def test_notation_names_its_scope_where_there_are_several() -> None:
         (0, "1970-01-01"),
         (NOW, "2023-11-14T22:13:20Z"),
         (60_000, "1970-01-01T00:01Z"),
-        (1, "1970-01-01T00:00:00.001Z"),
+        (1, "1970-01-01T00:00Z"),
+        (1500, "1970-01-01T00:00:01Z"),
         (10**15, "epoch millisecond 1000000000000000"),
     ],
 )
@@ -304,7 +312,7 @@ def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
             valid_until=NOW + 1000,
             contradicted=True,
         ),
-        entry("odd name", "a b", negated=True, valid_from=0),
+        entry("odd name", "a b", negated=True, valid_from=0, role=OTHER),
         entry("p", goal="p", provenance=Provenance("negation as failure", ())),
         entry("likes", "bob", "tea", goal="likes(ann, ?x)", scope="s"),
     ]
@@ -315,12 +323,12 @@ def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
         "likes(ann, tea).  % until 2023-11-14T22:13:21Z; confidence 0.5; contradicted: the opposite is known too",
         "% Scope s",
         "likes(bob, tea).",
-        "% Other facts",
-        "% Base",
-        "not 'odd name'(\"a b\").  % since 1970-01-01",
         "% Goal: p",
         "% Base",
-        "p.  % because negation as failure",
+        "p.  % not known to hold",
+        "% Other facts",
+        "% Base",
+        "~'odd name'(\"a b\").  % since 1970-01-01",
         "% Rules",
         "p :- q.",
     ]

@@ -17,11 +17,11 @@ from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.context.window import Entry
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_program, parse_rule
-from kbplanner.syntax.printer import print_row
+from kbplanner.syntax.printer import print_constant, print_row
 from kbplanner.syntax.statements import FactStatement, RuleStatement
 
 RULES = [
@@ -138,6 +138,9 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
         assert found.tokens == count
         text_format = "facts" if request.format == "structured" else request.format
         assert found.text == render(found, text_format)
+        if request.format == NATURAL:  # no entry is left out of the text
+            for entry in found.entries:
+                assert all(print_constant(arg) in found.text for arg in entry.args)
         assert sum(share.facts_included for share in found.buckets.values()) <= len(found.entries)
         said, rules = program(found)
         assert said == {(entry.predicate, entry.args, entry.negated) for entry in found.entries}

@@ -51,7 +51,10 @@ def test_purge(where):
     assert "--yes" in memory(where, "purge", "--subject", "ann", expect=1).stderr
     assert memory(where, "purges").stdout == ""
     done = memory(where, "purge", "--subject", "ann", "--yes").stdout
-    assert done.endswith("1 facts, 1 conclusions, 0 episodes\nerased from log and snapshots\n")
+    assert done.endswith(
+        "1 facts, 1 conclusions, 0 episodes\nerased from log and snapshots\n"
+        "changes before 4 can no longer be undone\n"
+    )
     assert kbcore("query", *where, "likes(?x, ?y)").stdout == "likes(bob, tea)\n"
     assert ": 1 facts, 0 episodes, erased\n" in memory(where, "purges").stdout
     assert "give one of" in memory(where, "purge", "--yes", expect=2).stderr
@@ -73,3 +76,18 @@ def test_episodes(tmp_path):
         shown.splitlines(True)[0] + "  likes(ann, tea)\n"
     )
     assert "no episode" in memory(where, "episode", "none", expect=1).stderr
+
+
+def test_history_and_what_was_known(where):
+    kbcore("tell", *where, "likes(ann, tea)")
+    memory(where, "correct", "likes(ann, tea)", "likes(ann, milk)", "--reason", "she said so")
+    lines = memory(where, "history", "likes(ann, ?x)", "--oldest-first").stdout.splitlines()
+    assert [line.split("  ", 2)[2] for line in lines] == [
+        "likes(ann, tea) asserted (assert)",
+        "likes(ann, milk) asserted (correct)",
+        "likes(ann, tea) retracted (correct)",
+    ]
+    at = lines[-1].split("  ")[1]
+    assert kbcore("query", *where, "likes(?x, ?y)", "--known-at", at).stdout == "likes(ann, milk)\n"
+    shown = kbcore("ask", *where, "likes(?x, ?y)", "--known-at", "1000", expect=1)
+    assert "oldest instant available" in shown.stderr

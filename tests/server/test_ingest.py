@@ -158,7 +158,12 @@ def test_natural_format(client: Client) -> None:
         "fill": "salience",
     }
     text = client.post("/memory/context", body).get_json()["formattedText"]
-    assert text == "ann works at acme (confidence 0.9); likes tea."
+    assert text.splitlines() == [
+        "Goal works_at(ann, ?x):",
+        "ann works at acme (confidence 0.9).",
+        "Other facts:",
+        "ann likes tea.",
+    ]
     assert "formattedText" not in client.post("/memory/context", {}).get_json()
 
 

@@ -270,6 +270,14 @@ export class KnowledgeBase {
     return this.#post("/memory/purge", target);
   }
 
+  /** What asserted, replaced and removed the facts of a predicate, or of a pattern such as `likes(ann, ?x)`; newest first. */
+  async factHistory(
+    predicate: string,
+    options: { scope?: string; order?: "newest" | "oldest"; limit?: number; offset?: number } = {},
+  ): Promise<Schemas["History"]> {
+    return (await this.client.GET("/facts/history", { params: { query: { predicate, ...options } } })).data!;
+  }
+
   /** The purges, and whether their text is gone from the log and the snapshots. */
   async purges(): Promise<Schemas["PastPurge"][]> {
     return (await this.client.GET("/memory/purges", {})).data!.purges;

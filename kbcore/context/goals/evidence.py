@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
-from kbcore.context.window import Provenance
+from kbcore.context.request import Conjunction, Goal
+from kbcore.context.window import ABSENCE, Provenance
 from kbcore.proofs.facts import ASSERTED
 from kbcore.proofs.prover import Proof, goal_prover
-from kbcore.reason.ask import Reasoner, terms_of
+from kbcore.reason.ask import Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
@@ -23,14 +24,12 @@ from kbplanner.engine.backend import NO_ROW
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
+from kbplanner.ir.unify import substituted_atom
 from kbplanner.passes.check import counterpart
 from kbplanner.syntax.printer import print_item, print_row
 
 PROOF_BATCH = 32
 """Number of conclusions that are proved together."""
-
-ABSENCE = "negation as failure"
-"""Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
 
 UNCOUNTED = GoalOptions(counts_accesses=False)
 """Options of goals inside a context window, which do not count as accesses of their answers."""
@@ -67,15 +66,18 @@ class Witness:
         self.budget = budget
         self._stored: dict[FactKey, Candidate] = {}
 
-    def answers(self, goal: int, literal: Literal) -> Iterator[list[Group]]:
+    def answers(self, number: int, goal: Goal) -> Iterator[list[Group]]:
         """Yield the answers of a goal with their evidence, in batches, each sorted best first.
 
         Stored answers come first, ordered by salience. Conclusions follow in answer order; a batch
         of them is proved when the caller requests it. There are at most `most` answers of each
-        kind.
+        kind. The answers of a goal with several literals come in answer order.
         """
         for partition in self.supply.partitions:
-            yield from self._answers(goal, literal, partition)
+            if isinstance(goal, Conjunction):
+                yield from self._joint(number, goal, partition)
+            else:
+                yield from self._answers(number, goal, partition)
 
     def first(self, partition: Partition, atom: Atom) -> Group | None:
         """Return a ground atom with its evidence, or None if the atom does not hold."""
@@ -83,6 +85,30 @@ class Witness:
             for group in groups:
                 return group
         return None
+
+    def _joint(self, number: int, goal: Conjunction, partition: Partition) -> Iterator[list[Group]]:
+        """Yield the answers of a goal with several literals, in batches.
+
+        The answer of a group is what the first positive literal becomes; the others, and what they
+        depend on, are its base facts.
+        """
+        variables = body_variables(goal.body)
+        rows, count = self.reasoner.solve_body(
+            partition, goal.body, variables, self.budget, UNCOUNTED
+        )
+        count = min(count, self.most)
+        values = self.reasoner.tenant.engine.texts(rows[: count * len(variables)])
+        atoms = [item.atom for item in goal.body if isinstance(item, Literal) and not item.negated]
+        for start in range(0, count, PROOF_BATCH):
+            groups = []
+            for index in self.budget.paced(range(start, min(start + PROOF_BATCH, count))):
+                row = values[index * len(variables) : (index + 1) * len(variables)]
+                known = dict(zip(variables, row, strict=True))
+                parts = [self.first(partition, substituted_atom(atom, known)) for atom in atoms]
+                group = _together(number, [part for part in parts if part is not None])
+                if group is not None:
+                    groups.append(group)
+            yield groups
 
     def _answers(self, goal: int, literal: Literal, partition: Partition) -> Iterator[list[Group]]:
         atom = literal.atom
@@ -123,11 +149,13 @@ class Witness:
             yield self._proved(goal, partition, schema, answers)
 
     def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
-        """Return the most salient stored answers."""
+        """Return the most salient stored answers, one more than a window can hold."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
             return []
-        best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
+        best = self.supply.scores.most_of(
+            [(stored, pattern if any(pattern) else None)], self.most + 1
+        )
         candidates = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [
             Group(goal, self._stored.setdefault(candidate.key, candidate))
@@ -161,14 +189,10 @@ class Witness:
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._base_facts(top, proof)
-                rule = proof.rule(top)
                 conclusions.append(
                     (
                         row,
-                        Provenance(
-                            "" if rule is None else rule.text,
-                            tuple(_premise_text(proof, each) for each in proof.expand(top)),
-                        ),
+                        _provenance(proof, top),
                         bases,
                         rules,
                         whole,
@@ -229,8 +253,31 @@ class Witness:
                 self._stored[fact.key] = fact
 
 
+def _together(number: int, parts: Sequence[Group]) -> Group | None:
+    """Return one group for the facts that are an answer together, None without any."""
+    if not parts:
+        return None
+    first, *others = parts
+    bases = {id(fact): fact for part in parts for fact in part.bases}
+    bases.update((id(part.answer), part.answer) for part in others)
+    bases.pop(id(first.answer), None)
+    rules = {rule.id: rule for part in parts for rule in part.rules}
+    whole = all(part.whole for part in parts)
+    return Group(number, first.answer, list(bases.values()), list(rules.values()), whole)
+
+
 def _key(partition: Partition, atom: Atom) -> FactKey:
     return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
+
+
+def _provenance(proof: Proof, top: int) -> Provenance:
+    """Return the rule and the premises of the last step of a proof."""
+    rule, premises = proof.rule(top), proof.expand(top)
+    return Provenance(
+        "" if rule is None else rule.text,
+        tuple(_premise_text(proof, each) for each in premises),
+        frozenset(n for n, each in enumerate(premises) if each in proof.facts.tests),
+    )
 
 
 def _premise_text(proof: Proof, fact: int) -> str:

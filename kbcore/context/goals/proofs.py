@@ -10,15 +10,21 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from kbcore.context.capacity import Candidate, Room
+from kbcore.context.capacity import Candidate, FactKey, Room, entry_of
 from kbcore.context.goals.evidence import Group, Witness
 from kbcore.context.goals.near_misses import Partial
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import Conjunction, Goal, WindowRequest, goal_text
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
+from kbcore.context.window import GoalNote
 from kbcore.state.rulebook import StoredRule
-from kbplanner.ir.terms import Literal
-from kbplanner.syntax.printer import print_item
+from kbplanner.ir.schema import RelationSchema
+
+MAX_ALTERNATIVES = 3
+"""Rules of a goal without answers whose unmet conditions are named in the text."""
+
+MAX_ELSEWHERE = 20
+"""Answers of a goal that are named although their entries are listed for another goal."""
 
 
 class Goals:
@@ -44,6 +50,10 @@ class Goals:
         self.whole: Counter[int] = Counter()
         self.reasons: dict[int, Counter[str]] = {}
         self.partial: list[dict[str, Any]] = []
+        self._listed: dict[FactKey, int] = {}
+        self._elsewhere: dict[int, list[str]] = {}
+        self._left_out: Counter[int] = Counter()
+        self._unfinished: set[int] = set()
 
     def take(self) -> None:
         """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
@@ -52,11 +62,11 @@ class Goals:
         Goals are served in rotation, the best answer of each first. A fact on the losing side of a
         contradiction is skipped, and so is every answer that depends on it.
         """
-        lots = [self._witness.answers(number, goal) for number, goal in enumerate(self._goals)]
+        lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
         alone: list[Group] = []
         while lots and self._room.left > 0:
-            heads = [(lot, next(lot, None)) for lot in lots]
-            lots = [lot for lot, groups in heads if groups is not None]
+            heads = [(number, next(lot, None)) for number, lot in lots.items()]
+            lots = {number: lots[number] for number, groups in heads if groups is not None}
             for group in _in_turns([groups for _, groups in heads if groups is not None]):
                 self.found[group.goal] += 1
                 reason = self._refusal(group)
@@ -64,30 +74,53 @@ class Goals:
                     self._put(group)
                 else:
                     self.reasons.setdefault(group.goal, Counter())[reason] += 1
-                    if reason != "contradicted" and (group.bases or not group.whole):
-                        alone.append(group)
+                    if reason != "contradicted":
+                        self._left_out[group.goal] += self._admits(group.answer)
+                        if group.bases or not group.whole:
+                            alone.append(group)
+        self._unfinished = {number for number in lots if self._has_conclusions(number)}
         for group in alone:
             if not self._room.left:
                 break
-            goal_text = print_item(self._goals[group.goal])
-            if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
+            text = goal_text(self._goals[group.goal])
+            if self._admits(group.answer) and self._room.refusal([group.answer], text) is None:
                 self._rules(group)
-                self._selection.take_relevant(
-                    group.answer, "answer of a goal; its proof does not fit", goal_text
-                )
+                self._left_out[group.goal] -= 1
+                self._take_answer(group, "answer of a goal; its proof does not fit", text)
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
-                self._take_partial(number, goal)
+                self._take_partial(goal)
+
+    def notes(self) -> list[GoalNote]:
+        """Return what the text says about goals besides their facts."""
+        notes = []
+        for number, goal in enumerate(self._goals):
+            text, elsewhere = goal_text(goal), self._elsewhere.get(number, [])
+            unanswered = not self.found[number]
+            note = GoalNote(
+                text,
+                unanswered=unanswered,
+                denied=unanswered and _is_denial(goal),
+                unmet=self._unmet(text) if unanswered else (),
+                elsewhere=tuple(elsewhere[:MAX_ELSEWHERE]),
+                elsewhere_more=len(elsewhere[MAX_ELSEWHERE:]),
+                cut=self._left_out[number] > 0,
+                maybe_more=number in self._unfinished,
+                contradicted=self.reasons.get(number, Counter())["contradicted"],
+            )
+            if note != GoalNote(text) and note not in notes:
+                notes.append(note)
+        return notes
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the outcome of each goal."""
         return [
             {
-                "goal": print_item(goal),
+                "goal": goal_text(goal),
                 "answers": self.found[number],
                 "whole": self.whole[number],
                 "cut": dict(self.reasons.get(number, {})),
-                "partial": [miss for miss in self.partial if miss["goal"] == print_item(goal)],
+                "partial": [miss for miss in self.partial if miss["goal"] == goal_text(goal)],
             }
             for number, goal in enumerate(self._goals)
         ]
@@ -99,7 +132,7 @@ class Goals:
         if not group.whole:
             return "maxFacts"
         return self._room.refusal(
-            list(filter(self._admits, group.facts)), print_item(self._goals[group.goal])
+            list(filter(self._admits, group.facts)), goal_text(self._goals[group.goal])
         )
 
     def _admits(self, fact: Candidate) -> bool:
@@ -108,37 +141,75 @@ class Goals:
     def _put(self, group: Group) -> None:
         self.whole[group.goal] += 1
         self._rules(group)
-        goal = print_item(self._goals[group.goal])
+        goal = goal_text(self._goals[group.goal])
         if self._admits(group.answer):
-            self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
+            self._take_answer(group, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
+            self._listed.setdefault(fact.key, group.goal)
             self._selection.take_relevant(fact, f"{group.answer.text} depends on it", goal)
+
+    def _take_answer(self, group: Group, reason: str, goal: str) -> None:
+        """Add an answer, or record that it is listed for an earlier goal."""
+        if self._listed.setdefault(group.answer.key, group.goal) != group.goal:
+            answers = self._elsewhere.setdefault(group.goal, [])
+            answers.append(entry_of(group.answer).signed)
+        self._selection.take_relevant(group.answer, reason, goal)
+
+    def _has_conclusions(self, number: int) -> bool:
+        """Return whether rules may give answers of a goal."""
+        goal = self._goals[number]
+        if isinstance(goal, Conjunction):
+            return True
+        atom = goal.atom
+        schema = RelationSchema(atom.predicate, atom.arity, not goal.negated)
+        witness = self._witness
+        return not atom.ground and any(
+            witness.reasoner.concludes(partition, schema) for partition in witness.supply.partitions
+        )
+
+    def _unmet(self, goal: str) -> tuple[str, ...]:
+        """Return the conditions that are not met, for each rule of a goal without answers."""
+        alternatives = [miss["missing"] for miss in self.partial if miss["goal"] == goal]
+        texts = dict.fromkeys(", ".join(missing) for missing in alternatives if missing)
+        return tuple(texts)[:MAX_ALTERNATIVES]
 
     def _rules(self, group: Group) -> None:
         for rule in group.rules:
             self.rules.setdefault(rule.id, rule)
 
-    def _take_partial(self, number: int, goal: Literal) -> None:
-        """Add the facts that match part of the rules of a goal without answers."""
-        if goal.negated:
+    def _take_partial(self, goal: Goal) -> None:
+        """Add the facts that match part of the rules of a goal without answers.
+
+        Of a goal with several literals, add the facts that match some of them.
+        """
+        if not isinstance(goal, Conjunction) and goal.negated:
             return
-        goal_text = print_item(goal)
+        text = goal_text(goal)
         for partition in self._witness.supply.partitions:
-            for part in Partial(self._witness, partition).rules(goal.atom):
-                self.rules.setdefault(part.rule.id, part.rule)
+            partial = Partial(self._witness, partition)
+            parts = (
+                iter((partial.body(goal.body),))
+                if isinstance(goal, Conjunction)
+                else partial.rules(goal.atom)
+            )
+            for part in parts:
+                if part.rule is not None:
+                    self.rules.setdefault(part.rule.id, part.rule)
                 have = []
                 for fact in part.facts:
                     if self._judge.loses(fact) and self._resolve:
                         continue
                     have.append(fact.text)
-                    if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
+                    if self._admits(fact) and self._room.refusal([fact], text) is None:
                         self._selection.take_partial(
-                            fact, f"matches part of a rule for {goal_text}", goal_text
+                            fact,
+                            f"matches part of {'' if part.rule is None else 'a rule for '}{text}",
+                            text,
                         )
                 self.partial.append(
                     {
-                        "goal": goal_text,
-                        "rule": part.rule.text,
+                        "goal": text,
+                        "rule": "" if part.rule is None else part.rule.text,
                         "have": have,
                         "missing": list(part.missing),
                     }
@@ -147,3 +218,8 @@ class Goals:
 
 def _in_turns(lots: Sequence[Sequence[Group]]) -> Iterator[Group]:
     return (group for group in chain.from_iterable(zip_longest(*lots)) if group is not None)
+
+
+def _is_denial(goal: Goal) -> bool:
+    """Return whether a goal asks if a single fact does not hold."""
+    return not isinstance(goal, Conjunction) and goal.negated and goal.atom.ground

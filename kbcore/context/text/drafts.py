@@ -1,249 +1,146 @@
-"""Text of a window under construction, with its size known after every step.
+"""The two formats of the text of a window: facts in the rule language, and natural text.
 
-The same code writes and measures the text, so a budget includes headings, notes and rules. There
-are two formats: facts in the rule language, and natural text, with a line for each subject (the
-first argument). A sentence never mixes the two: what cannot be said well stays a line of notation.
+Both name a fact once. Facts are grouped by the goal that they were selected for, then those that
+match the query, then the others. A sentence never mixes prose and notation: what cannot be said
+well stays a line of notation.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kbcore.context.request import NATURAL
+from kbcore.context.text.draft import (
+    Block,
+    Draft,
+    Item,
+    Key,
+    Piece,
+    TemplatesOf,
+    no_templates,
+)
+from kbcore.context.text.notes import (
+    CONTRADICTED,
+    DISPUTED,
+    TITLES,
+    group_of,
+    scope_heading,
+    title_of,
+)
 from kbcore.context.text.phrases import (
-    NO_TEMPLATES,
-    Templates,
+    UNKNOWN,
     clause_of,
+    is_obvious,
+    premise_atom,
     reason_text,
     rule_phrase,
     sentence,
 )
-from kbcore.context.window import Entry, SpanKey
+from kbcore.context.window import Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
-"""The epoch milliseconds that have a date in the usual form."""
+MAX_NAMED = 20
+"""Premises that the reason of a conclusion names, such as the facts of a sum."""
 
-MAX_CITED = 3
-"""Sources cited for one fact: further ones say little more."""
-
-CONTRADICTED = "contradicted: the opposite is known too"
-"""The note at an entry whose opposite is stored or derivable."""
-
-TemplatesOf = Callable[[str | None], Templates]
-"""The declared phrases that are used in a partition."""
-
-
-def no_templates(scope: str | None) -> Templates:
-    """Return no phrases."""
-    return NO_TEMPLATES
-
-
-Key = tuple[object, ...]
-"""Name of a block: its kind, then what tells it from others of the kind."""
-
-
-@dataclass(slots=True)
-class Block:
-    """One line or one group of lines of the text.
-
-    `pieces` are written one after another between `head` and `tail`. `scope` is the part that is
-    written only when the text has entries of several scopes.
-    """
-
-    head: str
-    tail: str
-    scope: str = ""
-    pieces: list[str] = field(default_factory=list)
-    named: bool = False
-
-
-class Piece(NamedTuple):
-    """A part of an entry or rule: its block, new or known by `key`, and whether it names the
-    subject of the block.
-    """
-
-    key: Key
-    block: Block
-    text: str = ""
-    names: bool = False
-
-
-class _Added(NamedTuple):
-    """A piece that was added, with the data to undo the step."""
-
-    key: Key
-    is_new: bool
-    names: bool
-
-
-class _Step(NamedTuple):
-    """The changes of a single call of `add`."""
-
-    item: Entry | str
-    cited: list[int]
-    new_sources: int
-    units: int
-    scope_units: int
-    added: list[_Added]
-
-
-class Draft(ABC):
-    """A text to which entries and rules are added and from which the last ones can be removed.
-
-    `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
-    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with evidence
-    are followed by the numbers of their sources.
-    """
-
-    def __init__(
-        self,
-        units: Callable[[str], int] = len,
-        *,
-        resolved: bool = True,
-        goal_driven: bool = False,
-        templates: TemplatesOf = no_templates,
-        cites: bool = False,
-    ) -> None:
-        self._units = units
-        self._cites = cites
-        self._sources: dict[SpanKey, int] = {}
-        self._cited: list[int] = []
-        self._templates = templates
-        self._resolved = resolved
-        self._goal_driven = goal_driven
-        self._blocks: dict[Key, Block] = {}
-        self._scopes: Counter[str | None] = Counter()
-        self._steps: list[_Step] = []
-        self._size = 0
-        self._scope_size = 0
-
-    @property
-    def size(self) -> int:
-        """The units of all pieces; at least the length of the text where units are characters."""
-        return self._size + (self._scope_size if len(self._scopes) > 1 else 0)
-
-    @property
-    def items(self) -> list[Entry | str]:
-        """The entries and the texts of rules, in the order in which they were added."""
-        return [step.item for step in self._steps]
-
-    @property
-    def citations(self) -> list[list[int]]:
-        """The numbers of the sources of each entry, in the order of the entries."""
-        return [step.cited for step in self._steps if isinstance(step.item, Entry)]
-
-    @property
-    def sources(self) -> list[SpanKey]:
-        """The cited spans, in the order of their numbers, which begin at 1."""
-        return list(self._sources)
-
-    def add(self, item: Entry | str) -> None:
-        """Add an entry, or a rule as text."""
-        units = scope_units = 0
-        added: list[_Added] = []
-        known_sources = len(self._sources)
-        self._cited = self._numbers_of(item)
-        for key, new, text, names in self._pieces(item):
-            block = self._blocks.setdefault(key, new)
-            if block is new:
-                units += self._units(new.head + text + new.tail)
-                scope_units += self._units(new.scope) if new.scope else 0
-            else:
-                units += self._units(text)
-            block.pieces.append(text)
-            block.named = block.named or names
-            added.append(_Added(key, block is new, names))
-        if isinstance(item, Entry):
-            self._scopes[item.scope] += 1
-        self._size += units
-        self._scope_size += scope_units
-        new_sources = len(self._sources) - known_sources
-        self._steps.append(_Step(item, self._cited, new_sources, units, scope_units, added))
-
-    def pop(self) -> Entry | str:
-        """Remove the item added last, and return it."""
-        step = self._steps.pop()
-        for _ in range(step.new_sources):
-            self._sources.popitem()
-        for key, is_new, names in reversed(step.added):
-            block = self._blocks[key]
-            block.pieces.pop()
-            if names:
-                block.named = False
-            if is_new:
-                del self._blocks[key]
-        if isinstance(step.item, Entry):
-            self._scopes[step.item.scope] -= 1
-            if not self._scopes[step.item.scope]:
-                del self._scopes[step.item.scope]
-        self._size -= step.units
-        self._scope_size -= step.scope_units
-        return step.item
-
-    def _numbers_of(self, item: Entry | str) -> list[int]:
-        """Return the numbers of the sources of an entry, at most MAX_CITED."""
-        if not self._cites or isinstance(item, str):
-            return []
-        spans = item.evidence[:MAX_CITED]
-        return [self._sources.setdefault(span, len(self._sources) + 1) for span in spans]
-
-    def text(self, *, scoped: bool = False) -> str:
-        """Return the text without a final line break; empty if nothing was added.
-
-        Scopes are named if there are several, and always with `scoped`.
-        """
-        scoped = scoped or len(self._scopes) > 1
-        return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
-
-    @abstractmethod
-    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
-        """Yield the pieces of an entry or of a rule."""
-
-    @abstractmethod
-    def _ordered(self) -> Iterator[Block]:
-        """Yield the blocks in the order in which they are written."""
-
-    def _written(self, block: Block, scoped: bool) -> str:
-        return (block.scope if scoped else "") + block.head + "".join(block.pieces) + block.tail
+_FactKey = tuple[str | None, str]
+"""Scope and signed text of a fact."""
 
 
 class NaturalDraft(Draft):
-    """Natural text: lines of subjects, then facts without a good sentence in the notation of the
-    rule language, then unresolved contradictions, then rules.
+    """Natural text: lines of subjects, each followed by the facts about it without a good sentence
+    in the notation of the rule language, then unresolved contradictions, then rules.
+
+    A stored fact that a reason before it has named has no line of its own.
     """
 
-    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
+    def _prepare(self) -> None:
+        self._named: dict[_FactKey, list[frozenset[int]]] = {}
+
+    def _pieces(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, str):
             phrase = rule_phrase(item, self._templates(None))
             block = Block("Rule: ", "\n" if phrase is None else ".\n")
             yield Piece(("rule", item), block, phrase or item)
             return
+        if isinstance(item, GoalNote):
+            yield from self._titled(f"goal {item.goal}")
+            for kind, text in self._remarks(item):
+                yield Piece(("note", f"goal {item.goal}", kind), Block("", "\n"), text)
+            return
+        cited = self._step.cited
+        if self._is_named(item):
+            return
+        premises = _premises(item)
+        for premise in premises:
+            self._named.setdefault((item.scope, premise), []).append(frozenset(cited))
         templates = self._templates(item.scope)
         atom = Atom(item.predicate, item.args, not item.negated)
-        clause, reason = clause_of(atom, templates), reason_text(_premises(item), templates)
+        clause: tuple[str, str] | None
+        reason: str | None
+        if is_absence(item):
+            known = sentence(replace(atom, positive=True), templates)
+            clause, reason = (None if known is None else ("", f"{UNKNOWN} {known}")), ""
+        else:
+            clause, reason = clause_of(atom, templates), reason_text(premises, templates)
+        group = group_of(item)
+        yield from self._titled(group)
+        subject = item.args[0] if item.args else ""
         if clause is None or reason is None:
-            yield _notation(("fact", len(self._steps)), item, self._cited)
+            key = ("fact", group, (item.scope, subject), len(self._steps))
+            block = Block("", "\n", scope_heading(item))
+            yield Piece(key, block, _notation(item, premises, cited, self._notes(item)))
         else:
             yield self._sentence(item, clause, reason)
         both = ("contradiction", item.predicate, item.args)
         if item.contradicted and not self._resolved and both not in self._blocks:
-            known = Atom(item.predicate, item.args)
-            clause_text = sentence(known, templates)
+            known_atom = Atom(item.predicate, item.args)
+            clause_text = sentence(known_atom, templates)
             if clause_text is None:
-                clash = f"{print_atom(known)} and {print_atom(replace(known, positive=False))}"
+                opposite = print_atom(replace(known_atom, positive=False))
+                clash = f"{print_atom(known_atom)} and {opposite}"
                 yield Piece(both, Block("% Contradiction, unresolved: ", "\n"), clash)
             else:
                 clash = f"both that {clause_text} and the opposite"
                 yield Piece(both, Block("Contradiction, unresolved: ", ".\n"), clash)
+
+    def _forget(self, item: Item) -> None:
+        if isinstance(item, Entry):
+            for premise in _premises(item):
+                lines = self._named[item.scope, premise]
+                lines.pop()
+                if not lines:
+                    del self._named[item.scope, premise]
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Return whether a reason says all that the line of a fact would say."""
+        reasons = self._named.get((entry.scope, entry.signed)) if self._named else None
+        if not reasons or entry.provenance is not None or self._notes(entry):
+            return False
+        return any(reason.issuperset(self._step.cited) for reason in reasons)
+
+    def _titled(self, group: str) -> Iterator[Piece]:
+        """Yield the heading of a group; it is written if there are several groups."""
+        if ("title", group) in self._blocks:
+            return
+        title = title_of(group, self._goal_driven, "Goal ")
+        yield Piece(("title", group), Block("", "", title=f"{title}:\n" if title else ""))
+
+    def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
+        """Yield what is said about a goal besides its facts."""
+        templates, clauses = self._templates(None), list[str]()
+        for text in note.elsewhere:
+            atom = premise_atom(text)
+            clause = None if atom is None else sentence(atom, templates)
+            if clause is not None:
+                clauses.append(clause)
+        if len(clauses) < len(note.elsewhere):  # all in one form
+            clauses = list(note.elsewhere)
+        for kind, text in _remarks(note, "; ".join(clauses)):
+            yield kind, f"{text}."
 
     def _sentence(self, item: Entry, clause: tuple[str, str], reason: str) -> Piece:
         """Return an entry as a clause of the line about its subject, which the line names once.
@@ -251,47 +148,139 @@ class NaturalDraft(Draft):
         An entry with a reason has a line of its own: what follows would read as part of the reason.
         """
         subject, predicate = clause
-        key: Key = ("subject", item.scope, item.args[0] if item.args else "")
-        if reason:
+        first = item.args[0] if item.args else ""
+        key: Key = ("subject", group_of(item), (item.scope, first))
+        if reason or is_absence(item):
             key = (*key, len(self._steps))
         known = self._blocks.get(key)
         named = known is not None and known.named
         if subject and not named:
             predicate = f"{subject} {predicate}"
-        notes = ", ".join(_notes(item))
+        notes = ", ".join(self._notes(item, CONTRADICTED if self._resolved else DISPUTED))
         text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
-        text += marks(self._cited) + reason
+        text += reason + (_more(item) if reason else "") + marks(self._step.cited)
         scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
         return Piece(key, Block("", ".\n", scope), text, names=bool(subject) and not named)
 
     def _ordered(self) -> Iterator[Block]:
-        for kind in ("subject", "fact", "contradiction", "rule"):
+        groups: dict[object, dict[object, list[Block]]] = {}
+        for key, block in self._blocks.items():
+            if key[0] in ("title", "note"):
+                groups.setdefault(key[1], {}).setdefault(None, []).append(block)
+            elif key[0] in ("subject", "fact"):
+                groups.setdefault(key[1], {}).setdefault(key[2], []).append(block)
+        yield from _written_groups(groups)
+        for kind in ("contradiction", "rule"):
             yield from (block for key, block in self._blocks.items() if key[0] == kind)
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """An entry in notation and its line."""
+
+    entry: Entry
+    cited: Sequence[int]
+    block: Block
 
 
 class FactsDraft(Draft):
     """Facts and rules in the rule language, grouped by goal and scope; all other text is in
     comments.
 
-    The text without its comments is a program that parses to the same facts and rules.
+    The text without its comments is a program that parses to the same facts and rules. A fact that
+    a conclusion depends on has a number after `#`, and the comment of the conclusion names it.
     """
 
-    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
-        headed = self._goal_driven
+    def _prepare(self) -> None:
+        self._lines: dict[_FactKey, _Line] = {}
+        self._users: dict[_FactKey, list[_Line]] = {}
+        self._number: dict[_FactKey, int] = {}
+        self._numbered: list[int] = []
+
+    def _pieces(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, str):
-            if headed and ("rules",) not in self._blocks:
+            if self._goal_driven and ("rules",) not in self._blocks:
                 yield Piece(("rules",), Block("% Rules\n", ""))
             yield Piece(("rule", item), Block("", "\n"), item)
             return
-        goal, scope = ("goal", item.goal), ("scope", item.goal, item.scope)
-        if headed and goal not in self._blocks:
-            yield Piece(
-                goal,
-                Block("% Other facts\n" if item.goal is None else f"% Goal: {item.goal}\n", ""),
-            )
+        if isinstance(item, GoalNote):
+            group = f"goal {item.goal}"
+            yield from self._titled(group)
+            for kind, text in _remarks(item, ", ".join(item.elsewhere)):
+                yield Piece(("note", group, kind), Block("% ", "\n"), text)
+            return
+        group = group_of(item)
+        yield from self._titled(group)
+        scope = ("scope", group, (item.scope,))
         if scope not in self._blocks:
-            yield Piece(scope, Block("", "", _scope_heading(item)))
-        yield _notation(("fact", *scope[1:], len(self._steps)), item, self._cited, headed=False)
+            yield Piece(scope, Block("", "", scope_heading(item)))
+        line = _Line(item, self._step.cited, Block("", "\n"))
+        changed = self._enter(line)
+        yield Piece(
+            ("fact", group, (item.scope,), len(self._steps)), line.block, self._written_line(line)
+        )
+        for other in changed:
+            self._revise(other.block, self._written_line(other))
+
+    def _enter(self, line: _Line) -> list[_Line]:
+        """Give numbers to the facts that a new line uses, and to its own fact if that is used.
+
+        Returns the earlier lines that change.
+        """
+        entry, changed, before = line.entry, dict[int, _Line](), len(self._number)
+        own = entry.scope, entry.signed
+        self._lines.setdefault(own, line)
+        if self._numbers:
+            if own in self._users and own not in self._number:
+                self._number[own] = len(self._number) + 1
+                changed.update((id(user), user) for user in self._users[own])
+            for premise in _premises(entry):
+                key = entry.scope, premise
+                self._users.setdefault(key, []).append(line)
+                if key in self._lines and key not in self._number and key != own:
+                    self._number[key] = len(self._number) + 1
+                    used = self._lines[key]
+                    changed.update({id(used): used})
+                    changed.update((id(user), user) for user in self._users[key])
+            changed.pop(id(line), None)
+        self._numbered.append(len(self._number) - before)
+        return list(changed.values())
+
+    def _forget(self, item: Item) -> None:
+        if not isinstance(item, Entry):
+            return
+        for _ in range(self._numbered.pop()):
+            self._number.popitem()
+        if self._numbers:
+            for premise in _premises(item):
+                users = self._users[item.scope, premise]
+                users.pop()
+                if not users:
+                    del self._users[item.scope, premise]
+        if self._lines[item.scope, item.signed].entry is item:
+            del self._lines[item.scope, item.signed]
+
+    def _written_line(self, line: _Line) -> str:
+        entry = line.entry
+        numbers = [self._number.get((entry.scope, premise)) for premise in _premises(entry)]
+        premises = [
+            premise if number is None else f"#{number}"
+            for premise, number in zip(_premises(entry), numbers, strict=True)
+        ]
+        own = self._number.get((entry.scope, entry.signed))
+        is_own = self._lines.get((entry.scope, entry.signed)) is line
+        notes = self._notes(entry)
+        if own is not None and is_own:
+            notes.insert(0, f"#{own}")
+        return _notation(entry, premises, line.cited, notes)
+
+    def _titled(self, group: str) -> Iterator[Piece]:
+        if ("title", group) in self._blocks:
+            return
+        title = title_of(group, self._goal_driven, "Goal: ")
+        title = f"% {title}\n" if title else ""
+        block = Block(title, "") if self._goal_driven else Block("", "", title=title)
+        yield Piece(("title", group), block)
 
     def _ordered(self) -> Iterator[Block]:
         groups: dict[object, dict[object, list[Block]]] = {}
@@ -299,13 +288,10 @@ class FactsDraft(Draft):
         for key, block in self._blocks.items():
             if key[0] in ("rule", "rules"):
                 rules.append(block)
-            else:  # the heading of a goal comes before its first scope
-                groups.setdefault(key[1], {}).setdefault(
-                    key[2] if len(key) > 2 else key, []
-                ).append(block)
-        for scopes in groups.values():
-            for blocks in scopes.values():
-                yield from blocks
+            else:  # the heading of a group and its notes come before its first scope
+                part = None if key[0] in ("title", "note") else key[2]
+                groups.setdefault(key[1], {}).setdefault(part, []).append(block)
+        yield from _written_groups(groups)
         yield from rules
 
 
@@ -317,55 +303,83 @@ def draft_for(
     goal_driven: bool = False,
     templates: TemplatesOf = no_templates,
     cites: bool = False,
+    numbers: bool = True,
 ) -> Draft:
     """Return an empty draft in a format; `structured` is measured as the text of `facts`."""
     kind = NaturalDraft if name == NATURAL else FactsDraft
-    return kind(units, resolved=resolved, goal_driven=goal_driven, templates=templates, cites=cites)
+    return kind(
+        units,
+        resolved=resolved,
+        goal_driven=goal_driven,
+        templates=templates,
+        cites=cites,
+        numbers=numbers,
+    )
 
 
-def _notation(key: Key, entry: Entry, cited: Sequence[int], *, headed: bool = True) -> Piece:
-    """Return an entry in the rule language, with its notes in a comment.
+def _written_groups(groups: dict[object, dict[object, list[Block]]]) -> Iterator[Block]:
+    """Yield the blocks of groups: those that were asked for in their order, the others last."""
+    for last in (False, True):
+        for group, parts in groups.items():
+            if (group in TITLES) != last:
+                continue
+            yield from parts.pop(None, ())
+            for blocks in parts.values():
+                yield from blocks
 
-    With `headed` the line comes after the name of its scope where the text has several.
-    """
-    notes = [*_notes(entry)]
-    if entry.provenance is not None:
-        premises = _premises(entry)
-        notes.append(f"because {', '.join(premises) or entry.provenance.rule}")
+
+def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes: list[str]) -> str:
+    """Return an entry in the rule language, with its notes in a comment."""
+    text = entry.signed
+    if is_absence(entry):
+        text = entry.text
+        notes.append("not known to hold")
+    elif entry.provenance is not None:
+        notes.append(f"because {', '.join(premises) or entry.provenance.rule}{_more(entry)}")
     remark = "; ".join(notes) + marks(cited)
-    comment = f"  % {remark.strip()}" if remark else ""
-    block = Block("", "\n", _scope_heading(entry) if headed else "")
-    return Piece(key, block, f"{entry.text}.{comment}")
-
-
-def _scope_heading(entry: Entry) -> str:
-    return "% Base\n" if entry.scope is None else f"% Scope {print_constant(entry.scope)}\n"
+    return f"{text}.{f'  % {remark.strip()}' if remark else ''}"
 
 
 def _premises(entry: Entry) -> tuple[str, ...]:
-    """Return the premises of an entry, each once."""
-    return () if entry.provenance is None else tuple(dict.fromkeys(entry.provenance.premises))
+    """Return the premises of an entry that its reason names.
 
-
-def moment_text(at: int) -> str:
-    """Return an instant (epoch milliseconds) in the shortest exact form: `2026-11-21`,
-    `2026-11-21T12:30Z`.
+    Each is named once, at most MAX_NAMED, without tests that are plain to see.
     """
-    if not _YEAR_1 <= at <= _YEAR_9999:
-        return f"epoch millisecond {at}"
-    when = _EPOCH + timedelta(milliseconds=at)
-    if at % 86_400_000 == 0:
-        return when.date().isoformat()
-    spec = "minutes" if at % 60_000 == 0 else "seconds" if at % 1000 == 0 else "milliseconds"
-    return when.isoformat(timespec=spec).removesuffix("+00:00") + "Z"
+    return _all_premises(entry)[:MAX_NAMED]
 
 
-def _notes(entry: Entry) -> Iterator[str]:
-    if entry.valid_from is not None and entry.created_at and entry.valid_from != entry.created_at:
-        yield f"since {moment_text(entry.valid_from)}"
-    if entry.valid_until is not None:
-        yield f"until {moment_text(entry.valid_until)}"
-    if entry.confidence is not None:
-        yield f"confidence {entry.confidence:.3g}"
-    if entry.contradicted:
-        yield CONTRADICTED
+def _more(entry: Entry) -> str:
+    """Return the end of the reason of an entry with more premises than are named."""
+    more = len(_all_premises(entry)) - MAX_NAMED
+    return f" and {more} more" if more > 0 else ""
+
+
+def _all_premises(entry: Entry) -> tuple[str, ...]:
+    return () if entry.provenance is None else _shown_premises(entry.provenance)
+
+
+@lru_cache(maxsize=1024)
+def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
+    premises = tuple(dict.fromkeys(provenance.signed))
+    return tuple(premise for premise in premises if not is_obvious(premise)) or premises
+
+
+def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
+    """Yield what is said about a goal besides its facts, with a name for each remark."""
+    if note.denied:
+        yield "denied", "This does not hold"
+    elif note.unanswered:
+        unmet = f". Unmet conditions: {'; or '.join(note.unmet)}" if note.unmet else ""
+        yield "unanswered", f"No answer is known{unmet}"
+    if note.elsewhere:
+        more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""
+        yield "elsewhere", f"Also, listed above: {elsewhere}{more}"
+    if note.contradicted:
+        count = f"{note.contradicted} contradicted answers are"
+        if note.contradicted == 1:
+            count = "One contradicted answer is"
+        yield "contradicted", f"{count} left out"
+    if note.cut:
+        yield "cut", "More answers are left out"
+    elif note.maybe_more:
+        yield "maybe_more", "There may be more answers"

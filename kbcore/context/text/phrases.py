@@ -15,7 +15,7 @@ from functools import lru_cache
 from kbcore.context.text.verbs import PAST, THIRD_PERSON
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Phrase
-from kbplanner.ir.terms import Atom, Literal, Rule
+from kbplanner.ir.terms import Atom, Literal, Rule, Variable
 from kbplanner.syntax.parser import parse_program, parse_rule
 from kbplanner.syntax.printer import print_constant, print_term
 from kbplanner.syntax.statements import FactStatement
@@ -49,6 +49,12 @@ vegetarian warm weak wet white wide wild wrong young
 _ADJECTIVES = frozenset(_ADJECTIVES_WORDS.split())
 _ADJECTIVE = re.compile(r".+(?:able|ible|ful|ous|less|ive|[^e]ed|ing)", re.ASCII)
 
+UNKNOWN = "it is not known that"
+"""The words before a fact of which nothing is known."""
+
+SOMETHING = "something"
+"""The word for an argument that does not matter."""
+
 Templates = Mapping[tuple[str, int], Phrase]
 """Declared phrases by name and arity of the predicate."""
 
@@ -77,6 +83,8 @@ def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES) -> tuple[str, str
     """
     terms = tuple(map(print_term, atom.args))
     declared = templates.get((atom.predicate, atom.arity))
+    if any(not isinstance(arg, str | Variable) for arg in atom.args):
+        return None
     if declared is not None:
         text = declared.text if atom.positive else declared.negative
         if text is None:
@@ -133,24 +141,32 @@ def sentence(atom: Atom, templates: Templates = NO_TEMPLATES) -> str | None:
 
 
 def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str | None:
-    """Return premises, facts in the rule language, as `because A and B`, each once.
+    """Return premises in the rule language as `because A and B`, each once.
 
-    The result is empty without premises, and None if one of them makes no good sentence.
+    `~` is before facts that are denied, `not` before those that are not known. The result is empty
+    without premises, and None if one of them makes no good sentence.
     """
     clauses: dict[str, None] = {}
     for premise in premises:
-        atom = premise_atom(premise)
+        absent = premise.startswith("not ")
+        atom = premise_atom(premise.removeprefix("not "))
         clause = None if atom is None else sentence(atom, templates)
         if clause is None:
             return None
+        if absent:
+            clause = f"{UNKNOWN} {clause}"
         clauses[clause] = None
     return f" because {' and '.join(clauses)}" if clauses else ""
 
 
 def premise_atom(text: str) -> Atom | None:
-    """Return the signed atom of a premise; None if it is not a fact, for example a comparison."""
-    positive = not text.startswith(("not ", "~"))
-    bare = text if positive else text.removeprefix("not ").removeprefix("~").lstrip()
+    """Return the atom of a premise, negative after `~`; None if it is not a fact, for example a
+    comparison or an absence, which begins with `not`.
+    """
+    positive = not text.startswith("~")
+    bare = text.removeprefix("~")
+    if text.startswith("not "):
+        return None
     try:
         statements = parse_program(bare + ".")
     except KBError:
@@ -161,19 +177,22 @@ def premise_atom(text: str) -> Atom | None:
 
 
 def rule_phrase(text: str, templates: Templates = NO_TEMPLATES) -> str | None:
-    """Return a rule as `head if premise and premise`.
+    """Return a rule as `head if premise and premise`, with capital letters for variables.
 
-    The result is None for text that is not a rule, and for a rule with a part that makes no good
-    sentence, such as a comparison.
+    The result is None for text that is not a rule, for a rule with a part that makes no good
+    sentence, such as a comparison, and where a constant looks like a variable.
     """
     rule = _rule(text)
-    if rule is None:
+    names = None if rule is None else _names(rule)
+    if rule is None or names is None:
         return None
-    parts = [sentence(rule.head, templates)]
+    parts = [sentence(_worded(rule.head, names), templates)]
     for item in rule.body:
-        clause = sentence(item.atom, templates) if isinstance(item, Literal) else None
+        clause = (
+            sentence(_worded(item.atom, names), templates) if isinstance(item, Literal) else None
+        )
         if clause is not None and isinstance(item, Literal) and item.negated:
-            clause = f"it is not known that {clause}"
+            clause = f"{UNKNOWN} {clause}"
         parts.append(clause)
     clauses = [part for part in parts if part is not None]
     if len(clauses) < len(parts):
@@ -182,6 +201,36 @@ def rule_phrase(text: str, templates: Templates = NO_TEMPLATES) -> str | None:
         "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
     )
     return f"{clauses[0]} if {' and '.join(clauses[1:])}{surely}"
+
+
+def _names(rule: Rule) -> dict[Variable, str] | None:
+    """Return the words for the variables of a rule: `X` for `?x`, `something` for `_`.
+
+    The result is None if two variables or a constant would have the same word.
+    """
+    atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
+    terms = [arg for atom in atoms for arg in atom.args]
+    names = {}
+    for term in terms:
+        if isinstance(term, Variable):
+            name = print_term(term).removeprefix("?")
+            names[term] = SOMETHING if name == "_" else name[:1].upper() + name[1:]
+    words_used = [name for name in names.values() if name != SOMETHING]
+    constants = {term for term in terms if isinstance(term, str)}
+    if len(set(words_used)) < len(words_used) or not constants.isdisjoint(names.values()):
+        return None
+    return names if all(print_constant(name) == name for name in words_used) else None
+
+
+def _worded(atom: Atom, names: Mapping[Variable, str]) -> Atom:
+    args = [names[arg] if isinstance(arg, Variable) else arg for arg in atom.args]
+    return Atom(atom.predicate, tuple(args), atom.positive)
+
+
+def is_obvious(premise: str) -> bool:
+    """Return whether a premise says only that two different constants differ."""
+    left, operator, right = premise.partition(" != ")
+    return bool(operator) and left != right and not {'"', "'", " "} & {*left, *right}
 
 
 @lru_cache(maxsize=1024)

@@ -8,16 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kbcore.context.diff import WindowDiff
-from kbcore.context.removed import NO_LONGER_TRUE, SUPERSEDED
+from kbcore.context.removed import (
+    CONTRADICTED,
+    EXPIRED,
+    NO_LONGER_TRUE,
+    RETRACTED,
+    SUPERSEDED,
+    Removed,
+)
 from kbcore.context.request import FACTS
-from kbcore.context.text.drafts import Draft, NaturalDraft, TemplatesOf, draft_for, no_templates
-from kbcore.context.window import Entry, Window
+from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
+from kbcore.context.text.drafts import NaturalDraft, draft_for
+from kbcore.context.window import MATCH, Entry, Window, is_absence
 
 NEW = "New"
 CHANGED = "Changed"
 UNTRUE = "No longer true"
 SUMMARIZED = "Now in a summary"
 """Labels of the lines about changes; a fact that is now in a summary is still true."""
+
+UNFOUNDED = "no longer follows"
+_WHY = {RETRACTED: "retracted", EXPIRED: "expired", CONTRADICTED: "the opposite is known"}
+"""What is noted at an entry that is no longer true; UNFOUNDED for conclusions without a proof."""
 
 
 def render(window: Window, text_format: str = FACTS, templates: TemplatesOf = no_templates) -> str:
@@ -32,10 +44,11 @@ def render(window: Window, text_format: str = FACTS, templates: TemplatesOf = no
         goal_driven=window.goal_driven,
         templates=templates,
     )
-    for entry in window.entries:
-        draft.add(entry)
-    for rule in window.rules:
-        draft.add(rule)
+    asked = [entry for entry in window.entries if entry.goal is not None]
+    others = [entry for entry in window.entries if entry.goal is None]
+    items: list[Item] = [*asked, *window.notes, *others, *window.rules]
+    for item in items:
+        draft.add(item)
     return draft.text()
 
 
@@ -43,31 +56,56 @@ def render_changes(changes: WindowDiff, text_format: str = FACTS) -> str:
     """Return the changes of a window as text in a format; empty if there are none.
 
     Added entries come first, then entries with changed details, then entries that are no longer
-    true, then entries replaced by a summary. Entries that left the window but are still true are
-    not mentioned. In the rule language, everything except currently true facts is in comments.
+    true, by reason, then entries replaced by a summary. Entries that left the window but are still
+    true are not mentioned. In the rule language, everything except currently true facts is in
+    comments.
     """
     replaced = {removal.key for removal in changes.removed if removal.reason == SUPERSEDED}
     in_place = replaced & {entry.key for entry in changes.added}
-    groups: dict[str, list[Entry]] = {NEW: [], CHANGED: [], UNTRUE: [], SUMMARIZED: []}
+    groups: dict[tuple[str, str], list[Entry]] = {
+        (NEW, ""): [],
+        (CHANGED, ""): [],
+        **{(UNTRUE, why): [] for why in (*_WHY.values(), UNFOUNDED)},
+        (SUMMARIZED, ""): [],
+    }
     for entry in changes.added:
-        groups[CHANGED if entry.key in in_place else NEW].append(entry)
+        groups[CHANGED if entry.key in in_place else NEW, ""].append(entry)
     for removal in changes.removed:
-        bare = removal.entry._replace(provenance=None, contradicted=False)
+        bare = _bare(removal)
         if removal.reason in NO_LONGER_TRUE:
-            groups[UNTRUE].append(bare)
+            follows = removal.entry.provenance is not None and removal.reason == RETRACTED
+            groups[UNTRUE, UNFOUNDED if follows else _WHY[removal.reason]].append(bare)
         elif removal.key in replaced - in_place:
-            groups[SUMMARIZED].append(bare)
+            groups[SUMMARIZED, ""].append(bare)
     scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
     lines: list[str] = []
-    for label, entries in groups.items():
-        draft = draft_for(text_format, templates=changes.templates)
+    for (label, why), entries in groups.items():
+        draft = draft_for(text_format, templates=changes.templates, numbers=False)
+        draft.remark = why
         lines += _lines(label, entries, draft, scoped)
     return "\n".join(lines)
 
 
+def _bare(removal: Removed) -> Entry:
+    """Return a removed entry without what does not matter any more: only an absence keeps its
+    reason, and an expired fact its end.
+    """
+    entry = removal.entry
+    return entry._replace(
+        goal=None,
+        role=MATCH,
+        provenance=entry.provenance if is_absence(entry) else None,
+        contradicted=False,
+        confidence=None,
+        metadata={},
+        valid_from=None,
+        valid_until=entry.valid_until if removal.reason == EXPIRED else None,
+    )
+
+
 def _lines(label: str, entries: Sequence[Entry], draft: Draft, scoped: bool) -> Iterator[str]:
     for entry in entries:
-        draft.add(entry)
+        draft.add(entry._replace(goal=None, role=MATCH))
     if not entries:
         return
     lines = draft.text(scoped=scoped).split("\n")

@@ -13,6 +13,7 @@ from typing import Any
 from kbcore.durable.earlier_states import EarlierStates, LoggedChange
 from kbcore.durable.transactions import stored_row
 from kbcore.errors import Conflict, LogTruncated, NotFound
+from kbcore.kb.memories.named_facts import is_wide, named_facts
 from kbcore.plug.ports import LogStore
 from kbcore.reason.budget import Budget
 from kbcore.state.catalog import Catalog
@@ -35,7 +36,6 @@ from kbcore.state.changes import (
     RestoredFact,
     RestoreFacts,
     RetractFact,
-    RetractPattern,
     RetractRule,
     SetPriority,
 )
@@ -45,7 +45,6 @@ from kbcore.state.rulebook import stored_phrase, stored_rule
 from kbcore.state.standing import Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
-from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Rule
@@ -152,9 +151,9 @@ class LogReplay:
         for change in self._changes():
             changes = change.changes()
             tenant = self._states.tenant(change.at)
-            named = _named(tenant, changes.changes) & undone.facts
+            named = named_facts(tenant, changes.changes) & undone.facts
             rules = _named_rules(changes.changes) & undone.rules
-            before = _rows_of(tenant, undone.facts) if _is_wide(changes.changes) else {}
+            before = _rows_of(tenant, undone.facts) if is_wide(changes.changes) else {}
             self._states.apply(change)
             undone.seq_seen = change.seq
             if before:
@@ -180,7 +179,7 @@ class LogReplay:
             for each in changes.changes
             if isinstance(each, ForkScope | DropScope | MergeScope)
         }
-        names = _named(tenant, changes.changes) | self._everything(tenant, wide)
+        names = named_facts(tenant, changes.changes) | self._everything(tenant, wide)
         before = _rows_of(tenant, names)
         rules_before, phrases_before = _rules(tenant)
         delta = self._states.apply(change)
@@ -276,38 +275,6 @@ def _check_kinds(changes: ChangeSet, seq: int) -> None:
         )
 
 
-def _named(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
-    """Return the facts that changes name, and for patterns those that match."""
-    names: set[FactKey] = set()
-    for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence):
-            names.update(fact.key for fact in change.facts)
-        elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
-            names.update(fact.key for rows in change.rows for fact in rows.facts())
-        elif isinstance(change, RestoreFacts):
-            names.update((f.scope, f.predicate, f.args, f.standing.positive) for f in change.facts)
-        elif isinstance(change, RetractFact | SetPriority):
-            signs = (True, False) if change.positive is None else (change.positive,)
-            names.update((change.scope, change.predicate, change.args, sign) for sign in signs)
-        elif isinstance(change, RetractPattern):
-            names.update(_matching(tenant, change))
-    return names
-
-
-def _matching(tenant: Tenant, change: RetractPattern) -> Iterator[FactKey]:
-    partition = tenant.partition(change.scope)
-    pattern = goal_pattern(change.pattern, tenant.engine.find)
-    if partition is None or pattern is None:
-        return
-    for stored in partition.named(change.predicate, len(change.pattern), change.positive):
-        rows, ids = stored.relation.match(pattern, hidden=True)
-        arity = stored.schema.arity
-        texts = tenant.engine.texts(rows)
-        for index in range(len(ids)):
-            args = tuple(texts[index * arity : (index + 1) * arity])
-            yield change.scope, change.predicate, args, stored.schema.positive
-
-
 def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
     keys: set[RuleKey] = set()
     for change in changes:
@@ -318,14 +285,6 @@ def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
         elif isinstance(change, RetractRule):
             keys.add((change.scope, change.id))
     return keys
-
-
-def _is_wide(changes: Iterable[Change]) -> bool:
-    """Return True if changes name no single facts, so that states must be compared."""
-    return any(
-        isinstance(change, ForkScope | DropScope | MergeScope | ChangeCatalog | PurgeMemory)
-        for change in changes
-    )
 
 
 def _written_scopes(changes: Iterable[Change]) -> set[str]:

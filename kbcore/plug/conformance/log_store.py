@@ -17,6 +17,7 @@ from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, Storage
 from kbcore.plug.conformance.base import Conformance
 from kbcore.plug.ports import (
     Erases,
+    KeepsHistory,
     KeepsSnapshots,
     LogSeed,
     LogStore,
@@ -476,6 +477,37 @@ class LogStoreConformance(Conformance, abstract=True):
             assert (loaded and loaded[0]) == expected
             assert loaded is None or list(loaded[1]) == [b"at %d" % (expected or 0)]
         store.close()
+
+    def test_snapshots_that_are_to_be_kept_stay_with_their_records(self, config: Config) -> None:
+        """Check that they stay until they are no longer named, and are erased nevertheless."""
+        store = self.keeping(config)
+        if not isinstance(store, KeepsHistory):
+            store.close()
+            pytest.skip("the store keeps no older snapshots")
+        assert list(store.snapshot_numbers()) == []
+        for number in range(1, 6):
+            assert store.append(SMALL[:1]) == number
+            store.sync()
+            store.keep_also((1,))
+            store.save_snapshot(number, [b"at %d" % number])
+            store.drop_before(number)
+        assert list(store.snapshot_numbers()) == [1, 4, 5]
+        assert [record.seq for record in store.read(1)] == [2, 3, 4, 5]
+        store.close()
+        again = self.make_store(config)
+        assert isinstance(again, KeepsHistory)
+        assert list(again.snapshot_numbers()) == [1, 4, 5]
+        loaded = again.load_snapshot()
+        assert loaded is not None
+        assert (loaded[0], list(loaded[1])) == (5, [b"at 5"])
+        again.keep_also((4,))
+        again.append(SMALL[:1])
+        again.save_snapshot(6, [b"at 6"])
+        assert list(again.snapshot_numbers()) == [4, 5, 6]
+        if isinstance(again, Erases):
+            again.erase_before(6)
+            assert list(again.snapshot_numbers()) == [6]
+        again.close()
 
     def _snapshot_is(self, store: LogStore, seq: int, chunks: Iterable[bytes]) -> None:
         expected = list(chunks)

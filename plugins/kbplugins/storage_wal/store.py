@@ -295,12 +295,14 @@ class WalStore(LeaderMark, StoreBase):
             snapshots.write(self._disk, header, chunks)
             with self._naming:
                 known = (*(number for number in self._manifest.snapshots if number != seq), seq)
+                chosen = self.chosen(known)
                 self._save(
-                    snapshots=known[-KEPT_SNAPSHOTS:],
+                    snapshots=chosen,
                     durable=max(self._durable, self._manifest.durable),
                 )
-        for number in known[:-KEPT_SNAPSHOTS]:
-            self._disk.discard(snapshots.name_of(number))
+        for number in known:
+            if number not in chosen:
+                self._disk.discard(snapshots.name_of(number))
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
         """Begin an empty log with a snapshot of another log; the next record is seq + 1."""
@@ -331,6 +333,11 @@ class WalStore(LeaderMark, StoreBase):
         self._check()
         seqs = self._manifest.snapshots
         return (seqs[-1], snapshots.read(self._disk, self._log_id, seqs[-1])) if seqs else None
+
+    def snapshot_numbers(self) -> Sequence[int]:
+        """Return the numbers of the stored snapshots, ascending."""
+        self._check()
+        return self._manifest.snapshots
 
     def drop_before(self, seq: int) -> None:
         """Delete segments of records up to `seq` that both kept snapshots cover; with fewer than two, none."""

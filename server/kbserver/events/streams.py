@@ -21,7 +21,7 @@ from kbcore.events.feed import Committed
 from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
 from kbserver.events.open_streams import OpenStreams
-from kbserver.events.ring import Behind, Reader, Ring
+from kbserver.events.ring import Behind, Reader, Ring, removes_for_good
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 3000
@@ -34,6 +34,9 @@ requests."""
 
 MIN_WAKE_INTERVAL_SECONDS = 0.02
 """Minimum time between two rounds; commits in the interval are sent together."""
+
+PURGE_SECONDS = 60.0
+"""Time for which events before a purge, and those of the purge itself, are kept for streams."""
 
 _SWEEP_SECONDS = 30.0
 
@@ -55,6 +58,7 @@ class _Tenant:
     streams: set[Stream] = field(default_factory=set)
     empty_since: float = 0.0
     fresh: bool = False
+    purged_at: float | None = None
 
 
 class Stream:
@@ -213,6 +217,8 @@ class EventHub:
 
     def _heard(self, state: _Tenant, committed: Committed) -> None:
         state.ring.add(committed)
+        if removes_for_good(committed):
+            state.purged_at = self._runtime.clock.monotonic()
         state.fresh = True
         self._news.set()
 
@@ -268,9 +274,12 @@ class EventHub:
                 self._stop.wait(WAKE_PAUSE_SECONDS)
 
     def _sweep(self) -> None:
-        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`."""
+        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`, and old events of purges."""
         now, keep = self._runtime.clock.monotonic(), self._runtime.config.events_keep_ms / 1000
         for key, state in list(self._tenants.items()):
+            if state.purged_at is not None and now - state.purged_at >= PURGE_SECONDS:
+                state.purged_at = None
+                state.ring.forget_purges()
             if not state.streams and now - state.empty_since >= keep:
                 del self._tenants[key]
                 state.leave()

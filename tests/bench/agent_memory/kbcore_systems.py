@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from kbcore import open_kb
+from kbcore import Config, open_kb
 
 from .interface import Recall, Request, Turn
 
 TEXTS, FACTS, GOALS = "kbcore-text", "kbcore-facts", "kbcore"
+VECTORS = "kbcore-vectors"
+
+EMBEDDER = ("EMBEDDER", "EMBEDDER_ONNX_MODEL", "EMBEDDER_ONNX_TOKENIZER")
+"""Variables that name the embedder of `kbcore-vectors`."""
 
 
 class KBCore:
@@ -17,12 +22,13 @@ class KBCore:
     `kbcore-text` stores each turn as a fact `said(speaker, text, date)` and is asked in words: it
     knows what the baselines know. `kbcore-facts` stores the structured form too, each fact with
     its turn as evidence, and is asked in words. `kbcore` has the rules as well, and is asked with
-    the goals of the question; without goals, in words.
+    the goals of the question; without goals, in words. `kbcore-vectors` is `kbcore-text` with the
+    embedder that the environment names.
     """
 
     def __init__(self, name: str) -> None:
-        if name not in (TEXTS, FACTS, GOALS):
-            raise ValueError(f"{name} is none of {TEXTS}, {FACTS}, {GOALS}")
+        if name not in (TEXTS, FACTS, GOALS, VECTORS):
+            raise ValueError(f"{name} is none of {TEXTS}, {FACTS}, {GOALS}, {VECTORS}")
         self.name = name
         self._kb: Any = None
 
@@ -35,7 +41,12 @@ class KBCore:
     def reset(self, rules: str) -> None:
         """Open an empty knowledge base, with the rules if goals are asked."""
         self.close()
-        self._kb = open_kb()
+        if self.name == VECTORS:
+            names = {name: os.environ[name] for name in EMBEDDER if name in os.environ}
+            self._kb = open_kb(config=Config.from_env(names), storage="memory")
+            self._kb._runtime.vectors.close()  # `finish` does what the thread would do
+        else:
+            self._kb = open_kb()
         if self.name == GOALS and rules:
             self._kb.teach(rules)
 
@@ -46,12 +57,14 @@ class KBCore:
         ).episode.id
         date = f"{turn.at:%Y-%m-%d}"
         self._kb.tell("said", [turn.speaker, turn.text, date], evidence=[episode])
-        if self.name != TEXTS:
+        if self.name not in (TEXTS, VECTORS):
             for fact in turn.facts:
                 self._kb.tell(fact.predicate, list(fact.args), evidence=[episode])
 
     def finish(self) -> None:
-        """Do nothing: each turn is visible when it is stored."""
+        """Make the vectors of facts; each turn is visible when it is stored."""
+        while self.name == VECTORS and self._kb._runtime.vectors.work():
+            pass
 
     def recall(self, request: Request) -> Recall:
         """Return the text of a window, and the episodes that its facts name as evidence."""

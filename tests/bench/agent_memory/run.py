@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import time
@@ -34,14 +35,17 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "kbcore-text": lambda: _kbcore("kbcore-text"),
     "kbcore-facts": lambda: _kbcore("kbcore-facts"),
     "kbcore": lambda: _kbcore("kbcore"),
+    "kbcore-vectors": lambda: _kbcore("kbcore-vectors"),
 }
 """A system of your own is one more entry; see `interface.System`."""
+
+DEFAULT = [name for name in SYSTEMS if name != "kbcore-vectors"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     parser = argparse.ArgumentParser(description="Benchmark of memory systems for agents.")
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help="names, comma-separated")
+    parser.add_argument("--systems", default=",".join(DEFAULT), help="names, comma-separated")
     parser.add_argument("--seed", type=int, default=1, help="seed of the made data")
     parser.add_argument("--budget", type=int, default=BUDGET, help="tokens of a window")
     parser.add_argument("--small", action="store_true", help="few people, to see that all runs")
@@ -54,6 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in names:
         if name not in SYSTEMS:
             parser.error(f"--systems: {name!r} is unknown; choose from {', '.join(SYSTEMS)}")
+    if "kbcore-vectors" in names and os.environ.get("EMBEDDER", "none") == "none":
+        parser.error(
+            "kbcore-vectors needs EMBEDDER, such as onnx; see the page about sentence models"
+        )
     if options.budget < 1:
         parser.error("--budget must be at least 1")
     start = time.monotonic()

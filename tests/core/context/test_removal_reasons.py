@@ -30,7 +30,7 @@ def test_a_fact_that_was_retracted(kb):
     kb.retract_fact("likes", ("ann", "milk"), positive=False)
     assert reasons(kb) == (
         {"likes(ann, tea)": "retracted", "not likes(ann, milk)": "retracted"},
-        "No longer true: ann likes tea; does not like milk.",
+        "No longer true: ann likes tea (retracted); does not like milk (retracted).",
     )
 
 
@@ -43,7 +43,7 @@ def test_a_fact_that_expired(kb, clock, swept):
         kb.decay(0.0)
     found, text = reasons(kb)
     assert found == {"away(ann)": "expired"}
-    assert text.startswith("No longer true: away(ann).  % until ")
+    assert text.startswith("No longer true: away(ann).  % expired; until ")
 
 
 def test_a_fact_asserted_again_with_past_validity(kb, clock):
@@ -121,7 +121,7 @@ def test_a_fact_whose_opposite_is_asserted(kb, clock, kept):
         kb.retract_fact("likes", ("ann", "tea"), positive=True)
     found, text = reasons(kb)
     assert found == {"likes(ann, tea)": "contradicted"}
-    assert text.splitlines()[-1] == "No longer true: ann likes tea."
+    assert text.splitlines()[-1] == "No longer true: ann likes tea (the opposite is known)."
 
 
 def test_a_fact_that_wins_or_is_undecided_is_not_contradicted(kb, clock):
@@ -203,7 +203,7 @@ def test_changes_as_facts_are_a_program_of_what_is_true(kb):
         "% Scope x",
         "p(b).  % confidence 0.9",
         "% Base",
-        '% No longer true: p("old\\n% line").',
+        '% No longer true: p("old\\n% line").  % retracted',
     ]
     assert [str(one.atom.args[0]) for one in parse_program(text)] == ["new", "b"]
 

@@ -58,6 +58,7 @@ def test_the_setting_can_list_all_tools() -> None:
         *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
         *("subscribe_goal", "goal_changes", "unsubscribe_goal"),
         *("remember_episode", "episode", "correct", "undo", "purge"),
+        "fact_history",
     } == set(all_tools()) - set(tools_of("default"))
 
 
@@ -67,7 +68,7 @@ def test_roles_that_tools_need() -> None:
         *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
         *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
         *("synthesize", "why_not", "subscribe_goal", "goal_changes", "unsubscribe_goal"),
-        "episode",
+        *("episode", "fact_history"),
     }
     assert all_tools()["purge"].needs == ADMIN
     others = all_tools().keys() - readers - {"purge"}
@@ -147,6 +148,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("episode", {"id": EPISODE}, {"text": "Bob likes tea.", "totalFacts": 0}),
     ("correct", {"old": "likes(ann, tea)", "new": "likes(ann, milk)", "reason": "r"}, {}),
     ("undo", {"commitSeq": 13}, {"retracted": 1, "restored": 1}),
+    ("fact_history", {"predicate": "likes(ann, tea)"}, {"totalEvents": 3}),
     ("purge", {"episode": EPISODE, "dryRun": True}, {"factCount": 0, "episodeCount": 1}),
     ("compress", {"minGroupSize": 2, "dryRun": True}, {"dryRun": True}),
     ("cleanup", {"threshold": 0.0, "dryRun": True}, {"evictedCount": 0}),

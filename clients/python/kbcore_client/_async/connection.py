@@ -28,11 +28,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The database, tenant and transaction of a request."""
+    """The database, tenant and transaction of a request.
+
+    With `known_at`, reads are answered from what was known at that instant.
+    """
 
     database: str
     tenant: str
     transaction: str | None = None
+    known_at: str | int | None = None
 
 
 class AsyncConnection:

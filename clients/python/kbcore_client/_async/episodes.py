@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -12,13 +13,14 @@ from kbcore_client.episodes import (
     EpisodeFacts,
     EpisodePage,
     Evidences,
+    FactHistory,
     PurgeOutcome,
     PurgeState,
     UndoOutcome,
     spans_of,
 )
 from kbcore_client.requests import Request
-from kbcore_client.values import Instant, instant, present, text_of
+from kbcore_client.values import Arg, Instant, instant, present, text_of, written_atom
 
 
 class AsyncEpisodes(AsyncHandle):
@@ -112,25 +114,51 @@ class AsyncEpisodes(AsyncHandle):
         episode: str | None = None,
         speaker: str | None = None,
         before: Instant | None = None,
+        drop_scopes: bool = False,
         dry_run: bool = False,
         limit: int = 100,
     ) -> PurgeOutcome:
         """Remove facts and episodes for good: also from the log and the snapshots.
 
         Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
-        With `dry_run` nothing changes. `erased` of the result says if the text is gone from the
-        storage; `purges()` says so later.
+        With `drop_scopes`, scopes whose names mention the subject are dropped. With `dry_run`
+        nothing changes. `similar` of the result lists names of which the subject is only a part.
+        `erased` says if the text is gone from the storage; `purges()` says so later.
         """
         body = {
             "subject": subject,
             "episode": episode,
             "speaker": speaker,
             "before": instant(before),
+            "dropScopes": drop_scopes,
             "dryRun": dry_run,
             "limit": limit,
         }
         sent = Request("/memory/purge", body, writes=True, keyed=False)
         return PurgeOutcome.of((await self._send(sent)).json())
+
+    async def history(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        oldest_first: bool = False,
+    ) -> FactHistory:
+        """Return what asserted, replaced and removed facts, the newest event first.
+
+        `history("likes")` is about all facts of a predicate, `history("likes(ann, ?x)")` and
+        `history("likes", ["ann", "?x"])` about those that match.
+        """
+        pattern = predicate if args is None else written_atom(predicate, args)
+        query = {"predicate": pattern, "limit": str(limit), "offset": str(offset)}
+        query["order"] = "oldest" if oldest_first else "newest"
+        if scope is not None:
+            query["scope"] = scope
+        reply = await self._send(Request("/facts/history", method="GET", query=query))
+        return FactHistory.of(reply.json())
 
     async def purges(self) -> list[PurgeState]:
         """Return the purges, oldest first, and whether their text is gone from the storage."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kbcore_client._async.connection import AsyncConnection, Destination
+from kbcore_client.errors import InvalidInput
 from kbcore_client.requests import Reply, Request
+
+HISTORIC = frozenset({"/ask", "/query", "/explain", "/aggregate", "/neighbours", "/memory/context"})
+"""The paths of the reads that can be answered from an earlier state."""
 
 
 class AsyncHandle:
@@ -14,4 +20,9 @@ class AsyncHandle:
         self._destination = destination
 
     async def _send(self, request: Request) -> Reply:
+        known_at = self._destination.known_at
+        if known_at is not None:
+            if request.path not in HISTORIC:
+                raise InvalidInput("this operation is of the present; known_at is for reads only")
+            request = replace(request, body={**(request.body or {}), "knownAt": known_at})
         return await self._connection.send(request, self._destination)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -25,6 +26,7 @@ from kbcore_client.requests import Request
 from kbcore_client.results import Event
 from kbcore_client.settings import Settings
 from kbcore_client.targets import server_url, target_of
+from kbcore_client.values import Instant, instant
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -74,6 +76,16 @@ class AsyncKnowledgeBase(
     def open(self, tenant: str, database: str | None = None) -> AsyncKnowledgeBase:
         """Return a knowledge base on another tenant of the same connection."""
         destination = Destination(database or self._destination.database, tenant)
+        return AsyncKnowledgeBase(self._connection, destination)
+
+    def known_at(self, at: Instant) -> AsyncKnowledgeBase:
+        """Return this knowledge base as it was known at an instant, for `ask`, `query` and the like.
+
+        `known_at(monday).ask(goal, as_of=last_year)` says what was known on Monday about last year.
+        Its reads raise InvalidInput for an instant in the future, and before the oldest instant
+        available, which is in the details.
+        """
+        destination = replace(self._destination, known_at=instant(at))
         return AsyncKnowledgeBase(self._connection, destination)
 
     @property

@@ -63,7 +63,7 @@ def teach(
 
 @command("run")
 @click.argument("file", type=click.File(encoding="utf-8"))
-@query_options("Scope of statements that name none")
+@query_options("Scope of statements that name none", historic=False)
 @strict_option
 @target_options
 def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> None:

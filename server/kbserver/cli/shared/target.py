@@ -29,18 +29,21 @@ _FOLLOWER_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """Options of a query: scope ("*" for all, None for the base), time limit in milliseconds, and
-    the point in time at which facts are valid (None: now).
+    """Options of a query: scope ("*" for all, None for the base), time limit in milliseconds, the
+    point in time at which facts are valid (None: now), and the one whose knowledge answers (None:
+    now).
     """
 
     scope: str | None = None
     timeout_ms: int | None = None
     as_of: str | None = None
+    known_at: str | int | None = None
 
     def body(self) -> dict[str, Any]:
         """Return the options as members of a request body."""
-        body = {"scope": self.scope, "timeoutMs": self.timeout_ms}
-        return body if self.as_of is None else {**body, "asOf": self.as_of}
+        body: dict[str, Any] = {"scope": self.scope, "timeoutMs": self.timeout_ms}
+        instants = {"asOf": self.as_of, "knownAt": self.known_at}
+        return body | {name: at for name, at in instants.items() if at is not None}
 
 
 class Target(Protocol):
@@ -106,8 +109,13 @@ class Seconds(click.ParamType[int]):
 Command = Callable[..., None]
 
 
-def query_options(scope_help: str = "Scope to query; '*' for all") -> Callable[[Command], Command]:
-    """Add the options of a query to a command, as its argument `options`."""
+def query_options(
+    scope_help: str = "Scope to query; '*' for all", *, historic: bool = True
+) -> Callable[[Command], Command]:
+    """Add the options of a query to a command, as its argument `options`.
+
+    A `historic` one can be answered from what was known at an earlier instant.
+    """
 
     def decorate(function: Command) -> Command:
         @click.option("--scope", help=scope_help)
@@ -118,12 +126,27 @@ def query_options(scope_help: str = "Scope to query; '*' for all") -> Callable[[
             help="Time limit in seconds; the limit of the server also applies",
         )
         @functools.wraps(function)
-        def command(scope: str | None, timeout_ms: int | None, **rest: Any) -> None:
-            function(options=QueryOptions(scope, timeout_ms), **rest)
+        def command(
+            scope: str | None, timeout_ms: int | None, known_at: str | None = None, **rest: Any
+        ) -> None:
+            function(
+                options=QueryOptions(scope, timeout_ms, known_at=_instant_of(known_at)), **rest
+            )
 
-        return command
+        if not historic:
+            return command
+        return click.option(
+            "--known-at",
+            metavar="TIME",
+            help="Answer from what was known at this time, such as 2026-01-31T12:00:00Z",
+        )(command)
 
     return decorate
+
+
+def _instant_of(text: str | None) -> str | int | None:
+    """Return an instant as the HTTP interface takes it: digits are epoch milliseconds."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 SERVER_URL = "http://127.0.0.1:9300"

@@ -1,0 +1,252 @@
+"""Text of a window under construction, with its size known after every step.
+
+The same code writes and measures the text, so a budget includes headings, notes and rules.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kbcore.context.text.notes import CONTRADICTED, notes_of
+from kbcore.context.text.phrases import NO_TEMPLATES, Templates
+from kbcore.context.window import Entry, GoalNote, SpanKey
+
+MAX_CITED = 3
+"""Sources cited for one stored fact: further ones say little more."""
+
+MAX_CITED_PREMISES = 8
+"""Sources cited for one conclusion, which cites those of the facts it depends on."""
+
+TemplatesOf = Callable[[str | None], Templates]
+"""The declared phrases that are used in a partition."""
+
+
+def no_templates(scope: str | None) -> Templates:
+    """Return no phrases."""
+    return NO_TEMPLATES
+
+
+Item = Entry | GoalNote | str
+"""A part of a window: an entry, a note about a goal, or a rule as text."""
+
+Key = tuple[object, ...]
+"""Name of a block: its kind, then what tells it from others of the kind."""
+
+
+@dataclass(slots=True)
+class Block:
+    """One line or one group of lines of the text.
+
+    `pieces` are written one after another between `head` and `tail`. `scope` is the part that is
+    written only when the text has entries of several scopes, and `title` the part that is written
+    only when the text has several groups of facts.
+    """
+
+    head: str
+    tail: str
+    scope: str = ""
+    title: str = ""
+    pieces: list[str] = field(default_factory=list)
+    named: bool = False
+
+
+class Piece(NamedTuple):
+    """A part of an item: its block, new or known by `key`, and whether it names the subject of the
+    block.
+    """
+
+    key: Key
+    block: Block
+    text: str = ""
+    names: bool = False
+
+
+class _Added(NamedTuple):
+    """A piece that was added, with the data to undo the step."""
+
+    key: Key
+    is_new: bool
+    names: bool
+
+
+@dataclass(slots=True)
+class _Step:
+    """The changes of a single call of `add`; `revised` has the earlier text of changed lines."""
+
+    item: Item
+    cited: list[int] = field(default_factory=list)
+    new_sources: int = 0
+    units: int = 0
+    scope_units: int = 0
+    title_units: int = 0
+    titles: int = 0
+    added: list[_Added] = field(default_factory=list)
+    revised: list[tuple[Block, str]] = field(default_factory=list)
+
+
+class Draft(ABC):
+    """A text to which items are added and from which the last ones can be removed.
+
+    `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
+    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with evidence
+    are followed by the numbers of their sources. With `numbers`, conclusions may refer to other
+    facts of the text by number. `remark` is noted at each entry.
+    """
+
+    def __init__(
+        self,
+        units: Callable[[str], int] = len,
+        *,
+        resolved: bool = True,
+        goal_driven: bool = False,
+        templates: TemplatesOf = no_templates,
+        cites: bool = False,
+        numbers: bool = True,
+    ) -> None:
+        self._units = units
+        self._cites = cites
+        self._numbers = numbers
+        self.remark = ""
+        self._sources: dict[SpanKey, int] = {}
+        self._templates = templates
+        self._resolved = resolved
+        self._goal_driven = goal_driven
+        self._blocks: dict[Key, Block] = {}
+        self._scopes: Counter[str | None] = Counter()
+        self._steps: list[_Step] = []
+        self._step = _Step("")
+        self._size = 0
+        self._scope_size = 0
+        self._title_size = 0
+        self._titles = 0
+        self._prepare()
+
+    @property
+    def size(self) -> int:
+        """The units of all pieces; at least the length of the text where units are characters."""
+        scopes = self._scope_size if len(self._scopes) > 1 else 0
+        return self._size + scopes + (self._title_size if self._titles > 1 else 0)
+
+    @property
+    def items(self) -> list[Item]:
+        """The entries, notes and rules, in the order in which they were added."""
+        return [step.item for step in self._steps]
+
+    @property
+    def citations(self) -> list[list[int]]:
+        """The numbers of the sources of each entry, in the order of the entries."""
+        return [step.cited for step in self._steps if isinstance(step.item, Entry)]
+
+    @property
+    def sources(self) -> list[SpanKey]:
+        """The cited spans, in the order of their numbers, which begin at 1."""
+        return list(self._sources)
+
+    def add(self, item: Item) -> None:
+        """Add an entry, a note about a goal, or a rule as text."""
+        step = self._step = _Step(item)
+        known_sources = len(self._sources)
+        step.cited = self._numbers_of(item)
+        step.new_sources = len(self._sources) - known_sources
+        for key, new, text, names in self._pieces(item):
+            block = self._blocks.setdefault(key, new)
+            if block is new:
+                step.units += self._units(new.head + text + new.tail)
+                step.scope_units += self._units(new.scope) if new.scope else 0
+                step.title_units += self._units(new.title) if new.title else 0
+                step.titles += key[0] == "title"
+            else:
+                step.units += self._units(text)
+            block.pieces.append(text)
+            block.named = block.named or names
+            step.added.append(_Added(key, block is new, names))
+        if isinstance(item, Entry):
+            self._scopes[item.scope] += 1
+        self._count(step, 1)
+        self._steps.append(step)
+
+    def pop(self) -> Item:
+        """Remove the item added last, and return it."""
+        step = self._steps.pop()
+        for _ in range(step.new_sources):
+            self._sources.popitem()
+        for block, text in reversed(step.revised):
+            block.pieces[-1] = text
+        for key, is_new, names in reversed(step.added):
+            block = self._blocks[key]
+            block.pieces.pop()
+            if names:
+                block.named = False
+            if is_new:
+                del self._blocks[key]
+        if isinstance(step.item, Entry):
+            self._scopes[step.item.scope] -= 1
+            if not self._scopes[step.item.scope]:
+                del self._scopes[step.item.scope]
+        self._count(step, -1)
+        self._forget(step.item)
+        return step.item
+
+    def text(self, *, scoped: bool = False) -> str:
+        """Return the text without a final line break; empty if nothing was added.
+
+        Scopes are named if there are several, and always with `scoped`.
+        """
+        scoped = scoped or len(self._scopes) > 1
+        return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
+
+    def _notes(self, entry: Entry, contradicted: str = CONTRADICTED) -> list[str]:
+        """Return the notes about an entry."""
+        remark = [self.remark] if self.remark else []
+        return [*remark, *notes_of(entry, contradicted)]
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Create what the format records about items."""
+
+    @abstractmethod
+    def _pieces(self, item: Item) -> Iterator[Piece]:
+        """Yield the pieces of an item."""
+
+    @abstractmethod
+    def _forget(self, item: Item) -> None:
+        """Undo what `_pieces` recorded about an item; called for the item added last."""
+
+    @abstractmethod
+    def _ordered(self) -> Iterator[Block]:
+        """Yield the blocks in the order in which they are written."""
+
+    def _revise(self, block: Block, text: str) -> None:
+        """Replace the only piece of a block that an earlier step added."""
+        before = block.pieces[-1]
+        block.pieces[-1] = text
+        self._step.revised.append((block, before))
+        self._step.units += self._units(text) - self._units(before)
+
+    def _count(self, step: _Step, sign: int) -> None:
+        self._size += sign * step.units
+        self._scope_size += sign * step.scope_units
+        self._title_size += sign * step.title_units
+        self._titles += sign * step.titles
+
+    def _numbers_of(self, item: Item) -> list[int]:
+        """Return the numbers of the sources of an entry."""
+        if not self._cites or not isinstance(item, Entry):
+            return []
+        most = MAX_CITED if item.provenance is None else MAX_CITED_PREMISES
+        spans = item.evidence[:most]
+        return [self._sources.setdefault(span, len(self._sources) + 1) for span in spans]
+
+    def _written(self, block: Block, scoped: bool) -> str:
+        title = block.title if self._titles > 1 else ""
+        return (
+            title
+            + (block.scope if scoped else "")
+            + block.head
+            + "".join(block.pieces)
+            + block.tail
+        )

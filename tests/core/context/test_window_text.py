@@ -1,0 +1,159 @@
+"""What the text of a window says besides facts: goals without answers, evidence, and each fact once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbcore.context.capacity import MAX_INHERITED
+from kbcore.context.goals.proofs import MAX_ELSEWHERE
+from kbcore.context.text.draft import MAX_CITED_PREMISES
+from kbcore.context.text.drafts import MAX_NAMED
+from kbcore.embed import KnowledgeBase, open_kb
+
+
+@pytest.fixture
+def kb():
+    with open_kb() as opened:
+        yield opened
+
+
+def lines(kb: KnowledgeBase, *goals: str, **options) -> list[str]:
+    window = kb.context(goals=list(goals), format="natural", include_rules=False, **options)
+    return window.text.splitlines()
+
+
+def unmet(kb: KnowledgeBase, goal: str) -> list[list[str]]:
+    window = kb.context(goals=[goal], explain=True)
+    return [miss["missing"] for miss in window.cut["goals"][0]["partial"]]
+
+
+def test_a_condition_with_not_that_is_not_met_is_named(kb):
+    kb.teach("free(?x) :- person(?x), not busy(?x), not ill(?x). busy(?x) :- meeting(?x).")
+    kb.tell("person(ann). meeting(ann). person(bob). ill(bob).")
+    assert unmet(kb, "free(ann)") == [["not busy(ann)"]]
+    assert unmet(kb, "free(bob)") == [["not ill(bob)"]]
+    assert unmet(kb, "free(cy)") == [["person(cy)"]]
+    assert lines(kb, "free(ann)") == [
+        "Goal free(ann):",
+        "No answer is known. Unmet conditions: not busy(ann).",
+        "person(ann).",
+    ] or lines(kb, "free(ann)") == [
+        "No answer is known. Unmet conditions: not busy(ann).",
+        "person(ann).",
+    ]
+
+
+def test_each_rule_of_a_goal_has_its_conditions(kb):
+    kb.teach("free(?x) :- person(?x), rested(?x). free(?x) :- robot(?x), charged(?x).")
+    kb.tell("person(ann). robot(ann).")
+    text = kb.context(goals=["free(ann)"]).text
+    assert "% No answer is known. Unmet conditions: rested(ann); or charged(ann)" in text
+
+
+def test_a_window_without_facts_has_no_text(kb):
+    kb.tell("other(a)")
+    assert lines(kb, "likes(ann, ?x)", "not other(a)") == []
+
+
+def test_a_denied_goal_and_contradicted_answers(kb):
+    kb.tell("p(a). q(a) [confidence=0.1]. ~q(a). r(a).")
+    kb.prioritize("r", ["a"], priority=1.0)
+    shown = lines(kb, "r(a)", "not p(a)", "q(a)")
+    assert shown[shown.index("Goal not p(a):") + 1] == "This does not hold."
+    assert shown[shown.index("Goal q(a):") + 1] == "One contradicted answer is left out."
+
+
+def test_answers_that_do_not_fit_are_mentioned(kb):
+    kb.tell_many("likes", [("ann", f"thing{n}") for n in range(7)])
+    shown = lines(kb, "likes(ann, ?x)", max_facts=5)
+    assert "More answers are left out." in shown
+    assert "More answers are left out." not in lines(kb, "likes(ann, ?x)", max_facts=7)
+    kb.teach("likes(?x, ?y) :- owns(?x, ?y).")
+    assert "There may be more answers." in lines(kb, "likes(ann, ?x)", max_facts=7)
+    assert "There may be more answers." not in lines(kb, "likes(ann, ?x)", max_facts=8)
+
+
+def test_answers_listed_for_another_goal_are_named(kb):
+    kb.tell_many("likes", [("ann", f"thing{n}") for n in range(MAX_ELSEWHERE + 5)])
+    text = kb.context(goals=["likes(ann, ?x)", "likes(?y, ?x)"]).text
+    assert text.count("likes(ann, thing7)") == 2
+    (also,) = (line for line in text.splitlines() if "Also, listed above" in line)
+    assert also.endswith(", and 5 more")
+
+
+def test_a_premise_with_notes_keeps_its_line(kb):
+    kb.teach("happy(?x) :- likes(?x, ?y), has(?x, ?y).")
+    kb.tell("likes(ann, tea) [confidence=0.5]. has(ann, tea).")
+    assert lines(kb, "happy(ann)") == [
+        "happy(ann).  % confidence 0.5; because likes(ann, tea), has(ann, tea)",
+        "ann likes tea (confidence 0.5).",
+    ]
+
+
+def test_a_conclusion_has_the_evidence_of_its_facts(kb):
+    kb.teach("total(?x, count(?y)) :- likes(?x, ?y).")
+    for n in range(30):
+        id = kb.add_episode("ann", f"I like thing {n}.").episode.id
+        kb.tell("likes", ["ann", f"thing{n}"], evidence=[id])
+    window = kb.context(goals=["total(ann, ?n)"], citations=True, format="natural")
+    total = window.entries[0]
+    assert total.predicate == "total"
+    assert len(total.evidence) == len(set(total.evidence)) == MAX_INHERITED
+    assert len(total.citations) == MAX_CITED_PREMISES
+    cited = {n for entry in window.entries for n in entry.citations}
+    assert cited == {source["number"] for source in window.sources}
+    # The facts whose sources the conclusion does not cite keep their lines.
+    uncited = [
+        entry for entry in window.entries if not set(entry.citations) <= set(total.citations)
+    ]
+    assert len(uncited) == 30 - MAX_CITED_PREMISES
+    assert all(f"likes {entry.args[1]} [" in window.text for entry in uncited)
+    assert window.text.count("likes thing") == len(uncited)
+
+
+def test_a_reason_names_a_limited_number_of_premises(kb):
+    kb.teach("total(?x, count(?y)) :- likes(?x, ?y).")
+    kb.tell_many("likes", [("ann", f"thing{n}") for n in range(MAX_NAMED + 5)])
+    for text_format, lines in (("facts", MAX_NAMED + 5), ("natural", 5)):
+        window = kb.context(goals=["total(ann, ?n)"], format=text_format, include_rules=False)
+        (reason,) = (line for line in window.text.splitlines() if "because" in line)
+        assert reason.endswith(" and 5 more")
+        assert window.text.replace(reason, "").count("thing") == lines
+
+
+def test_a_conclusion_whose_facts_have_no_evidence_has_none(kb):
+    kb.teach("happy(?x) :- likes(?x, ?y).")
+    kb.tell("likes(ann, tea)")
+    (conclusion, _) = kb.context(goals=["happy(ann)"]).entries
+    assert conclusion.evidence == ()
+
+
+def test_an_explicit_negative_differs_from_an_absence(kb):
+    kb.teach("free(?x) :- person(?x), ~is_busy(?x), not is_ill(?x).")
+    kb.tell("person(ann). ~is_busy(ann).")
+    window = kb.context(goals=["free(ann)"], include_rules=False)
+    assert window.entries[0].provenance.premises == (
+        "person(ann)",
+        "not is_busy(ann)",
+        "not is_ill(ann)",
+    )
+    assert window.text.splitlines() == [
+        "% Goal: free(ann)",
+        "free(ann).  % because #1, #2, not is_ill(ann)",
+        "person(ann).  % #1",
+        "~is_busy(ann).  % #2",
+    ]
+
+
+def test_fillers_have_a_heading_of_their_own(kb):
+    kb.tell("likes(ann, tea). color(sky, blue).")
+    asked = {"query": "ann", "fill": "salience"}
+    assert kb.context(**asked).text.splitlines() == [
+        "likes(ann, tea).",
+        "% Other facts",
+        "color(sky, blue).",
+    ]
+    natural = kb.context(**asked, format="natural").text
+    assert natural.splitlines() == ["ann likes tea.", "Other facts:", "color(sky, blue)."]
+    alone = kb.context().text.splitlines()
+    assert sorted(alone) == ["color(sky, blue).", "likes(ann, tea)."]
