@@ -341,7 +341,9 @@ describe("events", () => {
     const next = changes.next();
     await kb.client.DELETE("/goals/{id}", { params: { path: { id: "mine" } } });
     await kb.tell("p(2)");
+    await kb.tell("p(3)");
     expect((await next).value!.appeared.map((answer: GoalAnswer) => answer.args)).toEqual([["2"]]);
+    expect((await changes.next()).value!.appeared.map((answer: GoalAnswer) => answer.args)).toEqual([["3"]]);
     await changes.return(undefined);
   });
 

@@ -63,7 +63,7 @@ class Circuit:
         the receiver asks for.
         """
         delay = min(MAX_DELAY_SECONDS, MIN_DELAY_SECONDS * 2.0 ** min(self.failures, 20))
-        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
+        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret  # nosec B311
         self.failures += 1
         self.open_until = now + min(MAX_DELAY_SECONDS, max(delay, retry_after or 0.0))
 
