@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -20,7 +23,7 @@ FACTS = st.lists(
         st.sampled_from(["said", "likes", "red_things"]),
         st.sampled_from(["ana", "ben", "cleo"]),
         st.lists(WORDS, min_size=1, max_size=6).map(" ".join),
-        st.sampled_from([0.0, 0.5, 1.0]),
+        st.sampled_from([None, 0.2, 0.5, 1.0]),
         st.integers(0, 10_000_000),
     ),
     max_size=30,
@@ -36,6 +39,17 @@ def ranking(tenant, partitions, request, budget, scores):
     }
 
 
+@pytest.fixture(scope="module")
+def node():
+    clock = ManualClock()
+    with open_runtime(Config(storage_backend="memory"), clock=clock) as opened:
+        yield opened, clock
+
+
+SCOPES = count()
+"""Each example has a scope of its own."""
+
+
 @given(
     FACTS,
     st.lists(WORDS, min_size=1, max_size=4).map(" ".join),
@@ -45,27 +59,30 @@ def ranking(tenant, partitions, request, budget, scores):
     st.sampled_from([None, ("said", "likes")]),
 )
 @examples(60)
-def test_few_matches_have_the_same_first_facts_as_all(made, text, wanted, asker, least, names):
-    clock = ManualClock()
-    with open_runtime(Config(storage_backend="memory"), clock=clock) as node:
-        kb = node.knowledge_base()
-        for predicate, who, what, priority, later in made:
-            kb.assert_facts([Fact(predicate, (who, what), priority=priority)])
-            clock.advance(later)
-        options = {"query": text, "asker": asker, "min_salience": least, "predicates": names}
-        with kb._reads(None) as (tenant, budget):
-            scores = Scores(tenant, kb._services.scorer, clock.now_ms(), budget)
-            partitions = [tenant.partition(None)]
-            everything, _ = ranking(
-                tenant, partitions, WindowRequest(1000, **options), budget, scores
+def test_few_matches_have_the_same_first_facts_as_all(
+    node, made, text, wanted, asker, least, names
+):
+    runtime, clock = node
+    kb, scope = runtime.knowledge_base(), f"s{next(SCOPES)}"
+    for predicate, who, what, confidence, later in made:
+        kb.assert_facts([Fact(predicate, (who, what), confidence=confidence, scope=scope)])
+        clock.advance(later)
+    options = {"query": text, "asker": asker, "min_salience": least, "predicates": names}
+    with kb._reads(None) as (tenant, budget):
+        if (partition := tenant.partition(scope)) is None:
+            assert not made
+            return
+        scores = Scores(tenant, kb._services.scorer, clock.now_ms(), budget)
+        all_matches, _ = ranking(
+            tenant, [partition], WindowRequest(1000, **options), budget, scores
+        )
+        usual = matches.MATCHES_PER_FACT
+        matches.MATCHES_PER_FACT = 1
+        try:
+            first, facts = ranking(
+                tenant, [partition], WindowRequest(wanted, **options), budget, scores
             )
-            usual = matches.MATCHES_PER_FACT
-            matches.MATCHES_PER_FACT = 1
-            try:
-                first, facts = ranking(
-                    tenant, partitions, WindowRequest(wanted, **options), budget, scores
-                )
-            finally:
-                matches.MATCHES_PER_FACT = usual
-        assert first[:wanted] == everything[:wanted]
-        assert len(facts) == len(first)
+        finally:
+            matches.MATCHES_PER_FACT = usual
+    assert first[:wanted] == all_matches[:wanted]
+    assert len(facts) == len(first)
