@@ -296,6 +296,7 @@ typedef struct kb_lexical {
                                        * facts */
     size_t owner_count;
     uint32_t min_length, max_times;   /* bounds: no fact is shorter, or has a word more often */
+    double min_score;                 /* 0 or more: facts with a lower score are not found */
 } kb_lexical;
 /* The facts with the highest scores among those that have one of the words, at most `room`. Highest
  * first; equal scores by rank, then by number. Returns: OK; MISUSE for a parameter out of range. */

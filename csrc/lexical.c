@@ -3,8 +3,8 @@
  * Never: stores a list, allocates, or uses an engine: all it reads belongs to the caller.
  * Lists are read side by side, one window of facts after the other, so that the scores being added
  * stay in the cache. Once `room` facts score more than the words with the lowest weights can give
- * together, the lists of these words are read only for facts that have one of the other words
- * (MaxScore). Every score is added in the order of the words, whichever lists were read. */
+ * together, or if these words give less than the lowest score asked for, their lists are read only
+ * for facts that have one of the other words (MaxScore). Every score is added in the order of the words, whichever lists were read. */
 #include "internal.h"
 
 #define WINDOW 2048u                  /* facts scored together */
@@ -91,7 +91,7 @@ static void sift_up(search *s, uint32_t fact, double score)
 
 static void offer(search *s, uint32_t fact, double score)
 {
-    if (s->count == s->room && score < s->best[0])
+    if (score < s->query->min_score || (s->count == s->room && score < s->best[0]))
         return;
     if (!is_candidate(s->query, fact))
         return;
@@ -165,6 +165,17 @@ static kb_status add_word(search *s, size_t which, uint32_t base, uint32_t end, 
     return KB_OK;
 }
 
+/* Make words optional that, with all words of lower weight, cannot give a fact that is found. */
+static void relax(search *s)
+{
+    double least = s->query->min_score;
+
+    if (s->count == s->room && s->best[0] > least)
+        least = s->best[0];
+    while (s->required > 0 && s->bounds[s->required - 1] * ROUNDING < least)
+        s->required--;
+}
+
 /* Score the window at `base`, which is a multiple of its size. */
 static kb_status score_window(search *s, uint32_t base)
 {
@@ -187,8 +198,7 @@ static kb_status score_window(search *s, uint32_t base)
             offer(s, base + place, s->scores[place]);
         }
     }
-    while (s->count == s->room && s->required > 0 && s->bounds[s->required - 1] * ROUNDING < s->best[0])
-        s->required--;
+    relax(s);
     return KB_OK;
 }
 
@@ -206,7 +216,7 @@ static uint32_t next_place(const search *s)
 static kb_status check(const kb_lexical *query)
 {
     if (query == NULL || query->word_count > KB_LEXICAL_WORDS || query->fact_count > KB_MAX_ROWS
-        || (query->word_count != 0 && query->words == NULL) || !(query->flat > 0 && query->slope >= 0 && query->scale >= 0)
+        || (query->word_count != 0 && query->words == NULL) || !(query->flat > 0 && query->slope >= 0 && query->scale >= 0 && query->min_score >= 0)
         || (query->fact_count != 0 && (query->lengths == NULL || query->visible == NULL || query->owners == NULL || query->ranks == NULL)))
         return KB_MISUSE;
     for (size_t i = 0; i < query->word_count; i++)
@@ -233,6 +243,8 @@ kb_status kb_lexical_best(const kb_lexical *query, uint32_t *facts, double *scor
     s.bounds[query->word_count] = 0;
     for (size_t i = query->word_count; i-- > 0;)
         s.bounds[i] = s.bounds[i + 1] + word_score(query, query->words[i].weight, query->max_times, query->min_length);
+    if (room != 0)
+        relax(&s);
     while (room != 0 && (base = next_place(&s)) != KB_NO_ROW) {
         if (base >= query->fact_count || (status = score_window(&s, base / WINDOW * WINDOW)) != KB_OK)
             return KB_MISUSE;

@@ -208,6 +208,10 @@ class Supply:
         for stored, row_id in self.lexical:
             if stored in known:
                 groups.setdefault(stored, array("I")).append(row_id)
-        matches = [match for stored, ids in groups.items() for match in self.placed(stored, ids)]
-        matches = [match for match in matches if match.fact.score >= self.minimum]
+        matches = [
+            match
+            for stored, ids in groups.items()
+            for match in self.placed(stored, ids)
+            if match.fact.score >= self.minimum
+        ]
         return sorted(self._salient_now(matches), key=lambda match: match.order)

@@ -233,7 +233,7 @@ class ContextWindows(TenantHandle):
         present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
         partitions = self._partitions(tenant, request.scope)
         weight = self._services.config.query_salience_weight
-        matches = matching_facts(tenant, partitions, request, weight, budget)
+        matches = matching_facts(tenant, partitions, request, weight, budget, ranked)
         return Supply(ranked, partitions, request.min_salience, matches, weight, present)
 
     def _window(

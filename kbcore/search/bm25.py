@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 from weakref import WeakKeyDictionary, ref
 
@@ -32,6 +32,9 @@ B = 0.75
 """BM25 parameters: `K1` sets how fast repetitions of a word saturate, `B` how much length is
 normalised.
 """
+
+ROUNDING = 1 - 1e-9
+"""Factor for minimum scores, which covers the rounding of a share of the highest possible score."""
 
 MAX_QUERY_WORDS = MAX_WORDS
 """Maximum number of query words: the first distinct words that occur in a fact."""
@@ -90,19 +93,25 @@ class LexicalIndex:
         the result to these predicates; word weights do not change. Ties are ordered by predicate,
         arity and sign, then by age, oldest first. Raises BudgetExceeded.
         """
+        return self.query(partition, text, budget, predicates).best(k)
+
+    def query(
+        self,
+        partition: Partition,
+        text: str,
+        budget: Budget,
+        predicates: Sequence[str] | None = None,
+    ) -> Query:
+        """Return the query for a text, which can be searched several times under one read lock.
+
+        Raises BudgetExceeded.
+        """
         with self._mutex:
             shelves = self._current(partition, budget)
         numbers = [
             number for word in words(text) if (number := self._vocabulary.get(word)) is not None
         ]
-        query = _Query(self._engine, shelves, Counter(numbers))
-        hits = [hit for shelf in shelves for hit in query.best(shelf, k, predicates)]
-        if len(shelves) > 1:
-            hits = sorted(hits, key=lambda hit: hit[:3])[:k]
-        return [
-            (shelf.relations[rank], row, query.share(-negative))
-            for negative, rank, row, shelf in hits
-        ]
+        return Query(self._engine, self._mutex, shelves, Counter(numbers), predicates)
 
     def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
         """Update and return the posting lists.
@@ -196,13 +205,21 @@ class _Shelf:
         return ranks
 
 
-class _Query:
-    """A query over several shelves: the weights of its words there, heaviest first."""
+class Query:
+    """A query over the posting lists of a partition: the weights of its words, heaviest first."""
 
     def __init__(
-        self, engine: Engine, shelves: Sequence[_Shelf], counted: Mapping[int, int]
+        self,
+        engine: Engine,
+        mutex: threading.Lock,
+        shelves: Sequence[_Shelf],
+        counted: Mapping[int, int],
+        predicates: Sequence[str] | None,
     ) -> None:
         self._engine = engine
+        self._mutex = mutex
+        self._shelves = shelves
+        self._predicates = predicates
         total = sum(shelf.count for shelf in shelves)
         mean = sum(shelf.words for shelf in shelves) / total if total else 1.0
         self._flat, self._slope = K1 * (1 - B), K1 * B / mean if mean else 0.0
@@ -220,27 +237,52 @@ class _Query:
         ]
         self._max_score = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
 
-    def best(
-        self, shelf: _Shelf, k: int, predicates: Sequence[str] | None
-    ) -> list[tuple[float, int, int, _Shelf]]:
-        """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
-        shelf.
+    @property
+    def relations(self) -> Iterable[StoredRelation]:
+        """Return the relations that are searched; one may occur more than once."""
+        return (stored for shelf in self._shelves for stored in shelf.relations)
+
+    def best(self, k: int, minimum: float = 0.0, symbol: int | None = None) -> list[Found]:
+        """Return the `k` facts that match best, best first; see `LexicalIndex.search`.
+
+        Facts with a score below `minimum` are left out, and with `symbol` those that do not have it
+        among their arguments.
         """
-        matching = self._matching(shelf, self._weights, predicates)
+        if len(self._shelves) == 1:
+            (shelf,) = self._shelves
+            hits = self._best(shelf, k, minimum, symbol)
+        else:
+            hits = [hit for shelf in self._shelves for hit in self._best(shelf, k, minimum, symbol)]
+            hits = sorted(hits, key=lambda hit: hit[:3])[:k]
+        return [
+            (relations[rank], row, min(1.0, -negative / self._max_score))
+            for negative, rank, row, relations in hits
+        ]
+
+    def _best(
+        self, shelf: _Shelf, k: int, minimum: float, symbol: int | None
+    ) -> list[tuple[float, int, int, Sequence[StoredRelation]]]:
+        """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
+        relations.
+        """
+        matching = self._matching(shelf, self._weights, self._predicates)
         if not matching.words:
             return []
-        indices, scores = self._engine.best_matches(matching, k)
-        parts, hits = shelf.postings.parts, []
-        for index, score in zip(indices, scores, strict=True):
-            owner = matching.owners[index]
-            hits.append(
-                (-score, matching.ranks[owner], bisect_left(parts[owner].places, index), shelf)
+        if minimum or symbol is not None:
+            visible = matching.visible
+            if symbol is not None:
+                with self._mutex:
+                    visible = _both(visible, shelf.postings.with_symbol(symbol))
+            matching = replace(
+                matching, visible=visible, minimum=minimum * self._max_score * ROUNDING
             )
-        return hits
-
-    def share(self, score: float) -> float:
-        """Return a score relative to that of an empty fact with every query word once, capped at 1."""
-        return min(1.0, score / self._max_score)
+        indices, scores = self._engine.best_matches(matching, k)
+        owners, ranks, rows = matching.owners, matching.ranks, shelf.postings.rows
+        relations = shelf.relations
+        return [
+            (-score, ranks[owners[index]], rows[index], relations)
+            for index, score in zip(indices, scores, strict=True)
+        ]
 
     def _having(self, shelf: _Shelf, word: int) -> int:
         if shelf.whole:
@@ -271,6 +313,12 @@ class _Query:
             postings.shortest,
             postings.most,
         )
+
+
+def _both(first: bytearray, second: bytearray) -> bytearray:
+    """Return the bitwise conjunction of two arrays of the same length."""
+    both = int.from_bytes(first, "little") & int.from_bytes(second, "little")
+    return bytearray(both.to_bytes(len(first), "little"))
 
 
 def _order(stored: StoredRelation) -> tuple[str, int, bool]:

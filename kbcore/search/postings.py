@@ -25,6 +25,9 @@ BATCH_ROWS = 2000
 MAX_LENGTH = (1 << 16) - 1
 """Maximum stored length of a fact in words; longer facts count as this long."""
 
+MAX_MASKS = 16
+"""Symbols whose facts are remembered; of more, those are dropped that came first."""
+
 MIN_UNUSED_PLACES = 4096
 """The index is not rebuilt while at most this many places are unused."""
 
@@ -49,9 +52,10 @@ class Postings:
     """Posting lists for the facts of some relations: ascending places, repeated for repeated words.
 
     Arrays indexed by place: `lengths` in words, `shown` 1 for a fact that is visible now, `owners`
-    indexes into `parts`. `spare` counts per word the list entries that are repetitions or belong to
-    hidden facts. `most` is the largest number of times any fact had a word, `shortest` the smallest
-    number of words of a fact. The caller allows one thread at a time and holds the read lock.
+    indexes into `parts`, `rows` ids in the relation. `spare` counts per word the list entries that
+    are repetitions or belong to hidden facts. `most` is the largest number of times any fact had a
+    word, `shortest` the smallest number of words of a fact. The caller allows one thread at a time
+    and holds the read lock.
     """
 
     def __init__(self, words_of: WordsOf) -> None:
@@ -64,6 +68,8 @@ class Postings:
         self.lengths = array("H")
         self.shown = bytearray()
         self.owners = array("I")
+        self.rows = array("I")
+        self._masks: dict[int, tuple[bytearray, dict[int, int]]] = {}
         self.parts: list[Part] = []
         self.most = 1
         self.shortest = MAX_LENGTH
@@ -79,6 +85,25 @@ class Postings:
         """Return the number of visible facts that have a word."""
         postings = self.lists.get(word)
         return 0 if postings is None else len(postings) - self.spare.get(word, 0)
+
+    def with_symbol(self, symbol: int) -> bytearray:
+        """Return for each place 1 if its fact has a symbol among its arguments, otherwise 0.
+
+        The result is kept, so that a later call only looks at facts that were added since.
+        """
+        mask, rows_done = self._masks.pop(symbol, (bytearray(), {}))
+        mask.extend(bytes(len(self.shown) - len(mask)))
+        for part in self.parts:
+            first = rows_done.get(part.owner, 0)
+            rows_done[part.owner] = len(part.places)
+            for position in range(part.arity):
+                column = part.cells[first * part.arity + position :: part.arity]
+                for row in _places_of(symbol, column):
+                    mask[part.places[first + row]] = 1
+        self._masks[symbol] = mask, rows_done
+        if len(self._masks) > MAX_MASKS:
+            del self._masks[next(iter(self._masks))]
+        return mask
 
     def ranks(self, order: Iterable[StoredRelation]) -> array[int]:
         """Return for each owner the index of its relation in `order`, or EXCLUDED_RANK if it is not in
@@ -171,6 +196,7 @@ class Postings:
             self.lengths.append(min(len(row_words), MAX_LENGTH) if alive else 0)
             self.shown.append(alive)
         self.owners.extend([part.owner] * len(rows))
+        self.rows.extend(rows)
         part.places.extend(range(first_place, first_place + len(rows)))
 
     def _repeated(self, row_words: Sequence[int]) -> None:
@@ -197,5 +223,13 @@ class Postings:
         """Hide the facts of a relation permanently and clear its places."""
         for row in range(len(part.places)):
             self._flip(part, row, False)
+        self._masks.clear()  # the rows that remain get new places
         self._unused += len(part.places)
         part.places, part.cells = array("I"), array("I")
+
+
+def _places_of(symbol: int, column: array[int]) -> list[int]:
+    """Return the indexes of a symbol in a column, ascending."""
+    if symbol not in column:
+        return []
+    return [index for index, cell in enumerate(column) if cell == symbol]

@@ -36,6 +36,7 @@ import memory
 import point_goal
 import proofs
 import published
+import question_speed
 import replication
 import retracts
 import scopes
@@ -81,6 +82,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "storage": (storage.storages, ""),
     "memory": (memory.memory, ""),
     "windows": (windows.windows, ""),
+    "questions": (question_speed.speed_of_questions, ""),
     "conversations": (conversations.conversations, ""),
     "what-if": (branching.branching, ""),
     "lexical": (lexical.lexical, ""),

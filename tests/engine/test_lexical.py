@@ -55,9 +55,10 @@ def collections(draw):
     return matching(lists, lengths, shown=shown, owners=owners, ranks=ranks)
 
 
-@given(collections(), st.integers(0, 50))
+@given(collections(), st.integers(0, 50), st.sampled_from([0.0, 1.0, 5.0, 9.0, 100.0]))
 @examples(100)
-def test_both_engines_find_the_same(how, k):
+def test_both_engines_find_the_same(how, k, minimum):
+    how = replace(how, minimum=minimum)
     ours, plain = Engine(), ReferenceEngine()
     places, scores = ours.best_matches(how, k)
     wanted, expected = plain.best_matches(how, k)
@@ -107,6 +108,8 @@ def test_lists_that_are_none(places):
         {"slope": -1.0},
         {"scale": -1.0},
         {"words": [(array("I"), -1.0)]},
+        {"minimum": -1.0},
+        {"minimum": float("nan")},
     ],
 )
 def test_numbers_that_are_none(change):

@@ -77,13 +77,15 @@ def violations(
 
 
 def about(
-    violated: Iterable[Violation], facts: Iterable[Candidate], now: int
+    violated: Sequence[Violation], facts: Iterable[Candidate], now: int
 ) -> Iterator[Candidate]:
     """Yield the first violations in which facts take part, as facts for a window.
 
     In a violation of the kind `different`, facts with both names take part. The violations have no
     provenance: its premises would be the two facts once more. `now` is in epoch milliseconds.
     """
+    if not violated:
+        return
     named: set[tuple[str | None, str]] = set()
     pairs: set[tuple[str | None, str, str]] = set()
     for fact in facts:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from kbcore.context.ranking import Lexical
 from kbcore.context.request import WindowRequest
+from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
-from kbcore.search.bm25 import Found, LexicalIndex
+from kbcore.search.bm25 import Found, LexicalIndex, Query
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import in_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import Attribute
 
 MATCHES_PER_FACT = 4
 """Matches that are ranked for each fact a window holds: some of them may not be wanted."""
@@ -26,6 +29,9 @@ MAX_TIED_MATCHES = 16_384
 ASKER_FACTOR = 2.0
 """Factor for the match of a fact about the asker."""
 
+Where = tuple[StoredRelation, int]
+"""A stored fact: its relation and row id."""
+
 
 def matching_facts(
     tenant: Tenant,
@@ -33,12 +39,14 @@ def matching_facts(
     request: WindowRequest,
     salience_weight: float,
     budget: Budget,
+    scores: Scores | None = None,
 ) -> Lexical:
     """Return the BM25 share of the best matching facts, doubled for facts about the asker.
 
-    First-person words of the query count as the name of the asker, and dates relative to the instant
-    of the request, such as "last May", as those dates. The caller holds the read lock.
-    Raises BudgetExceeded.
+    They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
+    without `scores` salience is taken to be unknown. First-person words of the query count as the
+    name of the asker, and dates relative to the instant of the request, such as "last May", as those
+    dates. The caller holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
@@ -48,16 +56,9 @@ def matching_facts(
     if asker is not None and in_first_person(text):
         text = f"{asker} {text}"
     index = LexicalIndex.of(tenant)
-    hits = [
-        hit
-        for partition in partitions
-        for hit in _best_matches(index, partition, text, request, salience_weight, budget)
-    ]
-    about = _facts_about(asker, hits, tenant) if asker is not None else set()
-    return {
-        (stored, row): share * ASKER_FACTOR if (stored, row) in about else share
-        for stored, row, share in hits
-    }
+    queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
+    symbol = None if asker is None else tenant.engine.find(asker)
+    return _Matches(queries, request, salience_weight, symbol, scores).found()
 
 
 def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
@@ -68,47 +69,126 @@ def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
     return {fact: match for fact, match in lexical.items() if match >= least}
 
 
-def _best_matches(
-    index: LexicalIndex,
-    partition: Partition,
-    text: str,
-    request: WindowRequest,
-    salience_weight: float,
-    budget: Budget,
-) -> list[Found]:
-    """Return the best matches of a partition, enough to contain the first `max_facts` after
-    ranking.
+class _Matches:
+    """The search for the facts that are first after ranking by match and salience.
 
-    Salience and the asker can raise a match by a limited amount. At most MAX_TIED_MATCHES further
-    matches are examined for this.
+    The best matches alone are not enough, because salience and the asker can raise a fact. Once the
+    rank of the last wanted fact among some matches is known, so is the least match with which a
+    further fact can come before it, and one more search finds those facts.
     """
-    capped = request.max_per_predicate is not None or bool(request.buckets)
-    count = request.max_facts * (MATCHES_PER_CAPPED_FACT if capped else MATCHES_PER_FACT)
-    factor = 1.0 if request.asker is None else ASKER_FACTOR
-    while True:
-        hits = index.search(partition, text, count, budget, request.predicates)
-        if len(hits) < count or count >= MAX_TIED_MATCHES:
-            return hits
-        best, last_wanted, last = hits[0][2], hits[request.max_facts - 1][2], hits[-1][2]
-        if factor * (last + salience_weight * best) < last_wanted:
-            return hits
-        count = min(8 * count, MAX_TIED_MATCHES)
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        request: WindowRequest,
+        salience_weight: float,
+        symbol: int | None,
+        scores: Scores | None,
+    ) -> None:
+        self._queries = queries
+        self._wanted = request.max_facts
+        self._least_salience = request.min_salience
+        capped = request.max_per_predicate is not None or bool(request.buckets)
+        factor = MATCHES_PER_CAPPED_FACT if capped else MATCHES_PER_FACT
+        self._count = request.max_facts * factor
+        self._weight = salience_weight
+        self._symbol = symbol
+        self._scores = scores
+
+    def found(self) -> Lexical:
+        """Return the matches, best first."""
+        symbols = (None,) if self._symbol is None else (None, self._symbol)
+        searches = [(query, symbol) for query in self._queries for symbol in symbols]
+        results = [query.best(self._count, symbol=symbol) for query, symbol in searches]
+        first = self._doubled(results)
+        cut = [
+            (search, result[-1][2])
+            for search, result in zip(searches, results, strict=True)
+            if len(result) == self._count
+        ]
+        if not cut or self._count >= MAX_TIED_MATCHES:
+            return first
+        best = max(first.values())
+        ranked = self._ranked(first, best)
+        last = ranked[self._wanted - 1] if len(ranked) >= self._wanted else None
+        least = 0.0
+        if last is not None:
+            least = best * (-last[0] - self._weight * self._greatest_salience())
+        more = []
+        for (query, symbol), lowest in cut:
+            minimum = min(least / (1.0 if symbol is None else ASKER_FACTOR), 1.0)
+            if lowest >= minimum:
+                more.append(query.best(MAX_TIED_MATCHES, max(minimum, 0.0), symbol))
+        if not more:
+            return first
+        deeper = self._doubled([*results, *more])
+        if last is None:
+            return deeper
+        chosen = {where for _, _, where in self._ranked(deeper, best)[: self._wanted]}
+        return {
+            where: match for where, match in deeper.items() if where in first or where in chosen
+        }
+
+    def _doubled(self, results: Sequence[Sequence[Found]]) -> dict[Where, float]:
+        """Return matches by fact, doubled if the fact is about the asker, best first in a partition."""
+        matches: dict[Where, float] = {}
+        for hits in results:
+            for stored, row, share in hits:
+                matches[stored, row] = share
+        if self._symbol is not None:
+            for where in _facts_about(self._symbol, matches):
+                matches[where] *= ASKER_FACTOR
+        return matches
+
+    def _ranked(
+        self, matches: Mapping[Where, float], best: float
+    ) -> list[tuple[float, float, Where]]:
+        """Return the matches that are salient enough: negative rank, negative time, fact; in order."""
+        groups: dict[StoredRelation, array[int]] = {}
+        for stored, row in matches:
+            groups.setdefault(stored, array("I")).append(row)
+        ranked: list[tuple[float, float, Where]] = []
+        for stored, rows in groups.items():
+            saliences = _saliences(self._scores, stored, rows)
+            created = stored.relation.attributes(Attribute.CREATED_AT, rows)
+            ranked += [
+                (-(matches[stored, row] / best) - self._weight * salience, -at, (stored, row))
+                for row, salience, at in zip(rows, saliences, created, strict=True)
+                if salience >= self._least_salience
+            ]
+        ranked.sort(key=itemgetter(0, 1))
+        return ranked
+
+    def _greatest_salience(self) -> float:
+        """Return a bound of the salience of all facts."""
+        if self._scores is None or self._scores.how is None:
+            return 1.0
+        relations = {
+            stored
+            for query in self._queries
+            for stored in query.relations
+            if stored.relation.counts().visible
+        }
+        most = self._scores.most_of([(stored, None) for stored in relations], 1)
+        return most[0].score if most else 1.0
 
 
-def _facts_about(
-    constant: str, hits: Sequence[Found], tenant: Tenant
-) -> set[tuple[StoredRelation, int]]:
-    """Return the facts that have a constant among their arguments."""
-    symbol = tenant.engine.find(constant)
-    ids: dict[StoredRelation, array[int]] = {}
-    for stored, row, _ in hits:
-        ids.setdefault(stored, array("I")).append(row)
-    about: set[tuple[StoredRelation, int]] = set()
-    for stored, rows in ids.items():
-        arity, symbols = stored.schema.arity, stored.relation.rows(rows)
-        about.update(
-            (stored, row)
-            for at, row in enumerate(rows)
-            if symbol in symbols[at * arity : (at + 1) * arity]
-        )
+def _saliences(scores: Scores | None, stored: StoredRelation, rows: array[int]) -> Sequence[float]:
+    """Return the salience of rows, 0 if it is unknown."""
+    return array("d", bytes(8 * len(rows))) if scores is None else scores.of(stored, rows)
+
+
+def _facts_about(symbol: int, facts: Iterable[Where]) -> list[Where]:
+    """Return the facts that have a symbol among their arguments."""
+    groups: dict[StoredRelation, array[int]] = {}
+    for stored, row in facts:
+        groups.setdefault(stored, array("I")).append(row)
+    about: list[Where] = []
+    for stored, rows in groups.items():
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        columns = [cells[position::arity] for position in range(arity)]
+        if any(symbol in column for column in columns):
+            about += [
+                (stored, row) for row, *args in zip(rows, *columns, strict=True) if symbol in args
+            ]
     return about

@@ -401,6 +401,7 @@ class _PinnedSearch:
         request.ranks = self._view("uint32_t[]", search.ranks)
         request.owner_count = len(search.ranks)
         request.min_length, request.max_times = search.shortest, search.most
+        request.min_score = search.minimum
         self._views.append(words)
         return request
 

@@ -21,7 +21,8 @@ class Matching:
     indexes of the facts with the word, ascending, repeated for each occurrence. A word gives a fact
     weight * times * scale / (times + flat + slope * length). By index: `lengths` in words, `visible`
     1 for searchable facts, `owners`; `ranks` by owner, the lowest first where scores are equal. No
-    fact is shorter than `shortest` or has a word more than `most` times.
+    fact is shorter than `shortest` or has a word more than `most` times. Facts with a score below
+    `minimum` are not found.
     """
 
     words: Sequence[tuple[array[int], float]]
@@ -34,6 +35,7 @@ class Matching:
     ranks: array[int]
     shortest: int
     most: int
+    minimum: float = 0.0
 
     def is_searchable(self, index: int) -> bool:
         """Return True if a fact is searchable."""

@@ -494,7 +494,9 @@ class ReferenceEngine:
                     norm = times + search.flat + search.slope * length
                     scores[index] = scores.get(index, 0.0) + weight * times * search.scale / norm
         best = heapq.nsmallest(
-            k, scores, key=lambda index: (-scores[index], search.ranks[search.owners[index]], index)
+            k,
+            (index for index, score in scores.items() if score >= search.minimum),
+            key=lambda index: (-scores[index], search.ranks[search.owners[index]], index),
         )
         return array("I", best), array("d", [scores[index] for index in best])
 
