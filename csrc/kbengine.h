@@ -303,6 +303,23 @@ kb_status kb_lexical_best(const kb_lexical *query, uint32_t *facts, double *scor
 /* For each word, the number of facts that have it and are not excluded. Returns: OK. */
 kb_status kb_lexical_counts(const kb_lexical *query, uint64_t *counts);
 
+/* --- vectors --- */
+#define KB_VECTOR_DIMENSIONS 8192     /* numbers of a vector; keeps every sum within 32 bits */
+#define KB_VECTOR_QUERY_MAX 2047      /* magnitude of a number of a query */
+typedef struct kb_vectors {
+    const int8_t *cells;              /* by place: `dimension` numbers of a vector */
+    const float *factors;             /* by place: factor of the numbers of the vector */
+    size_t place_count, dimension;
+    const int16_t *query;             /* `dimension` numbers */
+    double query_factor;              /* factor of the numbers of the query */
+    double least;                     /* lower scores are left out */
+} kb_vectors;
+/* The vectors with the highest dot products with the query among those at `places`, at most `room`,
+ * as indexes into `places`. Highest first; equal ones by index. KB_NO_ROW among the places is
+ * skipped. Returns: OK; MISUSE for a parameter out of range. */
+kb_status kb_vectors_best(const kb_vectors *search, const uint32_t *places, size_t count, uint32_t *found, double *scores,
+                          size_t room, size_t *filled);
+
 /* --- answers as columns --- */
 #define KB_MAX_CODES 0x7FFFFFFF
 /* Number the distinct symbols among `count` cells, at most KB_MAX_CODES, which are `stride` symbols

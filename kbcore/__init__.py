@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kbcore.knowledge_base.reads import PredicateInfo, Proof
     from kbcore.knowledge_base.writes import LoadOutcome, StoreOutcome
     from kbcore.node.knowledge_base import KnowledgeBase
-    from kbcore.node.runtime import Runtime, open_runtime
+    from kbcore.node.opening import open_runtime
+    from kbcore.node.runtime import Runtime
     from kbcore.offline.migrate import check_storage, copy_storage
     from kbcore.plug.coordinators import open_coordinator
     from kbcore.plug.hookspecs import hookimpl
@@ -121,7 +122,7 @@ _HOMES = {
     "hookimpl": "kbcore.plug.hookspecs",
     "open_coordinator": "kbcore.plug.coordinators",
     "open_kb": "kbcore.embed",
-    "open_runtime": "kbcore.node.runtime",
+    "open_runtime": "kbcore.node.opening",
     "path_of": "kbcore.config.storage_urls",
 }
 

@@ -17,7 +17,7 @@ from kbcore.config.settings import Config
 from kbcore.knowledge_base.answers import AnswerSet
 from kbcore.knowledge_base.writes import LoadOutcome
 from kbcore.node.knowledge_base import KnowledgeBase
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.ports import LLMProvider
 from kbcore.state.catalog import DEFAULT
 from kbplanner.ir.terms import ANONYMOUS, Variable

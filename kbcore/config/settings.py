@@ -326,6 +326,30 @@ class Config:
         "time in milliseconds after a write in which the answers of a tenant's standing goals are "
         "brought up to date; a goal that needs more follows when its changes are read",
     )
+    standing_goals_replay_ms: int = _setting(
+        30_000,
+        integer(1, 3_600_000),
+        "maximum time in milliseconds to compute changes of a standing goal from the log that are "
+        "not in memory any more; beyond it a reader gets all answers instead",
+    )
+    webhook_urls: tuple[str, ...] = _setting(
+        (),
+        NAMES,
+        "addresses below which webhooks of standing goals may be, such as https://host/path/; "
+        "default: none, and webhooks are refused",
+    )
+    webhook_secret: str = _setting(
+        "",
+        SECRET,
+        "signs webhooks of subscriptions without a secret of their own: whsec_ and 24 to 64 bytes in base64",
+    )
+    webhook_sender: str = _setting("http", TEXT, "plugin that sends webhooks")
+    webhook_private_addresses: bool = _setting(
+        False, BOOLEAN, "allow webhooks to hosts with private or loopback addresses"
+    )
+    webhook_timeout_ms: int = _setting(
+        15_000, integer(1, 300_000), "timeout of one delivery to a webhook, in milliseconds"
+    )
     tenant_max_inferences: int = _setting(
         4, integer(1, 10_000), "maximum number of long goals per tenant that run at a time"
     )
@@ -336,6 +360,11 @@ class Config:
         100,
         integer(1, 10_000),
         "default for the maximum depth of a shown proof tree, in rule steps",
+    )
+    history_cache_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for earlier states that questions with knownAt have rebuilt, in MiB",
     )
     goal_table_mb: int = _setting(
         64, integer(0, 1 << 20), "memory for cached goal tables per tenant, in MiB"
@@ -366,6 +395,17 @@ class Config:
     )
     embedder_onnx_tokenizer: str = _setting(
         "", TEXT, "the tokenizer.json of that model, for EMBEDDER=onnx"
+    )
+    vector_index_mb: int = _setting(
+        256,
+        integer(1, 1 << 20),
+        "memory for the vectors of facts per tenant, in MiB; further facts are found by words only",
+    )
+    vector_dir: str = _setting(
+        "",
+        TEXT,
+        "folder that keeps the vectors of facts; default: vectors beside the stored data, none for a"
+        " storage without files",
     )
     search_predicates: tuple[str, ...] = _setting(
         ("matches_text",),

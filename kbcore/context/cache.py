@@ -22,8 +22,8 @@ SECONDS = 10.0
 MAX_WINDOWS = 32
 """Maximum number of cached windows per tenant."""
 
-Key = tuple[WindowRequest, int, int, int]
-"""A request, and the state: what holds and the access counts."""
+Key = tuple[WindowRequest, int, int, int, int]
+"""A request, and the state: what holds, the access counts and the vectors of facts."""
 
 
 class Recent:
@@ -57,11 +57,14 @@ class Recent:
         """Remove all cached windows."""
         self._known.clear()
 
-    def key(self, tenant: Tenant, request: WindowRequest) -> Key:
-        """Return the cache key of the window for a request; the caller holds the read lock."""
+    def key(self, tenant: Tenant, request: WindowRequest, vectors: int = 0) -> Key:
+        """Return the cache key of the window for a request; the caller holds the read lock.
+
+        `vectors` is a number that changes with the vectors of facts.
+        """
         tenant.accesses.settle()
         same = replace(request, goals=tuple(request.goals), buckets=tuple(request.buckets))
-        return same, tenant.version, tenant.generation, tenant.accesses.epoch
+        return same, tenant.version, tenant.generation, tenant.accesses.epoch, vectors
 
     def get(self, key: Key) -> Made | None:
         """Return the cached window for a request, or None if it is missing, expired or out of date."""

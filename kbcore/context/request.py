@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbplanner.ir.terms import Literal
+from kbcore.errors import InvalidInput
+from kbplanner.ir.terms import BodyItem, Literal
+from kbplanner.syntax.printer import print_item
+from kbplanner.syntax.textform import body_from_text, literal_from_text
 
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
@@ -33,6 +36,44 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
+class Conjunction:
+    """A goal of several literals and comparisons, which must hold together.
+
+    Its answers are the facts and conclusions that its positive literals become.
+    """
+
+    body: tuple[BodyItem, ...]
+
+
+Goal = Literal | Conjunction
+"""A goal of a window."""
+
+
+def goal_from_text(text: str, path: str) -> Goal:
+    """Read a goal of a window: one literal, or several items that must hold together.
+
+    Raises InvalidInput that names `path`, as for a goal without a literal that could be an answer,
+    and RuleSyntaxError.
+    """
+    body = body_from_text(text, path)
+    if len(body) == 1:
+        return literal_from_text(text, path)
+    if all(not isinstance(item, Literal) or item.negated for item in body):
+        raise InvalidInput.at(path, "needs at least one literal without `not`")
+    return Conjunction(body)
+
+
+def items_of(goal: Goal) -> tuple[BodyItem, ...]:
+    """Return the literals and comparisons of a goal."""
+    return goal.body if isinstance(goal, Conjunction) else (goal,)
+
+
+def goal_text(goal: Goal) -> str:
+    """Return a goal in the rule language."""
+    return ", ".join(map(print_item, items_of(goal)))
+
+
+@dataclass(frozen=True, slots=True)
 class WindowRequest:
     """The parameters of a context window.
 
@@ -57,7 +98,7 @@ class WindowRequest:
     min_salience: float = 0.0
     predicates: tuple[str, ...] | None = None
     scope: str | None = None
-    goals: Sequence[Literal] = ()
+    goals: Sequence[Goal] = ()
     session: str | None = None
     buckets: Sequence[Bucket] = ()
     max_per_predicate: int | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
+from kbcore.state.goals.subscriptions import Subscription
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import MetadataThen
@@ -58,6 +59,7 @@ class TenantState:
     relations: list[RelationState]
     episodes: list[Episode]
     purges: list[list[object]]
+    subscriptions: list[Subscription]
 
 
 class TenantCapture:
@@ -121,12 +123,17 @@ class TenantCapture:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The state of a node at one point of the log."""
+    """The state of a node at one point of the log.
+
+    `purged` and `deleted` are those of the catalog.
+    """
 
     databases: list[dict[str, object]]
     keys_used: bool
     keys: list[StoredKey]
     tenants: list[TenantCapture]
+    purged: int = 0
+    deleted: int = 0
 
 
 def capture(catalog: Catalog) -> Capture:
@@ -154,7 +161,12 @@ def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool =
             databases[-1]["emptiedAt"] = database.emptied_at
     ring = catalog.keys if keys else KeyRing()
     return Capture(
-        databases, ring.used, list(ring.all()), [TenantCapture(tenant) for tenant in tenants]
+        databases,
+        ring.used,
+        list(ring.all()),
+        [TenantCapture(tenant) for tenant in tenants],
+        catalog.purged,
+        catalog.deleted,
     )
 
 
@@ -182,4 +194,5 @@ def _state(tenant: Tenant) -> TenantState:
         relations,
         list(tenant.episodes),
         tenant.purges.to_json(),
+        list(tenant.subscriptions),
     )

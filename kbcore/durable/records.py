@@ -2,7 +2,8 @@
 
 A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each
 change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
-of a request with an idempotency key has key and digest as `req`. Derived facts are never logged;
+of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key, not its
+secret; records of versions before 0.3 have none. Derived facts are never logged;
 they follow from facts and rules.
 """
 
@@ -32,12 +33,15 @@ from kbcore.state.changes import (
     Decision,
     DeclarePhrases,
     DropScope,
+    EndSubscriptions,
     EvictFacts,
     EvictReason,
     ForkScope,
     MergeScope,
     NoteAnswer,
+    NoteDelivery,
     PurgeMemory,
+    PutSubscription,
     RestoredFact,
     RestoreFacts,
     RetractFact,
@@ -46,6 +50,7 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
@@ -59,10 +64,11 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 6
+VERSION = 7
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
-keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts."""
+keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`, `unsubscribe`,
+`delivered` and purges of goals."""
 
 
 LANGUAGE = 2
@@ -89,6 +95,8 @@ def encode_changes(changes: ChangeSet) -> bytes:
         body["tx"] = changes.transaction
     if changes.request is not None:
         body["req"] = [changes.request.key, changes.request.digest]
+    if changes.key is not None:
+        body["key"] = changes.key
     return orjson.dumps(body)
 
 
@@ -126,7 +134,12 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
     changes: tuple[Change, ...] = tuple(_decode_change(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
     return body["at"], ChangeSet(
-        body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request
+        body["db"],
+        body["tenant"],
+        changes,
+        transaction=body.get("tx"),
+        request=request,
+        key=body.get("key"),
     )
 
 
@@ -284,6 +297,30 @@ _RESTORED = _list(
     )
 )
 
+_MOMENT = Codec(lambda moment: moment and list(moment), lambda body: Moment(*body))
+
+_WEBHOOK = ObjectCodec(
+    Webhook,
+    Member("url", "url"),
+    _optional("secret", "secret", Codec(lambda secret: secret or None, _same)),
+)
+
+SUBSCRIPTION_CODEC = ObjectCodec(
+    Subscription,
+    Member("id", "id"),
+    Member("goal", "goal"),
+    Member("s", "scope"),
+    Member("ttl", "ttl"),
+    Member("created", "created_at"),
+    Member("expires", "expires_at"),
+    _optional("by", "owner"),
+    _optional(
+        "hook", "webhook", Codec(lambda hook: hook and _WEBHOOK.encode(hook), _WEBHOOK.decode)
+    ),
+    _optional("delivered", "delivered", _MOMENT),
+)
+"""The codec of subscriptions to goals, in records and in snapshots."""
+
 
 def encode_rule(rule: Rule) -> dict[str, Any]:
     """Return a rule as a JSON object around its text."""
@@ -349,6 +386,15 @@ _CODECS = {
         Member("by", "by"),
         Member("rows", "rows", _ROWS),
         Member("episodes", "episodes", _TUPLE),
+        _optional("goals", "goals", Codec(lambda ids: list(ids) or None, tuple)),
+    ),
+    "subscribe": ObjectCodec(
+        PutSubscription,
+        Member("is", "subscription", Codec(SUBSCRIPTION_CODEC.encode, SUBSCRIPTION_CODEC.decode)),
+    ),
+    "unsubscribe": ObjectCodec(EndSubscriptions, Member("ids", "ids", _TUPLE)),
+    "delivered": ObjectCodec(
+        NoteDelivery, Member("id", "id"), Member("upto", "delivered", _MOMENT)
     ),
     "restore": ObjectCodec(RestoreFacts, Member("facts", "facts", _RESTORED)),
     "answer": ObjectCodec(

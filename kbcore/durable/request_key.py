@@ -1,4 +1,4 @@
-"""The current request with an idempotency key; its change sets carry the key into the log."""
+"""The current request: its change sets carry its idempotency key and its API key into the log."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ _current: ContextVar[tuple[str, str, RequestKey] | None] = ContextVar(
     "kbcore-request", default=None
 )
 
+API_KEY: ContextVar[str | None] = ContextVar("kbcore-api-key", default=None)
+"""The id of the API key of the current request; each request sets it."""
+
 
 @contextmanager
 def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[None]:
@@ -26,7 +29,9 @@ def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[No
 
 
 def marked(changes: ChangeSet) -> ChangeSet:
-    """Return a change set with the key of the request it belongs to, if any."""
+    """Return a change set with the keys of the request it belongs to, if any."""
+    if (key := API_KEY.get()) is not None:
+        changes = replace(changes, key=key)
     current = _current.get()
     if (
         current is None

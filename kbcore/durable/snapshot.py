@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from kbcore.durable.capture import Capture, RelationState, TenantState
-from kbcore.durable.records import KEY_CODEC, decode_rule, encode_rule
+from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import RowKey
@@ -54,6 +54,8 @@ _USUAL: dict[Attribute, float] = {
     Attribute.ACCESSES: 1,
     Attribute.PRIORITY: 0.5,
 }
+
+_ACCESSED = Attribute.LAST_ACCESS.name, Attribute.ACCESSES.name
 
 _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
 """A fact with a non-default value in one of these has its own validity window."""
@@ -92,7 +94,10 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
             "used": captured.keys_used,
             "known": [KEY_CODEC.encode(key) for key in captured.keys],
         }
-        yield orjson.dumps({"kind": "databases", "databases": captured.databases, "keys": keys})
+        first = {"kind": "databases", "databases": captured.databases, "keys": keys}
+        if captured.purged or captured.deleted:
+            first["erase"] = {"purged": captured.purged, "deleted": captured.deleted}
+        yield orjson.dumps(first)
         while waiting:
             state = waiting[-1].state()
             yield _head(state, rest)
@@ -128,6 +133,8 @@ def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
     }
     if state.purges:
         head["purges"] = state.purges
+    if state.subscriptions:
+        head["goals"] = [SUBSCRIPTION_CODEC.encode(each) for each in state.subscriptions]
     return orjson.dumps(head)
 
 
@@ -214,12 +221,17 @@ def _facts(
 class Restorer:
     """Rebuilds a catalog from the chunks of a snapshot.
 
-    With `only`, a database and a tenant, other tenants and the keys are left out.
+    With `only`, a database and a tenant, other tenants and the keys are left out. Validity is
+    judged at the time of the snapshot; with `until`, not after that (epoch milliseconds), and
+    accesses of facts are left out.
     """
 
-    def __init__(self, catalog: Catalog, only: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, only: tuple[str, str] | None = None, until: int | None = None
+    ) -> None:
         self._catalog = catalog
         self._only = only
+        self._until = until
         self._skips = False
         self._tenant: Tenant | None = None
         self.last = 0
@@ -240,6 +252,9 @@ class Restorer:
             for database in body["databases"]:
                 known = self._catalog.need_database(database["name"], database["createdAt"])
                 known.emptied_at = database.get("emptiedAt", 0)
+            to_erase = body.get("erase", {})
+            self._catalog.purged = to_erase.get("purged", 0)
+            self._catalog.deleted = to_erase.get("deleted", 0)
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())
@@ -247,7 +262,8 @@ class Restorer:
             self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
             self._tenant.generation = body["generation"]
             self._tenant.seq = body.get("seq", 0)
-            self._tenant.advance(body["now"])
+            now: int = body["now"]
+            self._tenant.advance(now if self._until is None else min(now, self._until))
             self.last = max(self.last, body["now"])
             for scope in body.get("scopes", ()):
                 self._tenant.need_partition(scope)
@@ -258,12 +274,17 @@ class Restorer:
             self._tenant.committed.restore(body.get("transactions", {}).items())
             self._tenant.answered.restore(body.get("answered", ()))
             self._tenant.purges.restore(body.get("purges", ()))
+            self._tenant.subscriptions.restore(
+                map(SUBSCRIPTION_CODEC.decode, body.get("goals", ()))
+            )
         elif self._tenant is None:
             raise ValueError("a snapshot has facts before their tenant")
         elif body["kind"] == "episodes":
             for episode in body["episodes"]:
                 self._tenant.episodes.add(Episode(*episode))
         else:
+            if self._until is not None:
+                body = {key: value for key, value in body.items() if key not in _ACCESSED}
             _restore(self._tenant, body)
 
 

@@ -104,7 +104,8 @@ class Transaction:
             (scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations
         }
         read.update(_relation(name) for name in self.facts)
-        if any(isinstance(change, AddEpisodes) for change in self.staged):
+        reads_episodes = self.reads.episodes is not None or self.reads.missing_episodes
+        if reads_episodes or any(isinstance(change, AddEpisodes) for change in self.staged):
             read.add(EPISODES)
         return Depends(
             frozenset(read),
@@ -126,6 +127,10 @@ class Transaction:
             changed.append({"time": True})
         if reads.scopes is not None and reads.scopes != scope_names(tenant):
             changed.append({"scopes": True})
+        if reads.episodes is not None and reads.episodes != tenant.episodes.version:
+            changed.append({"episodes": True})
+        stored = (id for id in sorted(reads.missing_episodes) if id in tenant.episodes)
+        changed.extend({"episode": id} for id in stored)
         for name, known in reads.relations.items():
             if versions(tenant.partition(name[0]), name) != known:
                 changed.append({"predicate": name[1], "arity": name[2], "scope": name[0]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -35,11 +36,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The API key that a request was made with; administrators may change what others own."""
+
+    name: str
+    is_admin: bool
+
+
 class TenantHandle:
     """Handle on one tenant of a runtime: what all parts of a knowledge base share.
 
-    `caller` is the client that waits for the result, or None if it cannot disconnect.
+    `caller` is the client that waits for the result, or None if it cannot disconnect. `actor` is
+    the key of the request, None for programs in this process and servers without keys.
     """
+
+    actor: Actor | None = None
 
     def __init__(
         self, services: Services, database: str, tenant: str, caller: Caller | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from kbcore.context.goals.violations import violations
 from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
-from kbcore.context.relevance.vectors import NEAR, Near, Vectors, blended, pool, text_of
+from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
@@ -23,12 +24,19 @@ from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.search.bm25 import LexicalIndex
+from kbcore.search.embedder import BATCH_SIZE
+from kbcore.search.vectors.index import VectorIndex
+from kbcore.search.vectors.store import entry_of, query_of
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
+from kbplanner.engine.vectors import Quantized
 
 MAX_MATCHES = 100
 """Facts that a search of a rule returns for a text."""
+
+NEWEST_EMBEDDED = 8
+"""Facts that get their vectors with a query while many others wait for theirs."""
 
 
 class ContextWindows(TenantHandle):
@@ -141,48 +149,74 @@ class ContextWindows(TenantHandle):
         With their cosines, at most MAX_MATCHES. Raises BudgetExceeded, and PredicateFailed if the
         embedder gives no vector.
         """
-        embedding, near = self._services.embedding, None
-        facts: dict[str, str] = {}
-        if embedding is not None:
-            tenant = self._read_tenant()
-            request = WindowRequest(query=text, scope=scope)
-            with tenant.lock.read():
-                candidates = pool(self._supply(tenant, request, budget), None)
-                rows = [fact.row for fact in candidates]
-                facts = {
-                    fact_key(
-                        row["predicate"], row["args"], negated=row["negated"], scope=row["scope"]
-                    ): text_of(row)
-                    for row in rows
-                }
-                vectors = Vectors.of(tenant, embedding.dimension)
-            near = vectors.near(embedding, text, list(facts.values()))
-        if near is None:
+        query = self._query_vector(text, scope, None, None)
+        if query is None:
             raise PredicateFailed("near/3", "the embedder gave no vector")
-        scored = [(key, near[fact]) for key, fact in facts.items() if near.get(fact, 0.0) >= NEAR]
-        return sorted(scored, key=lambda each: -each[1])[:MAX_MATCHES]
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            (partition,) = self._partitions(tenant, scope)
+            index = VectorIndex.of(tenant)
+            facts = (
+                []
+                if index is None
+                else index.search(
+                    tenant, partition, query, MAX_MATCHES, lambda: pause_of(budget), least=NEAR
+                )
+            )
+            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in facts]
 
     def _similarity(
         self, request: WindowRequest, request_limits: RequestLimits | None
-    ) -> Near | None:
-        """Return the semantic similarity of facts to the query, or None if there is no embedder.
+    ) -> Quantized | None:
+        """Return the vector of the query, or None if there is no embedder or it fails."""
+        if request.query is None:
+            return None
+        return self._query_vector(request.query, request.scope, request.predicates, request_limits)
+
+    def _query_vector(
+        self,
+        text: str,
+        scope: str | None,
+        predicates: Sequence[str] | None,
+        request_limits: RequestLimits | None,
+    ) -> Quantized | None:
+        """Return the vector of a query; a few new facts of a scope get their vectors with it.
 
         The embedder is called without holding a lock.
         """
-        embedding = self._services.embedding
-        if embedding is None or request.query is None:
+        vectors = self._services.vectors
+        if vectors is None:
             return None
         with self._reads(request_limits) as (tenant, budget):
-            supply = self._supply(tenant, request, budget)
-            texts = [text_of(fact.row) for fact in pool(supply, request.predicates)]
-            vectors = Vectors.of(tenant, embedding.dimension)
-        return vectors.near(embedding, request.query, texts)
+            partitions = self._partitions(tenant, scope)
+            index = vectors.index(tenant)
+            index.update(tenant, partitions, lambda: pause_of(budget))
+            few = index.backlog(partitions) < BATCH_SIZE
+            limit = BATCH_SIZE - 1 if few else NEWEST_EMBEDDED
+            facts = index.missing(tenant, partitions, limit, newest=not few)
+            if index.store.full:
+                facts = []
+        query = index.query(text)
+        texts = [fact.text for fact in facts]
+        made = vectors.embedding.vectors([text, *texts] if query is None else texts)
+        if query is None:
+            if not made:
+                return None
+            query = query_of(made.pop(0))
+            index.keep_query(text, query)
+        if made:
+            entries = [
+                entry_of(fact.text, vector) for fact, vector in zip(facts, made, strict=False)
+            ]
+            with self._reads(request_limits) as (tenant, _):
+                index.add(tenant, self._partitions(tenant, scope), facts, entries)
+        return query
 
     def _similarity_again(
         self, session: str, changes: dict[str, Any], request_limits: RequestLimits | None
-    ) -> Near | None:
-        """Return the similarity for a session's last request with `changes`."""
-        if self._services.embedding is None:
+    ) -> Quantized | None:
+        """Return the vector of the query for a session's last request with `changes`."""
+        if self._services.vectors is None:
             return None
         with self._reads(None) as (tenant, _):
             last = self._sessions(tenant).get(session)
@@ -206,7 +240,7 @@ class ContextWindows(TenantHandle):
         tenant: Tenant,
         request: WindowRequest,
         budget: Budget,
-        near: Near | None = None,
+        near: Quantized | None = None,
         *,
         compare: bool = False,
     ) -> tuple[Window, WindowDiff | None]:
@@ -245,17 +279,19 @@ class ContextWindows(TenantHandle):
         return Scores(tenant, self._services.scorer, at, budget)
 
     def _selected(
-        self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None
+        self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Quantized | None
     ) -> Window:
         recent = self._recent(tenant)
         staged = isinstance(tenant, Overlay)  # staged writes do not change generations
-        key = recent.key(tenant, request)
+        index = None if near is None else VectorIndex.of(tenant)
+        key = recent.key(tenant, request, 0 if index is None else 1 + index.revision)
         selected = None if staged else recent.get(key)
         if selected is None:
             supply = self._supply(tenant, request, budget)
             lexical = supply.lexical
             if near is not None:
-                lexical = blended(lexical, pool(supply, request.predicates), near)
+                partitions = self._partitions(tenant, request.scope)
+                lexical = blended(lexical, tenant, partitions, request, near, budget)
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)

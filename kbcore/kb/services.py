@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from kbcore.clock import Clock
     from kbcore.config.settings import Config
     from kbcore.context.text.tokens import TokenCounter
+    from kbcore.durable.known_states import KnownStates
     from kbcore.durable.transactions import Transactions
     from kbcore.errors import BudgetExceeded
     from kbcore.kb.transaction import TransactionKB
     from kbcore.llm.model import Model
     from kbcore.plug.manager import Plugins
     from kbcore.plug.ports import LogStore, SalienceScorer
+    from kbcore.plug.webhooks import WebhookSender
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
-    from kbcore.search.embedder import Embedding
+    from kbcore.search.vectors.indexer import VectorIndexes
     from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
     from kbcore.state.tenant import Tenant
     from kbplanner.engine.backend import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """Progress of the removal of purged text from the log and the snapshots of a node.
+
+    No record up to `erased` has bytes in the storage. While `pending` is not 0, the text of records
+    up to it is to be removed. `waits_for` is None if nothing is pending, and otherwise `work` (it is
+    done soon), `followers` (one still needs the records), `retry` (the last attempt failed with
+    `problem`), or `storage` (which cannot erase).
+    """
+
+    erased: int
+    pending: int = 0
+    waits_for: str | None = None
+    problem: str | None = None
 
 
 class ReadCounters(Protocol):
@@ -92,8 +111,8 @@ class Services(Protocol):
         """Language model, or None if none is configured."""
 
     @property
-    def embedding(self) -> Embedding | None:
-        """Embedder, or None if none is configured."""
+    def vectors(self) -> VectorIndexes | None:
+        """Vectors of facts and their embedder, or None if no embedder is configured."""
 
     @property
     def offload(self) -> Callable[[Callable[[], Any]], Any]:
@@ -155,14 +174,28 @@ class Services(Protocol):
     def erase_later(self) -> None:
         """Remove purged text in the background."""
 
-    def erased(self, database: str, tenant: str) -> int:
-        """Return the number up to which no record of a tenant's log has bytes in the storage."""
+    def erasure(self, database: str, tenant: str) -> Erasure:
+        """Return how far the log of a tenant is erased."""
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""
 
+    def log_head(self, database: str, tenant: str) -> int:
+        """Return the number of the last record in the log of a tenant that reads can see."""
+
+    @property
+    def known_states(self) -> KnownStates:
+        """Earlier states of tenants, rebuilt from the log."""
+
     def scratch(self) -> Catalog:
         """Return an empty catalog, in which an earlier state can be rebuilt."""
+
+    @property
+    def webhooks(self) -> WebhookSender | None:
+        """The sender of webhooks, None if the settings allow none."""
+
+    def wake_deliveries(self) -> None:
+        """Look for changes of standing goals to deliver."""
 
     def refuse_on_follower(self) -> None:
         """Raise ReadOnlyFollower on a follower."""

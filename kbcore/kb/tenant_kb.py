@@ -20,6 +20,7 @@ from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver, Constraints, Stored
 from kbcore.kb.context_windows import ContextWindows
 from kbcore.kb.memories.correction import Corrections
 from kbcore.kb.memories.episodes import Supports
+from kbcore.kb.memories.fact_history import FactHistories
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
 from kbcore.kb.proofs import Proofs
@@ -83,6 +84,7 @@ class TenantKB(
     Corrections,
     ContextWindows,
     NaturalLanguage,
+    FactHistories,
 ):
     """Facts, rules and answers of one tenant.
 
@@ -332,7 +334,7 @@ class TenantKB(
         )
         if kind == GOAL:
             return check_goal(text, stored)
-        return check_programs([text], stored, scope)[0]
+        return check_programs([text], stored, scope, self._services.yield_now)[0]
 
     def preview(
         self,

@@ -96,6 +96,17 @@ class TransactionKB(TenantKB):
     def _whole_tenant(self) -> Tenant:
         raise InvalidInput("operations on whole scopes cannot be part of a transaction")
 
+    def known_at(
+        self, instant: int | None, request_limits: RequestLimits | None = None
+    ) -> TransactionKB:
+        """Raise InvalidInput for an instant: a transaction reads the state that it changes."""
+        if instant is not None:
+            raise InvalidInput.at("knownAt", "cannot be used in a transaction")
+        return self
+
+    def _check_history(self, scope: str | None) -> None:
+        raise InvalidInput("histories cannot be read in a transaction")
+
     def _model(self) -> Model:
         raise InvalidInput("the language model cannot be used inside a transaction")
 

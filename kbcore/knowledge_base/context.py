@@ -8,7 +8,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from kbcore.context.diff import WindowDiff
-from kbcore.context.request import FACTS, STRUCTURED, Bucket, WindowRequest
+from kbcore.context.request import (
+    FACTS,
+    STRUCTURED,
+    Bucket,
+    Goal,
+    WindowRequest,
+    goal_from_text,
+)
 from kbcore.context.summary import Summary
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
@@ -18,8 +25,7 @@ from kbcore.kb.natural_language import Ingested
 from kbcore.knowledge_base.arguments import literal_of, request_limits
 from kbcore.knowledge_base.handle import Handle
 from kbcore.language.reading import first_lines
-from kbcore.python_values import Arg, Instant, fraction, instant, named, positive
-from kbplanner.ir.terms import Literal
+from kbcore.python_values import Arg, Instant, fraction, instant, named, positive, text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -236,13 +242,13 @@ def _buckets(buckets: Sequence[Bucket] | Mapping[str, Sequence[str]]) -> list[Bu
     return list(buckets)
 
 
-def _goals(goals: str | Sequence[str | tuple[str, Sequence[Arg]]]) -> tuple[Literal, ...]:
+def _goals(goals: str | Sequence[str | tuple[str, Sequence[Arg]]]) -> tuple[Goal, ...]:
     listed = (goals,) if isinstance(goals, str) else goals
     if not isinstance(listed, Sequence):
         raise InvalidInput.at("goals", "must be a text or a list of texts")
     return tuple(
         literal_of(*goal) if isinstance(goal, tuple) and len(goal) == 2
-        else literal_of(goal, None, f"goals[{index}]")
+        else goal_from_text(text(f"goals[{index}]", goal), f"goals[{index}]")
         for index, goal in enumerate(listed)
     )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kbcore import python_values
 from kbcore.errors import InvalidInput
 from kbcore.kb.memories.correction import CorrectOutcome, PurgeOutcome, PurgeState
@@ -11,17 +13,53 @@ from kbcore.kb.memories.episodes import (
     EpisodeFacts,
     EpisodePage,
 )
+from kbcore.kb.memories.fact_history import DEFAULT_EVENTS, FactHistory, FactPattern
 from kbcore.kb.memories.undo import UndoOutcome
 from kbcore.knowledge_base.arguments import request_limits
 from kbcore.knowledge_base.handle import Handle
-from kbcore.python_values import Evidences, Instant, instant, moment, named, whole
+from kbcore.python_values import Arg, Evidences, Instant, instant, moment, named, positive, whole
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
 
 
+def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> FactPattern:
+    """Return the facts of a predicate, or those that match a pattern; raise InvalidInput."""
+    if args is None and "(" not in text and not text.startswith("~"):
+        name, terms, positive = python_values.atom(text, ())
+        return FactPattern(name, None, positive, scope)
+    name, terms, positive = python_values.atom(text, args)
+    return FactPattern(name, tuple(terms), positive is not False, scope)
+
+
 class Episodes(Handle):
     """Episodes, and corrections of what a knowledge base holds."""
+
+    def history(
+        self,
+        predicate: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        limit: int = DEFAULT_EVENTS,
+        offset: int = 0,
+        oldest_first: bool = False,
+        timeout_ms: int | None = None,
+    ) -> FactHistory:
+        """Return what asserted, replaced and removed facts, the newest event first.
+
+        `history("likes")` is about all facts of a predicate, `history("likes(ann, ?x)")` and
+        `history("likes", ["ann", "?x"])` about those that match. Each event has the rows before and
+        after it, the time, and where known the request, the transaction and the API key. Raises
+        InvalidInput if the storage keeps no history, and BudgetExceeded.
+        """
+        return self.kb.fact_history(
+            pattern_of(predicate, args, scope),
+            limit=positive("limit", limit) or DEFAULT_EVENTS,
+            offset=whole("offset", offset) or 0,
+            oldest_first=oldest_first,
+            request_limits=request_limits(timeout_ms),
+        )
 
     def add_episode(
         self,
@@ -120,14 +158,16 @@ class Episodes(Handle):
         episode: str | None = None,
         speaker: str | None = None,
         before: Instant | None = None,
+        drop_scopes: bool = False,
         dry_run: bool = False,
         limit: int = DEFAULT_LISTED,
     ) -> PurgeOutcome:
         """Remove facts and episodes for good: also from the log and the snapshots.
 
         Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
-        With `dry_run` nothing changes. `erased` of the result says if the text is gone from the
-        storage; `purges()` says so later.
+        With `drop_scopes`, scopes whose names mention the subject are dropped. With `dry_run`
+        nothing changes. `similar` of the result lists names of which the subject is only a part.
+        `erased` says if the text is gone from the storage; `purges()` says so later.
         """
         choices = {"subject": subject, "episode": episode, "speaker": speaker, "before": before}
         chosen = [name for name, value in choices.items() if value is not None]
@@ -135,8 +175,11 @@ class Episodes(Handle):
             raise InvalidInput.at(
                 chosen[0] if chosen else "subject", f"give one of {', '.join(choices)}"
             )
-        if not isinstance(dry_run, bool):
-            raise InvalidInput.at("dry_run", "must be True or False")
+        for name, flag in (("drop_scopes", drop_scopes), ("dry_run", dry_run)):
+            if not isinstance(flag, bool):
+                raise InvalidInput.at(name, "must be True or False")
+        if drop_scopes and subject is None:
+            raise InvalidInput.at("drop_scopes", "needs a subject")
         for name, value in (("subject", subject), ("episode", episode), ("speaker", speaker)):
             if (
                 value is not None
@@ -147,7 +190,7 @@ class Episodes(Handle):
             ):
                 raise InvalidInput.at(name, f"must have 1 to {MAX_SUBJECT_CHARS} characters")
         at = None if before is None else moment("before", before)
-        target = PurgeTarget(subject, episode, speaker, at)
+        target = PurgeTarget(subject, episode, speaker, at, drop_scopes)
         return self.kb.purge(target, dry_run=dry_run, limit=whole("limit", limit) or 0)
 
     def purges(self) -> list[PurgeState]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from kbcore.errors import NotFound
-from kbcore.kb.standing_goals import DEFAULT_TTL_MS, GoalAnswers, GoalChange
+from kbcore.kb.goals.replaying import GoalChange
+from kbcore.kb.standing_goals import DEFAULT_TTL_MS, GoalAnswers
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.arguments import body_of
 from kbcore.knowledge_base.handle import Handle

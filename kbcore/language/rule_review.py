@@ -116,10 +116,16 @@ def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
 
 
 def check_programs(
-    texts: Sequence[str], stored: Stored = NOTHING_STORED, scope: str | None = None
+    texts: Sequence[str],
+    stored: Stored = NOTHING_STORED,
+    scope: str | None = None,
+    rest: Callable[[], None] = lambda: None,
 ) -> list[list[Finding]]:
-    """Return the errors and warnings of each of several texts that belong together."""
-    return check_texts(texts, stored, scope=scope, problem_of=annotation_problem)
+    """Return the errors and warnings of each of several texts that belong together.
+
+    `rest` is called about once a millisecond while the texts are read.
+    """
+    return check_texts(texts, stored, scope=scope, problem_of=annotation_problem, rest=rest)
 
 
 def annotation_problem(statement: Statement) -> str | None:

@@ -136,6 +136,11 @@ EMBEDDER_TEXTS = _count(
     "Texts given to the embedder, by outcome: ok or failed",
     "outcome",
 )
+VECTORS = _gauge("svc_vectors", _A, "Vectors of facts in memory, in all tenants")
+VECTOR_BYTES = _gauge("svc_vector_bytes", _A, "Memory of the vectors of facts, in bytes")
+VECTORS_MISSING = _gauge(
+    "svc_vectors_missing", _A, "Facts that wait for their vectors, or got none for lack of memory"
+)
 
 _A = "Transactions"
 TRANSACTIONS = _count("svc_transactions_total", _A, "Transactions that ended, by how", "outcome")
@@ -271,6 +276,13 @@ ERRORS = _count("svc_errors_total", _A, "Errors answered, by their code", "code"
 
 _A = "Events"
 EVENT_STREAMS = _gauge("svc_event_streams", _A, "Open streams of events")
+
+WEBHOOK_DELIVERIES = _count(
+    "svc_webhook_deliveries_total", _A, "Attempts to deliver a change to a webhook", "outcome"
+)
+WEBHOOKS_FAILING = _gauge(
+    "svc_webhooks_failing", _A, "Addresses of webhooks whose last delivery failed"
+)
 
 _A = "Tool protocol"
 MCP_CALL_SECONDS = _times(

@@ -90,6 +90,10 @@ class Meters:
         """Count texts passed to the embedder, which succeeded or failed."""
         self.metrics.observe(m.EMBEDDER_TEXTS, texts, ("ok" if well else "failed",))
 
+    def delivered(self, outcome: str) -> None:
+        """Count an attempt to deliver a change to a webhook."""
+        self.metrics.observe(m.WEBHOOK_DELIVERIES, 1, (outcome,))
+
     def failed(self, hook: str) -> None:
         """Count a plugin that failed in a notification hook."""
         self.metrics.observe(m.PLUGIN_FAILURES, 1, (hook,))
@@ -126,10 +130,16 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield m.INFERENCES_WORKING, (), runtime.slots.all_working()
         yield m.INFERENCES_WAITING, (), runtime.slots.all_waiting()
         yield m.TRANSACTIONS_OPEN, (), len(runtime.transactions)
+        yield m.WEBHOOKS_FAILING, (), runtime.webhooks_failing
         yield m.PLUGINS_LOADED, (), len(runtime.plugins.names())
         yield m.UPTIME, (), runtime.clock.monotonic() - started
         yield m.CPU_SECONDS, (), time.process_time()
         yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
+        if runtime.vectors is not None:
+            figures = runtime.vectors.figures()
+            yield m.VECTORS, (), figures.vectors
+            yield m.VECTOR_BYTES, (), figures.bytes
+            yield m.VECTORS_MISSING, (), figures.backlog
         config = runtime.config
         yield (
             m.BUILD_INFO,

@@ -7,10 +7,12 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from kbcore import python_values
 from kbcore.errors import Conflict, NotReady
 from kbcore.events.events import Wanted, listen, mark_of
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import Operations
+from kbcore.knowledge_base.arguments import request_limits
 from kbcore.knowledge_base.bulk import Bulk
 from kbcore.knowledge_base.context import Context
 from kbcore.knowledge_base.episodes import Episodes
@@ -22,6 +24,7 @@ from kbcore.knowledge_base.scopes import Scopes
 from kbcore.knowledge_base.writes import Writes
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
+from kbcore.python_values import Instant, named
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.names import check_name
 from kbcore.state.tenant import ALL_SCOPES
@@ -109,6 +112,24 @@ class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, S
                 operations.roll_back()
             raise
         operations.commit()
+
+    def known_at(self, instant: Instant, *, timeout_ms: int | None = None) -> KnowledgeBase:
+        """Return this knowledge base as it was known at an instant, for reads.
+
+        Facts, rules, scopes, episodes and evidence are those of that instant, and so is "now".
+        `kb.known_at(monday).ask(goal, as_of=last_year)` says what was known on Monday about last
+        year. The result needs no closing. `timeout_ms` lowers the time limit for rebuilding the
+        state. Raises InvalidInput for an instant in the future, or before `history_start`.
+        """
+        at = python_values.moment("instant", instant)
+        past = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
+        with named(knownAt="instant"):
+            past.kb = self.kb.known_at(at, request_limits(timeout_ms))
+        return past
+
+    def history_start(self) -> int:
+        """Return the oldest instant that `known_at` can read, in epoch milliseconds."""
+        return self.kb.history_start().at
 
     def close(self) -> None:
         """Write a snapshot if anything has changed, and release the storage.

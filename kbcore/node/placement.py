@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 from kbcore.config.settings import Config
-from kbcore.config.storage_urls import redacted
+from kbcore.config.storage_urls import path_of, redacted
 from kbcore.errors import ConfigError, LogCorrupted
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogStore, ShardPlaces
@@ -44,6 +45,18 @@ def location_of(config: Config) -> str:
     if config.storage_url:
         return redacted(config.storage_url)
     return config.storage_dir if config.storage_backend in ("wal", "sqlite") else "the storage"
+
+
+def vector_folder(config: Config) -> Path | None:
+    """Return the folder that keeps the vectors of facts, None if there is none."""
+    if config.vector_dir:
+        return Path(config.vector_dir)
+    if config.storage_backend not in ("wal", "sqlite"):
+        return None
+    named = path_of(config.storage_url) if config.storage_url else ""
+    if not named:
+        return Path(config.storage_dir, "vectors")
+    return Path(named, "vectors") if config.storage_backend == "wal" else Path(f"{named}.vectors")
 
 
 def recorded_shards(plugins: Plugins, config: Config) -> int:

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
+from kbcore.context.relevance.vectors import fact_text
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
+from kbcore.durable.known_states import KnownStates
+from kbcore.durable.no_log import NoLog
 from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
+from kbcore.kb.goals.deliveries import Deliveries
+from kbcore.kb.services import Erasure
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
 from kbcore.node.initial_rules import NewTenants
-from kbcore.node.instruments import Meters, collector, model_called
+from kbcore.node.instruments import Meters
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
-from kbcore.node.no_log import NoLog
-from kbcore.node.peers import Directory, Peers, TenantSize
-from kbcore.node.placement import SYSTEM, open_logs, shard_of
+from kbcore.node.peers import Directory, TenantSize
+from kbcore.node.placement import SYSTEM, shard_of, vector_folder
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
 from kbcore.node.shard import (
@@ -40,18 +43,19 @@ from kbcore.node.shard import (
     ShardListener,
     Storage,
     new_catalog,
-    recover_storage,
 )
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LLMProvider, LogSeed, LogStatus, LogStore
+from kbcore.plug.ports import LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.external.predicates import ExternalPredicates, search_predicates
 from kbcore.replication.failover import Connect
-from kbcore.replication.role import FOLLOWER, check_settings
+from kbcore.replication.role import FOLLOWER
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
+from kbcore.search.vectors.indexer import VectorIndexes
+from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to
 from kbcore.standing_goals.registry import StandingGoals
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
@@ -69,52 +73,6 @@ CHECK_INTERVAL_S = 30
 
 def _tell_commit(tell: Callable[..., None], committed: Committed) -> None:
     tell(database=committed.database, tenant=committed.tenant, delta=committed.delta)
-
-
-def open_runtime(
-    config: Config,
-    *,
-    plugins: Iterable[object] = (),
-    clock: Clock | None = None,
-    scheduling: Scheduling | None = None,
-    on_failure: Callable[[StorageFailed], None] | None = None,
-    llm: LLMProvider | None = None,
-    peers: Peers | None = None,
-) -> Runtime:
-    """Load plugins, open the logs, recover the state, and return a node that is ready to serve.
-
-    `on_failure` is called when a log failed. `llm` replaces LLM_PROVIDER. `peers` are the other
-    processes of a node that shares its shards with them; in a cluster a node begins without shards.
-    Raises ConfigError, StorageBusy, LogCorrupted.
-    """
-    check_settings(config)
-    loaded = Plugins(config, plugins)
-    loaded.salience_scorer()  # fail on an unknown name before the log is opened
-    scheduling = scheduling or Scheduling()
-    provider = llm or loaded.llm_provider()
-    embedder, tokenizer = loaded.embedder(), loaded.tokenizer()
-    metrics = Metrics(loaded.metrics_sinks())
-    logged = LoggedClock(clock or SystemClock())
-    begun = logged.monotonic()
-    if peers is not None and (cluster := peers.cluster) is not None:
-        storage = Storage(cluster.count, {}, logged, peers, failed=cluster.failed)
-    else:
-        directory = None if peers is None else peers.directory()
-        shards, logs = open_logs(loaded, config, None if peers is None else peers.owns)
-        begun = logged.monotonic()
-        storage = replace(
-            recover_storage(shards, logs, config, logged), peers=peers, directory=directory
-        )
-    model = None
-    if provider is not None:
-        model = Model(provider, config, logged, model_called(metrics, loaded))
-    runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
-    runtime.token_counter = TokenCounter(tokenizer)
-    if embedder is not None:
-        runtime.embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
-    metrics.on_collect(collector(runtime, logged.monotonic() - begun))
-    loaded.tell("kb_runtime_started", runtime=runtime)
-    return runtime
 
 
 class Runtime:
@@ -160,11 +118,18 @@ class Runtime:
             else None
         )
         self.model = model
-        self.embedding: Embedding | None = None
+        self.vectors: VectorIndexes | None = None
         self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        self.known_states = KnownStates(self.scratch, config.history_cache_mb << 20)
+        self._vector_settings = VectorSettings(
+            vector_folder(config),
+            lambda database, tenant: shard_of(database, tenant, storage.shards),
+            config.vector_index_mb << 20,
+            fact_text,
+        )
         self._wake = threading.Event()
         self._stopping = False
         self._failed: StorageFailed | None = None
@@ -214,8 +179,25 @@ class Runtime:
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         if any(shard.to_erase for shard in self.shards.values()):
             self._wake.set()  # a purge before the last stop or crash
+        if any(len(tenant.subscriptions) for tenant in self._all_tenants()):
+            self._wake.set()
         self._keeper.start()
         self.sweeper = self._new_sweeper()
+        self.webhooks = plugins.webhook_sender()
+        self._deliveries: Deliveries | None = None
+        if self.webhooks is not None:
+            tenants, count = self._all_tenants, self.meters.delivered
+            self._deliveries = Deliveries(
+                self.webhooks, self.clock, tenants, self.knowledge_base, count
+            )
+
+    def embed_facts(self, embedding: Embedding) -> None:
+        """Begin to make the vectors of facts."""
+        settings, shards = self._vector_settings, self.shards
+        self.vectors = VectorIndexes(
+            embedding, settings, self._all_tenants, shards, self._scheduling
+        )
+        self.vectors.start()
 
     def start_replication(self, connect: Connect) -> None:
         """Follow the leader, or take part in its election; without replication do nothing.
@@ -230,7 +212,18 @@ class Runtime:
         elif self.replication.role == FOLLOWER:
             self.replication.follow(connect(config))
 
+    def wake_deliveries(self) -> None:
+        """Look for changes of standing goals to deliver."""
+        if self._deliveries is not None:
+            self._deliveries.wake()
+
+    @property
+    def webhooks_failing(self) -> int:
+        """The number of addresses of webhooks whose last delivery failed."""
+        return 0 if self._deliveries is None else self._deliveries.failing
+
     def _sweep_again(self) -> None:
+        self.wake_deliveries()
         self.sweeper.close()
         self.sweeper = self._new_sweeper()
 
@@ -479,10 +472,17 @@ class Runtime:
         leader.
         """
         self.meters.committed(changes, delta)
+        if self.vectors is not None:
+            self.vectors.wake()
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
-        if any(isinstance(change, PurgeMemory) for change in changes.changes):
+        purges = any(isinstance(change, PurgeMemory) for change in changes.changes)
+        if purges:
             self._forget_windows(changes)
+            if self.replication.leader_url is not None:
+                self._wake.set()  # on the leader, the request itself removes the text
+        if purges or changes.of_catalog:
+            self.known_states.forget(changes.database, changes.tenant)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):
@@ -570,7 +570,7 @@ class Runtime:
 
     def own_snapshot(self) -> int:
         """Take snapshots of the shards of this process; return the first sequence number."""
-        heads = [shard.snapshots.take() for shard in list(self.shards.values())]
+        heads = [shard.snapshot() for shard in list(self.shards.values())]
         return heads[0] if heads else 0
 
     def captured(self) -> tuple[tuple[LogSeed, ...], list[Iterator[bytes]]]:
@@ -600,19 +600,28 @@ class Runtime:
         is logged, and the removal is tried again later.
         """
         shard = self.shard(database, tenant)
+        return self._erase_vectors(shard) and shard.try_erase()
+
+    def _erase_vectors(self, shard: Shard) -> bool:
+        """Remove the vectors of purged facts; return whether none is left. A failure is logged."""
         try:
-            return shard.erase()
-        except KBError as error:
-            _log.warning("purged text is still in the storage: %s", error)
+            erase_purged(self._vector_settings, shard.catalog.tenants(), self.vectors)
+        except OSError as error:
+            _log.warning("vectors of purged facts are still in the storage: %s", error)
             return False
+        return True
 
     def erase_later(self) -> None:
         """Remove purged text in the background."""
         self._wake.set()
 
-    def erased(self, database: str, tenant: str) -> int:
-        """Return the number up to which no record of a tenant's log has bytes in the storage."""
-        return self.shard(database, tenant).snapshots.erased()
+    def erasure(self, database: str, tenant: str) -> Erasure:
+        """Return how far the log of a tenant, and the vectors of its facts, are erased."""
+        shard = self.shard(database, tenant)
+        erasure, known = shard.erasure(), shard.catalog.find(database, tenant)
+        if known is None:
+            return erasure
+        return replace(erasure, erased=min(erasure.erased, erased_to(self._vector_settings, known)))
 
     def log(self, database: str, tenant: str) -> LogStore:
         """Return the log of a tenant, to be read."""
@@ -678,6 +687,10 @@ class Runtime:
         for shard in shards:
             shard.replication.close()
         self.sweeper.close()
+        if self._deliveries is not None:
+            self._deliveries.close()
+        if self.vectors is not None:
+            self.vectors.close()
         for shard in shards:
             shard.committer.close()
         self._wake.set()
@@ -712,7 +725,17 @@ class Runtime:
                 self.align_again()
             for shard in list(self.shards.values()):
                 shard.keep()
+                self._erase_vectors(shard)
+            self._keep_goals()
             self.metrics.push()
+
+    def _keep_goals(self) -> None:
+        for tenant in list(self._all_tenants()):
+            if len(tenant.subscriptions) or StandingGoals.of(tenant) is not None:
+                try:
+                    self.knowledge_base(tenant.database, tenant.name).keep_goals()
+                except KBError as error:
+                    _log.warning("standing goals of tenant %s: %s", tenant.name, error)
 
     def _forget_tables(self, changes: ChangeSet) -> None:
         tenant = self.shard(changes.database, changes.tenant).catalog.find(
@@ -729,7 +752,7 @@ class Runtime:
             changes.database, changes.tenant
         )
         if tenant is not None:
-            for name in ("sessions", "windows", "slow_goals"):
+            for name in ("sessions", "windows", "slow_goals", "replayed_goals"):
                 tenant.attached.pop(name, None)
             if (goals := StandingGoals.of(tenant)) is not None:
                 goals.forget_changes()

@@ -15,6 +15,7 @@ from kbcore.durable.commit import Committer
 from kbcore.durable.full_disk import FullDisk
 from kbcore.durable.recovery import Recovered, recover
 from kbcore.errors import ConfigError, KBError, StorageFailed
+from kbcore.kb.services import Erasure
 from kbcore.node.peers import Directory, Peers
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.ports import LogStore, WorksBeside
@@ -140,6 +141,7 @@ class Shard:
         listener: ShardListener,
     ) -> None:
         self._wrote = listener.wrote
+        self._erase_problem: str | None = None
         self.store = log.store
         self.catalog = log.catalog
         self.recovered = log.recovered
@@ -172,35 +174,79 @@ class Shard:
         if self.room.full:
             return
         if self.to_erase:
-            try:
-                self.erase()
-            except KBError as error:
-                _log.warning("purged text is still in the storage: %s", error)
-        if self.snapshots.due():
+            self.try_erase()
+        deleted = self.to_erase_deleted
+        erases = deleted > 0 and self.snapshots.waits_for(deleted) is None
+        is_due = self.snapshots.due() or (erases and self.snapshots.is_old)
+        if is_due and not (erases and self.try_erase(deleted=True)):
             self.snapshots.try_take()
 
     @property
     def to_erase(self) -> int:
         """Sequence number of the last purge whose text may still be in the storage, 0 if none."""
-        last = max((tenant.purges.last_seq() for tenant in self.catalog.tenants()), default=0)
-        return last if last > self.snapshots.erased() else 0
+        return self._pending(self.catalog.last_purge())
 
-    def erase(self) -> bool:
+    @property
+    def to_erase_deleted(self) -> int:
+        """The same for purges and for deletions of tenants and databases.
+
+        The text of what was deleted is removed with the next snapshot.
+        """
+        return self._pending(max(self.catalog.last_purge(), self.catalog.deleted))
+
+    def _pending(self, seq: int) -> int:
+        # The numbers of a copied storage may be those of the log from which it was copied.
+        seq = min(seq, self.committer.visible)
+        return seq if seq > self.snapshots.erased() else 0
+
+    def erasure(self) -> Erasure:
+        """Return how far purged text, and that of deleted tenants, is removed from the storage."""
+        pending = self.to_erase_deleted
+        waits_for = None
+        if pending:
+            waits_for = self.snapshots.waits_for(pending) or (
+                "retry" if self._erase_problem else "work"
+            )
+        problem = self._erase_problem if waits_for == "retry" else None
+        return Erasure(self.snapshots.erased(), pending, waits_for, problem)
+
+    def try_erase(self, *, deleted: bool = False) -> bool:
+        """Do the same as `erase`; a failure is recorded, and the next call tries again."""
+        try:
+            done = self.erase(deleted=deleted)
+        except KBError as error:
+            self._erase_problem = error.message
+            _log.warning("purged text is still in the storage: %s", error)
+            return False
+        self._erase_problem = None
+        return done
+
+    def erase(self, *, deleted: bool = False) -> bool:
         """Remove purged text from the log and the snapshots; return True if none is left.
 
-        Raises what `Snapshots.take` raises.
+        With `deleted`, also that of deleted tenants and databases. Raises what `Snapshots.take`
+        raises.
         """
-        seq = self.to_erase
+        seq = self.to_erase_deleted if deleted else self.to_erase
         if not seq:
             return True
         leader = self.replication.leader
         if leader.followers() and self.committer.leader is None and self.committer.visible == seq:
             # A follower asks for what comes after its last record, which must not be dropped. So
-            # there has to be a later record, and apart from the purge.
-            self.snapshots.begin_apart()
-            last = max(self.catalog.tenants(), key=lambda tenant: tenant.purges.last_seq())
-            self.committer.commit(ChangeSet(last.database, last.name, ()))
+            # there has to be a later record, and apart from the purge. Without a tenant there is
+            # none until the next write.
+            tenants = self.catalog.tenants()
+            last = max(tenants, key=lambda tenant: tenant.purges.last_seq(), default=None)
+            if last is not None:
+                self.snapshots.begin_apart()
+                self.committer.commit(ChangeSet(last.database, last.name, ()))
         return self.snapshots.erase(seq)
+
+    def snapshot(self) -> int:
+        """Take a snapshot, remove deleted text with it, and return its sequence number."""
+        if self.to_erase_deleted and self.erase(deleted=True):
+            return self.store.status().snapshot
+        return self.snapshots.take()
 
     def align(self, system: Catalog) -> list[tuple[ChangeSet, KBError]]:
         """Repeat the changes of databases that the system shard made and this one did not.

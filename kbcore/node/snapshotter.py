@@ -74,7 +74,12 @@ class Snapshots:
 
     def due(self) -> bool:
         """Return True if there are new records, and enough of them or for long enough."""
-        return bool(self.bytes_since) and (self.grown or self.age() >= self._minutes * 60)
+        return bool(self.bytes_since) and (self.grown or self.is_old)
+
+    @property
+    def is_old(self) -> bool:
+        """True if the last snapshot is so long ago that new records are due for one."""
+        return self.age() >= self._minutes * 60
 
     @property
     def grown(self) -> bool:
@@ -118,6 +123,14 @@ class Snapshots:
         finally:
             self._report(self._clock.monotonic() - started_at, outcome)
         return store.erased() >= seq
+
+    def waits_for(self, seq: int) -> str | None:
+        """Return what prevents `erase(seq)`: `storage`, `followers`, or None."""
+        if not isinstance(self._store, Erases):
+            return "storage"
+        if self._replication.leader.droppable(self._committer.visible) < seq:
+            return "followers"
+        return None
 
     def begin_apart(self) -> None:
         """Store later records apart from earlier ones, so that those can be erased."""

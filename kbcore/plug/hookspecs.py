@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Tokenizer,
         Usage,
     )
+    from kbcore.plug.webhooks import WebhookSender
     from kbcore.state.changes import Delta
     from kbplanner.ir.terms import BodyItem
 
@@ -114,6 +115,11 @@ def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]
 
     TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4.
     """
+
+
+@hookspec
+def kb_webhook_senders(config: Config) -> Mapping[str, Callable[[Config], WebhookSender]]:  # type: ignore[empty-body]
+    """Name senders of webhooks; WEBHOOK_SENDER picks one if WEBHOOK_URLS allows any address."""
 
 
 @hookspec

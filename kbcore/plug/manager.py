@@ -30,6 +30,7 @@ from kbcore.plug.ports import (
     TableFormat,
     Tokenizer,
 )
+from kbcore.plug.webhooks import WebhookSender
 from kbplanner.ir.limits import DEFAULT_LIMITS
 
 SERVER_HOOK_PREFIX = "kb_http_"
@@ -44,6 +45,7 @@ CHOSEN_BY = {
     "kb_llm_providers": "LLM_PROVIDER",
     "kb_embedders": "EMBEDDER",
     "kb_tokenizers": "TOKENIZER",
+    "kb_webhook_senders": "WEBHOOK_SENDER",
 }
 """Collecting hooks whose offers a setting picks; offers of other hooks are picked per request or
 all used."""
@@ -241,6 +243,18 @@ class Plugins:
         factory: Callable[[Config], Tokenizer] = self._pick("kb_tokenizers", name)
         return factory(self._config)
 
+    def webhook_sender(self) -> WebhookSender | None:
+        """Return the sender that WEBHOOK_SENDER names, None if WEBHOOK_URLS allows no address.
+
+        Raises ConfigError naming the choices.
+        """
+        if not self._config.webhook_urls:
+            return None
+        factory: Callable[[Config], WebhookSender] = self._pick(
+            "kb_webhook_senders", self._config.webhook_sender
+        )
+        return factory(self._config)
+
     def extraction_prompt(self, text: str, context: str | None) -> str | None:
         """Return a plugin's instructions for extraction from a text, None for the default.
 
@@ -415,6 +429,7 @@ COLLECTING = (
     "kb_salience_scorers",
     "kb_embedders",
     "kb_tokenizers",
+    "kb_webhook_senders",
     "kb_bulk_engines",
     "kb_table_formats",
     "kb_predicates",

@@ -47,6 +47,8 @@ class Embedding:
         self._on_call = on_call
         self._breaker = Breaker(MAX_FAILURES, PAUSE_SECONDS, clock)
         self.dimension = int(embedder.dimension)
+        self.name = f"{embedder.name} {getattr(embedder, 'revision', '')}".strip()
+        """The name of the model: vectors of different names are not compared."""
 
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vectors of the texts, normalised.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kbcore.errors import BudgetExceeded, EngineFault, KBError
 from kbcore.reason.ask import GOAL, Reasoner
@@ -17,12 +15,14 @@ from kbcore.retraction.rows import Rows
 from kbcore.standing_goals.evaluation import (
     Changed,
     Difference,
+    FactChanges,
     GoalRules,
     all_answers,
     followed,
     goal_rules,
 )
 from kbcore.standing_goals.history import AnswerChange, History
+from kbcore.state.goals.subscriptions import Moment, Subscription
 from kbcore.state.partition import Partition, PartitionKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Relation
@@ -32,15 +32,6 @@ from kbplanner.ir.terms import Atom, BodyItem
 
 CHEAP_ROWS = 500
 """A goal that derives fewer rows, and has fewer answers, is answered again after each change."""
-
-
-class Moment(NamedTuple):
-    """A state of a tenant: the sequence number of its last commit, and its time in epoch
-    milliseconds.
-    """
-
-    seq: int
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +51,10 @@ class StandingGoal:
     `goal` is its text, `scope` the partition where it is asked, None for the base partition. The
     goal ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `moment` is the state that
     the current answers belong to. `is_behind` is True after a change whose effect could not be
-    computed within the budget of a write: the next reader computes it. `ended` is the error that
-    ended the goal, None while it is kept current.
+    computed within the budget of a write, and before the first evaluation: the next reader computes
+    it. `ended` is the error that ended the goal, None while it is kept current. `subscription` is
+    that of a goal that survives a restart, None for one that lives in memory. `owner` names the API
+    key that subscribed, None if the server needs no key.
     """
 
     def __init__(
@@ -73,6 +66,8 @@ class StandingGoal:
         ttl_ms: int,
         expires_at: int,
     ) -> None:
+        self.subscription: Subscription | None = None
+        self.owner: str | None = None
         self.id = id
         self.goal = goal
         self.body = tuple(body)
@@ -80,9 +75,10 @@ class StandingGoal:
         self.ttl_ms = ttl_ms
         self.expires_at = expires_at
         self.history = History()
-        self._token = secrets.token_hex(4)
         self.moment = Moment(0, 0)
         self.is_behind = False
+        self.was_tried = False
+        """True once the goal was evaluated, or could not be, without a reader after a start."""
         self.ended: KBError | None = None
         self._rules: GoalRules | None = None
         self._partition: PartitionKey | None = None
@@ -90,6 +86,24 @@ class StandingGoal:
         self._is_cheap = False
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._mutex = threading.Lock()
+        self._busy = threading.RLock()
+        """Held while the answers are evaluated, read or released; before `_mutex`."""
+
+    @property
+    def is_begun(self) -> bool:
+        """True if the goal was evaluated and is kept current."""
+        return self._answers is not None
+
+    @property
+    def is_durable(self) -> bool:
+        """True if the goal survives a restart."""
+        return self.subscription is not None
+
+    @property
+    def webhook_url(self) -> str | None:
+        """The address to which changes are sent, None without one."""
+        webhook = None if self.subscription is None else self.subscription.webhook
+        return None if webhook is None else webhook.url
 
     @property
     def head(self) -> Atom:
@@ -117,18 +131,6 @@ class StandingGoal:
             raise EngineFault("a standing goal was not evaluated")
         return self._rules
 
-    def event_id(self, position: int) -> str:
-        """Return the text that names a position among the changes of this goal."""
-        return f"{self._token}.{position}"
-
-    def position_of(self, event_id: str) -> int | None:
-        """Return the position that a event_id names; None for an id of another goal, or of a goal of
-        the same id before a restart.
-        """
-        token, _, position = event_id.partition(".")
-        known = token == self._token and position.isascii() and position.isdecimal()
-        return int(position) if known and len(position) < 18 else None
-
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change and at the end; return a function that stops this."""
         with self._mutex:
@@ -155,12 +157,15 @@ class StandingGoal:
 
         Raises BudgetExceeded, UnsafeRule, and InvalidInput for a goal that cannot be kept current.
         """
-        partition = self._current_partition(evaluator.tenant)
-        self._plan(evaluator, partition)
-        answers = self._evaluated(evaluator, partition, budget)
-        self._answers = evaluator.tenant.engine.relation(self.head.arity)
-        self._answers.insert(answers.symbols, answers.count)
-        self.moment = moment
+        with self._busy:
+            partition = self._current_partition(evaluator.tenant)
+            self._plan(evaluator, partition)
+            answers = self._evaluated(evaluator, partition, budget)
+            self._answers = evaluator.tenant.engine.relation(self.head.arity)
+            self._answers.insert(answers.symbols, answers.count)
+            self.moment = moment
+            self.is_behind = False
+            self.history.begin(moment)
 
     def update(
         self, evaluator: Evaluator, changed: Changed, moment: Moment, budget: Budget
@@ -169,30 +174,65 @@ class StandingGoal:
         changed.
 
         The caller holds the write lock. If the budget does not suffice, the goal is behind
-        afterwards; any other error ends it.
+        afterwards. Any other error ends it; one with a subscription begins again with its next
+        reader, who gets the error if it is still there.
         """
-        if self.ended is not None:
-            return
-        try:
+        with self._busy:
+            if self.ended is not None or not self.is_begun:
+                return
+            try:
+                self._advance(evaluator, changed, moment, budget)
+            except BudgetExceeded as error:
+                if (error.details or {}).get("limit") == "answers":
+                    self.fail(error)
+                else:
+                    self.is_behind = True
+                    self._notify()
+            except KBError as error:
+                self.fail(error)
+
+    def advance(
+        self,
+        evaluator: Evaluator,
+        changed: Mapping[RelationSchema, FactChanges],
+        moment: Moment,
+        budget: Budget,
+    ) -> None:
+        """Do what `update` does, but raise the error."""
+        with self._busy:
             self._advance(evaluator, changed, moment, budget)
-        except BudgetExceeded as error:
-            if (error.details or {}).get("limit") == "answers":
-                self.end(error)
-            else:
-                self.is_behind = True
-                self._notify()
-        except KBError as error:
+
+    def fail(self, error: KBError) -> None:
+        """End the goal because of an error, or begin again with the next reader."""
+        if self.subscription is None:
             self.end(error)
+            return
+        with self._busy:
+            self.close()
+            self.is_behind = True
+        self._notify()
 
     def catch_up(self, evaluator: Evaluator, moment: Moment, budget: Budget) -> None:
         """Bring the answers of a goal that is behind to the present state.
 
         The caller holds the read lock. Raises BudgetExceeded, and the error that ended the goal.
         """
-        if self.ended is None and self.is_behind:
-            self._advance(evaluator, {}, moment, budget)
-        if self.ended is not None:
-            raise self.ended
+        with self._busy:
+            if self.ended is None and not self.is_begun:
+                self.begin(evaluator, moment, budget)
+            elif self.ended is None and self.is_behind:
+                self._advance(evaluator, {}, moment, budget)
+            if self.ended is not None:
+                raise self.ended
+
+    def current(self, evaluator: Evaluator, moment: Moment, budget: Budget) -> tuple[Rows, Moment]:
+        """Return the answers in the present state, and that state; the caller holds the read lock.
+
+        Raises BudgetExceeded, and the error that ended the goal.
+        """
+        with self._busy:
+            self.catch_up(evaluator, moment, budget)
+            return self.symbols(evaluator, budget), self.moment
 
     def _advance(
         self, evaluator: Evaluator, changed: Changed, moment: Moment, budget: Budget
@@ -220,15 +260,17 @@ class StandingGoal:
 
     def end(self, error: KBError) -> None:
         """End the goal; its readers get the error."""
-        self.ended = error
-        self.close()
+        with self._busy:
+            self.ended = error
+            self.close()
         self._notify()
 
     def close(self) -> None:
         """Release the answers."""
-        answers, self._answers = self._answers, None
-        if answers is not None:
-            answers.drop()
+        with self._busy:
+            answers, self._answers = self._answers, None
+            if answers is not None:
+                answers.drop()
 
     # -- evaluation --------------------------------------------------------------------------------
 
@@ -326,10 +368,8 @@ class StandingGoal:
         self._answers.insert(appeared.symbols, appeared.count)
         self.history.add(
             AnswerChange(
-                self.history.position + 1,
-                moment.seq,
-                previous.seq,
-                moment.at,
+                previous,
+                moment,
                 appeared.symbols,
                 appeared.count,
                 disappeared.symbols,

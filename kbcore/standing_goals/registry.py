@@ -4,49 +4,63 @@ from __future__ import annotations
 
 import logging
 import threading
-from array import array
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, cast
 
-from kbcore.errors import AlreadyExists, KBError, NotFound, RateLimited
+from kbcore.errors import AlreadyExists, Forbidden, KBError, NotFound, RateLimited
 from kbcore.reason.budget import Budget
 from kbcore.retraction.rows import Rows
-from kbcore.standing_goals.evaluation import Changed, FactChanges
-from kbcore.standing_goals.goal import Evaluator, Moment, StandingGoal
+from kbcore.standing_goals.evaluation import Changed
+from kbcore.standing_goals.goal import Evaluator, StandingGoal
 from kbcore.standing_goals.history import AnswerChange
-from kbcore.state.partition import PartitionKey, RowJournal, StoredRelation
+from kbcore.standing_goals.journals import Journals
+from kbcore.state.goals.subscriptions import Moment, Subscription
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import NO_ROW
-from kbplanner.ir.schema import RelationSchema
+from kbplanner.syntax.parser import parse_body
 
-NewBudget = Callable[[], Budget]
+GRACE_MS = 3_600_000
+"""Time in milliseconds that a subscription has at least after a start, when no client could renew
+it; its `ttl` if that is shorter."""
 
 _log = logging.getLogger("kbcore.standing_goals")
 
 
-class StandingGoals:
-    """The standing goals of a tenant, by id.
+class Node(NamedTuple):
+    """The part of a node that standing goals use.
 
-    The tenant calls `observe` after each change, under its write lock, so that the answers of each
-    goal are those of the state after each commit. `new_budget` returns the budget for the work after
-    one change. Readers hold the read lock.
+    `new_budget` returns the budget for the work after one change, `now` the time in epoch
+    milliseconds. `leads` returns False on a follower, where subscriptions end with the log.
     """
 
-    def __init__(
-        self, evaluator: Evaluator, max_goals: int, new_budget: NewBudget, now: Callable[[], int]
-    ) -> None:
+    max_goals: int
+    new_budget: Callable[[], Budget]
+    now: Callable[[], int]
+    leads: Callable[[], bool]
+
+
+class StandingGoals:
+    """The standing goals of a tenant, by id: those of its subscriptions, and those in memory only.
+
+    The tenant calls `observe` after each change, under its write lock, so that the answers of each
+    goal are those of the state after each commit. Readers hold the read lock.
+    """
+
+    def __init__(self, evaluator: Evaluator, node: Node) -> None:
         self._tenant = evaluator.tenant
         self._evaluator = evaluator
-        self._max_goals = max_goals
-        self._new_budget = new_budget
-        self._now = now
+        self._node = node
         self._goals: dict[str, StandingGoal] = {}
-        self._watched: dict[tuple[PartitionKey, RelationSchema], StoredRelation] = {}
+        self._expired: set[str] = set()
+        """Ids of subscriptions that have ended and are not removed from the log yet."""
+        self._journals = Journals(evaluator.tenant)
+        self._seen = -1
+        self._led = False
         self._mutex = threading.Lock()
 
     @classmethod
     def of(cls, tenant: Tenant) -> StandingGoals | None:
-        """Return the standing goals of a tenant, None if it never had any."""
+        """Return the standing goals of a tenant, None if they were never used since the start."""
         return cast("StandingGoals | None", tenant.attached.get("standing_goals"))
 
     def close(self) -> None:
@@ -54,106 +68,138 @@ class StandingGoals:
         self._tenant.observer = None
         with self._mutex:
             goals, self._goals = list(self._goals.values()), {}
-            for goal in goals:
-                goal.end(NotFound("the tenant was emptied or dropped"))
-            self._watch()
+            self._journals.watch(())
+        _end(goals, "the tenant was emptied or dropped")
         self._evaluator.programs.clear()
 
-    def add(self, goal: StandingGoal, budget: Budget) -> StandingGoal:
+    def add(self, goal: StandingGoal, budget: Budget, is_admin: bool) -> StandingGoal:
         """Compute the answers of a goal and keep them current; return the goal.
 
         If a goal of the same id, text and scope exists, it is renewed and returned; a goal that an
-        error has ended is replaced. The caller holds the read lock. Raises RateLimited beyond the
-        limit of goals, AlreadyExists for an id that another goal has, and what `StandingGoal.begin`
-        raises.
+        error has ended is replaced. The caller holds the read lock, so the state does not change
+        while a new goal is evaluated; other goals can be used at the same time. Raises RateLimited beyond
+        the limit of goals, AlreadyExists for an id that another goal has, Forbidden for a goal of
+        another owner unless `is_admin`, and what `StandingGoal.begin` raises.
         """
         with self._mutex:
-            self._drop_expired()
-            known = self._goals.get(goal.id)
-            if known is not None and known.ended is not None:
-                del self._goals[goal.id]
-                known = None
+            gone = self._renewed()
+            known = self._known(goal, is_admin)
+        _end(*gone)
+        if known is not None:
+            return known
+        goal.begin(self._evaluator, self._moment(), budget)
+        with self._mutex:
+            try:
+                known = self._known(goal, is_admin)  # added while this one was evaluated
+            except KBError:
+                goal.close()
+                raise
             if known is not None:
-                if (known.goal, known.scope) != (goal.goal, goal.scope):
-                    raise AlreadyExists(f"another standing goal has the id {goal.id}")
-                known.ttl_ms, known.expires_at = goal.ttl_ms, goal.expires_at
+                goal.close()
                 return known
-            if len(self._goals) >= self._max_goals:
-                limit = {"limit": "TENANT_MAX_STANDING_GOALS", "value": self._max_goals}
-                message = f"a tenant has at most {self._max_goals} standing goals"
-                raise RateLimited(message, 1.0, limit)
-            goal.begin(self._evaluator, self._moment(), budget)
+            self._expired.discard(goal.id)
             self._goals[goal.id] = goal
-            self._watch()
+            self._journals.watch(self._goals.values())
             self._tenant.observer = self.observe
         return goal
 
     def get(self, id: str) -> StandingGoal | None:
         """Return a goal, None if it does not exist."""
+        self.renew()
         with self._mutex:
-            self._drop_expired()
             return self._goals.get(id)
 
     def all(self) -> list[StandingGoal]:
         """Return all goals, in the order in which they were added."""
+        self.renew()
         with self._mutex:
-            self._drop_expired()
             return list(self._goals.values())
 
     def remove(self, id: str) -> bool:
         """End a goal; return False if it does not exist."""
         with self._mutex:
             goal = self._goals.pop(id, None)
-            if goal is None:
-                return False
-            goal.end(NotFound(f"the standing goal {id} was ended"))
-            self._watch()
-            return True
+            if goal is not None:
+                if goal.subscription is not None:
+                    self._expired.add(id)
+                self._journals.watch(self._goals.values())
+        if goal is None:
+            return False
+        _end([goal], f"the standing goal {id} was ended")
+        return True
 
-    def answers(self, goal: StandingGoal, budget: Budget) -> tuple[Rows, int, Moment]:
-        """Return the current answers of a goal, the position of its latest change, and the state
-        that both belong to.
+    def answers(self, goal: StandingGoal, budget: Budget) -> tuple[Rows, Moment]:
+        """Return the current answers of a goal, and the state that they belong to.
 
         The caller holds the read lock. Raises the error that ended the goal, and BudgetExceeded.
         """
-        with self._mutex:
-            goal.catch_up(self._evaluator, self._moment(), budget)
-            return goal.symbols(self._evaluator, budget), goal.history.position, goal.moment
+        was_begun = goal.is_begun
+        answers = goal.current(self._evaluator, self._moment(), budget)
+        self._watch_begun(was_begun)
+        return answers
 
     def changes(
-        self, goal: StandingGoal, position: int, limit: int | None, budget: Budget
-    ) -> list[AnswerChange] | None:
-        """Return the changes of a goal's answers after a position, at most `limit`; None if they
-        are not kept.
+        self, goal: StandingGoal, position: Moment, limit: int | None, budget: Budget
+    ) -> list[AnswerChange] | Moment:
+        """Return the changes of a goal's answers after a state, at most `limit`, or the state from
+        which on they are kept.
 
         The caller holds the read lock. Raises the error that ended the goal, and BudgetExceeded.
         """
-        with self._mutex:
-            goal.catch_up(self._evaluator, self._moment(), budget)
-            return goal.history.after(position, limit)
+        was_begun = goal.is_begun
+        goal.catch_up(self._evaluator, self._moment(), budget)
+        self._watch_begun(was_begun)
+        return goal.history.after(position, limit)
 
     def forget_changes(self) -> None:
         """Forget the changes of all goals, which may show purged text; readers get all answers."""
         with self._mutex:
             for goal in self._goals.values():
-                goal.history.clear()
+                goal.history.begin(goal.moment)
+
+    def renew(self) -> None:
+        """Add and end goals as the subscriptions and the time say."""
+        with self._mutex:
+            gone = self._renewed()
+        _end(*gone)
+
+    def expired(self) -> tuple[str, ...]:
+        """Return the ids of subscriptions that have ended and are to be removed from the log."""
+        self.renew()
+        with self._mutex:
+            known = self._tenant.subscriptions
+            self._expired = {id for id in self._expired if known.get(id) is not None}
+            return tuple(sorted(self._expired))
+
+    def to_renew(self) -> list[Subscription]:
+        """Return the subscriptions that were used, with their new ends, where the stored end is
+        behind by half of the `ttl`.
+        """
+        with self._mutex:
+            return [
+                replace(known, expires_at=goal.expires_at)
+                for goal in self._goals.values()
+                if (known := goal.subscription) is not None
+                and goal.expires_at - known.expires_at >= known.ttl // 2
+            ]
 
     def observe(self) -> None:
         """Bring the goals to the present state; the caller holds the write lock.
 
         An error ends the goal that it occurs for.
         """
-        # `get` and `remove` hold no lock of the tenant: without the mutex they could end a goal, and
-        # free its answers, while it is updated here.
+        # `get` and `remove` hold no lock of the tenant: without the mutex they could change the
+        # goals during the loop. A goal is ended by another thread before or after its update.
         with self._mutex:
-            self._drop_expired()
+            gone = self._renewed()
+            _end(*gone)
             if not self._goals:
-                self._watch()
+                self._journals.watch(())
                 self._tenant.observer = None
                 return
             moment = self._moment()
-            changed = self._changed()
-            budget = self._new_budget()
+            changed = self._journals.take()
+            budget = self._node.new_budget()
             try:
                 for goal in list(self._goals.values()):
                     partition = self._tenant.partition(goal.scope)
@@ -161,7 +207,7 @@ class StandingGoals:
                     self._update(goal, facts, moment, budget)
             finally:
                 budget.release()
-            self._watch()
+            self._journals.watch(self._goals.values())
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -170,60 +216,86 @@ class StandingGoals:
             goal.update(self._evaluator, changed, moment, budget)
         except Exception as error:  # noqa: BLE001 - the change itself is valid: it must not fail
             _log.exception("standing goal %s failed and is ended", goal.id)
-            goal.end(error if isinstance(error, KBError) else KBError("the standing goal failed"))
+            goal.fail(error if isinstance(error, KBError) else KBError("the standing goal failed"))
 
     def _moment(self) -> Moment:
         return Moment(self._tenant.seq, self._tenant.at(self._tenant.created_at))
 
-    def _drop_expired(self) -> None:
-        now = self._now()
-        for goal in [goal for goal in self._goals.values() if goal.expires_at <= now]:
+    def _watch_begun(self, was_begun: bool) -> None:
+        """Record the changes that a goal depends on which was begun under the read lock."""
+        if not was_begun:
+            with self._mutex:
+                self._journals.watch(self._goals.values())
+                self._tenant.observer = self.observe
+
+    def _known(self, goal: StandingGoal, is_admin: bool) -> StandingGoal | None:
+        """Return the goal of the same id, renewed; None if there is room for a new one."""
+        known = self._goals.get(goal.id)
+        if known is not None and known.ended is not None:
             del self._goals[goal.id]
-            goal.end(NotFound(f"the standing goal {goal.id} was not renewed and has ended"))
+            known = None
+        if known is not None:
+            if (known.goal, known.scope) != (goal.goal, goal.scope):
+                raise AlreadyExists(f"another standing goal has the id {goal.id}")
+            if not is_admin and known.owner != goal.owner:
+                raise Forbidden(f"the standing goal {goal.id} belongs to another key")
+            known.ttl_ms, known.expires_at = goal.ttl_ms, goal.expires_at
+            return known
+        if len(self._goals) >= self._node.max_goals:
+            limit = {"limit": "TENANT_MAX_STANDING_GOALS", "value": self._node.max_goals}
+            message = f"a tenant has at most {self._node.max_goals} standing goals"
+            raise RateLimited(message, 1.0, limit)
+        return None
 
-    def _watch(self) -> None:
-        """Record the changes of exactly those relations that goals depend on."""
-        needed: dict[tuple[PartitionKey, RelationSchema], StoredRelation] = {}
-        for goal in self._goals.values():
-            partition = self._tenant.partition(goal.scope)
-            if goal.ended is None and partition is not None:
-                for schema in goal.stored:
-                    needed[partition.key, schema] = partition.need(schema)
-        for key, stored in self._watched.items():
-            if needed.get(key) is not stored:
-                stored.journal = None
-        for stored in needed.values():
-            if stored.journal is None:
-                stored.journal = RowJournal()
-        self._watched = needed
+    def _renewed(self) -> tuple[list[StandingGoal], str]:
+        """Take over the subscriptions, and drop goals that have ended; return those, and why."""
+        now, leads = self._node.now(), self._node.leads()
+        if leads and not self._led:
+            for goal in self._goals.values():
+                goal.expires_at = max(goal.expires_at, now + min(goal.ttl_ms, GRACE_MS))
+        self._led = leads
+        gone = self._synchronised(now)
+        for goal in [goal for goal in self._goals.values() if goal.expires_at <= now]:
+            if goal.subscription is None or leads:
+                if goal.subscription is not None:
+                    self._expired.add(goal.id)
+                gone.append(self._goals.pop(goal.id))
+        return gone, "the standing goal was ended, or not renewed in time"
 
-    def _changed(self) -> dict[PartitionKey, dict[RelationSchema, FactChanges]]:
-        """Return the facts that became visible or invisible since the last call, by partition."""
-        changed: dict[PartitionKey, dict[RelationSchema, FactChanges]] = {}
-        for (partition, schema), stored in self._watched.items():
-            if stored.journal and not stored.gone:
-                facts = _net_changes(stored)
-                if facts.added or facts.removed:
-                    changed.setdefault(partition, {})[schema] = facts
-        return changed
+    def _synchronised(self, now: int) -> list[StandingGoal]:
+        """Take over the subscriptions of the tenant; return the goals that have none any more."""
+        stored = self._tenant.subscriptions
+        if stored.version == self._seen:
+            return []
+        self._seen = stored.version
+        gone: list[StandingGoal] = []
+        for known in stored:
+            if known.id in self._expired:
+                continue
+            goal = self._goals.get(known.id)
+            if goal is not None and (goal.goal, goal.scope) != (known.goal, known.scope):
+                gone.append(self._goals.pop(known.id))
+                goal = None
+            if goal is None:
+                goal = self._goals[known.id] = self._restored(known, now)
+            goal.subscription, goal.owner, goal.ttl_ms = known, known.owner, known.ttl
+            goal.expires_at = max(goal.expires_at, known.expires_at)
+        for goal in list(self._goals.values()):
+            if goal.subscription is not None and stored.get(goal.id) is None:
+                gone.append(self._goals.pop(goal.id))
+        if self._goals:
+            self._tenant.observer = self.observe
+        return gone
+
+    def _restored(self, known: Subscription, now: int) -> StandingGoal:
+        """Return the goal of a subscription, which its first reader evaluates."""
+        expires_at = max(known.expires_at, now + min(known.ttl, GRACE_MS))
+        body = parse_body(known.goal)
+        goal = StandingGoal(known.id, known.goal, body, known.scope, known.ttl, expires_at)
+        goal.is_behind = True
+        return goal
 
 
-def _net_changes(stored: StoredRelation) -> FactChanges:
-    """Return the rows of a journal whose visibility differs from that before, and empty it."""
-    rows = {} if stored.journal is None else stored.journal.take()
-    relation, arity = stored.relation, stored.schema.arity
-    ids = relation.locate(array("I", [symbol for row in rows for symbol in row]), len(rows))
-    added, removed = [], []
-    for (row, was_visible), id in zip(rows.items(), ids, strict=True):
-        visible = id != NO_ROW
-        if visible and row in stored.limited:
-            visible = len(relation.match(list(row), limit=1)[1]) > 0 if arity else _shown(stored)
-        if visible and not was_visible:
-            added.append(row)
-        elif was_visible and not visible:
-            removed.append(row)
-    return FactChanges(added, removed)
-
-
-def _shown(stored: StoredRelation) -> bool:
-    return stored.relation.counts().visible > 0
+def _end(goals: Iterable[StandingGoal], reason: str) -> None:
+    for goal in goals:
+        goal.end(NotFound(reason))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbcore.state.changes import (
+    BESIDES_CONTENT,
     AddEpisodes,
     AddEvidence,
     AssertFacts,
@@ -19,9 +20,12 @@ from kbcore.state.changes import (
     ChangeSet,
     DeclarePhrases,
     Delta,
+    EndSubscriptions,
     EvictFacts,
     NoteAnswer,
+    NoteDelivery,
     PurgeMemory,
+    PutSubscription,
     Removed,
     RestoreFacts,
     RetractFact,
@@ -32,6 +36,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.eviction import evict, set_priority
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.goals.applying import change_subscriptions
 from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.merging.scopes import change_scopes
@@ -69,7 +74,7 @@ def apply(
     if changes.request is not None:
         tenant.answered.note(changes.request, at)
     tenant.seq = seq
-    if all(isinstance(change, NoteAnswer) for change in changes.changes):
+    if all(isinstance(change, BESIDES_CONTENT) for change in changes.changes):
         _keep_answers(tenant, changes.changes, at)
     else:
         tenant.generation += 1
@@ -121,6 +126,8 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             purge(tenant, change, delta, number)
         elif isinstance(change, RestoreFacts):
             restore_facts(tenant, change, delta)
+        elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
+            change_subscriptions(tenant, change, delta)
         elif isinstance(change, NoteAnswer):
             pass  # no fact or rule changes; `apply` stores the answer
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbcore.errors import UnknownDatabase
@@ -48,6 +48,10 @@ class Catalog:
         self._databases: dict[str, Database] = {DEFAULT: Database(DEFAULT)}
         self._mutex = threading.Lock()
         self.keys = KeyRing()
+        self.purged = 0
+        """The last purge of a tenant that was deleted or emptied later, by its sequence number."""
+        self.deleted = 0
+        """Sequence number of the last deletion or emptying of a tenant or database."""
 
     def new_empty(self) -> Catalog:
         """Return an empty catalog with engines of the same kind."""
@@ -92,6 +96,10 @@ class Catalog:
         for database in self.databases():
             yield from list(database.tenants.values())
 
+    def last_purge(self) -> int:
+        """Return the sequence number of the last purge of any tenant, 0 if there was none."""
+        return max([self.purged, *(tenant.purges.last_seq() for tenant in self.tenants())])
+
     def empty_tenant(self, database: str, name: str) -> Tenant:
         """Return an empty tenant to read in place of one that does not exist; it is not stored.
 
@@ -121,10 +129,10 @@ class Catalog:
             self.need_tenant(name, changes.tenant, at)
         elif action is CatalogAction.DROP_DATABASE:
             with self._mutex:
-                self._release(self._databases.pop(name).tenants.values())
+                self._delete(list(self._databases.pop(name).tenants.values()), seq)
         elif action is CatalogAction.DROP_TENANT:
             with self._mutex:
-                self._release([self.database(name).tenants.pop(changes.tenant)])
+                self._delete([self.database(name).tenants.pop(changes.tenant)], seq)
         else:
             database = self.database(name)
             if action is CatalogAction.NUKE_DATABASE:
@@ -133,7 +141,7 @@ class Catalog:
             known = database.tenants
             emptied = [changes.tenant] if action is CatalogAction.NUKE_TENANT else list(known)
             with self._mutex:
-                self._release([known[tenant] for tenant in emptied])
+                self._delete([known[tenant] for tenant in emptied], seq)
                 for tenant in emptied:
                     known[tenant] = self._new_tenant(name, tenant, known[tenant].created_at)
                     known[tenant].seq = seq
@@ -178,9 +186,17 @@ class Catalog:
     def forget(self) -> None:
         """Release every tenant: their memory is freed when no reader holds them any more."""
         with self._mutex:
+            self.purged = self.deleted = 0
             databases, self._databases = self._databases, {DEFAULT: Database(DEFAULT)}
         for database in databases.values():
             self._release(list(database.tenants.values()))
+
+    def _delete(self, tenants: Sequence[Tenant], seq: int) -> None:
+        """Release tenants whose text is to be removed from the log, which has it up to `seq`."""
+        if tenants:
+            self.deleted = max(self.deleted, seq)
+        self.purged = max([self.purged, *(tenant.purges.last_seq() for tenant in tenants)])
+        self._release(tenants)
 
     @staticmethod
     def _release(tenants: Iterable[Tenant]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
+from kbcore.state.goals.subscriptions import Moment, Subscription
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
@@ -174,15 +175,43 @@ class AddEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PurgeMemory:
-    """Remove exactly these facts and episodes, and stored answers, which may repeat their text.
+    """Remove exactly these facts, episodes and subscriptions to goals, and stored answers, which may
+    repeat their text.
 
     `id` names the purge, of which this may be a part; `by` says by what its facts were selected.
+    `goals` are the ids of subscriptions.
     """
 
     id: str
     by: str
     rows: tuple[FactRows, ...] = ()
     episodes: tuple[str, ...] = ()
+    goals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PutSubscription:
+    """Store a subscription to a goal, or renew the one of the same id. No fact or rule changes."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class EndSubscriptions:
+    """Remove subscriptions to goals by id. No fact or rule changes."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDelivery:
+    """Store up to which state the receiver of a goal's webhook has the changes.
+
+    No fact or rule changes.
+    """
+
+    id: str
+    delivered: Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +294,16 @@ Change = (
     | PurgeMemory
     | RestoreFacts
     | NoteAnswer
+    | PutSubscription
+    | EndSubscriptions
+    | NoteDelivery
     | ScopeChange
     | ChangeCatalog
     | ChangeKeys
 )
+
+BESIDES_CONTENT = (NoteAnswer, PutSubscription, EndSubscriptions, NoteDelivery)
+"""Changes after which every goal has the same answers as before."""
 
 
 class Outdated(Conflict):
@@ -335,7 +370,7 @@ class WriteSet:
                 self.asserted.update(
                     (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
                 )
-            elif isinstance(change, NoteAnswer):
+            elif isinstance(change, BESIDES_CONTENT):
                 pass
             else:
                 self.anything = True
@@ -359,7 +394,7 @@ class ChangeSet:
     `check`, if set, reads the state just before the record is written and raises to reject the
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
-    and digest of its request.
+    and digest of its request, `key` the id of the API key that it was made with.
     """
 
     database: str
@@ -369,6 +404,7 @@ class ChangeSet:
     depends: Depends | None = field(default=None, compare=False)
     transaction: str | None = None
     request: RequestKey | None = None
+    key: str | None = field(default=None, compare=False)
 
     @property
     def of_catalog(self) -> bool:
@@ -412,10 +448,17 @@ def _stores(change: Change) -> bool:
         return bool(change.episodes)
     if isinstance(change, RestoreFacts):
         return bool(change.facts)
-    return isinstance(change, ForkScope | MergeScope | NoteAnswer)
+    return isinstance(change, ForkScope | MergeScope | NoteAnswer | PutSubscription)
 
 
-_REMOVING_CHANGES = (RetractFact, RetractPattern, RetractRule, DropScope, PurgeMemory)
+_REMOVING_CHANGES = (
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+    DropScope,
+    PurgeMemory,
+    EndSubscriptions,
+)
 _REMOVING_ACTIONS = (
     CatalogAction.DROP_DATABASE,
     CatalogAction.NUKE_DATABASE,

@@ -39,7 +39,8 @@ memory."""
 class Reads:
     """The read set of a transaction.
 
-    Relations, version of the rules and names of scopes at the first read.
+    Relations, version of the rules, names of scopes and version of the list of episodes at the first
+    read, and the ids of episodes that were not found.
 
     `aged` is True if a fact of the transaction itself has become valid or invalid since. `new_text`
     counts the characters of constants in goals that no fact has.
@@ -48,6 +49,8 @@ class Reads:
     relations: dict[ReadName, Versions] = field(default_factory=dict)
     rules: int | None = None
     scopes: tuple[str | None, ...] | None = None
+    episodes: int | None = None
+    missing_episodes: set[str] = field(default_factory=set)
     aged: bool = False
     new_text: int = 0
 
@@ -189,6 +192,19 @@ class Overlay(Tenant):
             with self.unnoted():
                 read_versions = versions(self.partition(name[0]), name)
             self._reads.relations[name] = read_versions
+
+    def note_episodes(self, missing: str | None = None) -> None:
+        """Record that all episodes were read, or that the one with an id was not found.
+
+        One that was found is not recorded: only a purge removes it, with which every transaction
+        conflicts.
+        """
+        if not self.noting:
+            return
+        if missing is not None:
+            self._reads.missing_episodes.add(missing)
+        elif self._reads.episodes is None:
+            self._reads.episodes = self.base.episodes.version
 
     def outdated(self) -> bool:
         """Return True if a copied relation or the copied rules have changed in the base since."""

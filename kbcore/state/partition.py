@@ -170,7 +170,7 @@ class StoredRelation:
     change, 0 before any; `gone` is True once the scope was deleted. `flips` records which rows were
     hidden, shown or removed, for a reader that caches by row id and sets it; None: there is no such
     reader, or the row ids have changed. `journal` records the rows that were added, removed, hidden
-    or shown, for a reader that sets it.
+    or shown, for a reader that sets it. `renumbered` counts how often the row ids have changed.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -186,6 +186,7 @@ class StoredRelation:
         self.gone = False
         self.flips: array[int] | None = None
         self.journal: RowJournal | None = None
+        self.renumbered = 0
 
     def drop(self) -> None:
         """Release the relation; it must not be used any more."""
@@ -223,14 +224,13 @@ class StoredRelation:
         """Delete stored rows with their metadata and windows."""
         if self.journal is not None:
             self._journal_removed(rows, count)
-        if self.flips is None:
-            self.relation.delete(rows, count)
-        else:
+        if self.flips is not None:
             self.note(self.relation.locate(rows, count), FLIP_GONE)
-            before = self.relation.counts().rows
-            self.relation.delete(rows, count)
-            if self.relation.counts().rows != before:
-                self.flips = None
+        before = self.relation.counts().rows
+        self.relation.delete(rows, count)
+        if self.relation.counts().rows != before:
+            self.renumbered += 1
+            self.flips = None
         if self.metadata or self.limited:
             arity = self.schema.arity
             for i in range(count):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
+from kbcore.state.goals.subscriptions import Subscriptions
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.memory.episodes import Episodes
@@ -89,6 +90,7 @@ class Tenant:
         self.answered = AnsweredRequests()
         self.episodes = Episodes()
         self.purges = Purges()
+        self.subscriptions = Subscriptions()
         self.rules = RuleBook()
         self.gone = False
         self.attached: dict[str, Attached] = {}
@@ -169,6 +171,9 @@ class Tenant:
         A tenant records none.
         """
         return nullcontext()
+
+    def note_episodes(self, missing: str | None = None) -> None:
+        """Do nothing: only a transaction records which episodes it has read."""
 
     def scopes(self) -> list[str]:
         """Return every scope that was written to or forked, or has its own rules, by name.

@@ -1,19 +1,22 @@
-"""Selection of what a purge removes: facts, episodes, and the rules that mention the subject."""
+"""Selection of what a purge removes: facts, episodes and standing goals, and the rules that mention
+the subject.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import FactRows, Row
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbcore.state.partition import StoredRelation
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES
 from kbcore.upkeep.sources import supported
@@ -24,21 +27,33 @@ SUBJECT, EPISODE, SPEAKER, BEFORE = "subject", "episode", "speaker", "before"
 
 MAX_SUBJECT_CHARS = 1000
 
+MAX_SIMILAR = 1000
+"""Maximum number of similar names that a purge remembers."""
+
+MAX_SIMILAR_CHARS = 100
+"""Longer words are not listed as similar names: encoded data, for example."""
+
+SummaryOf = tuple[str | None, str, int]
+"""Scope, summarised predicate, and the symbol of the first argument of a summary."""
+
 
 @dataclass(frozen=True, slots=True)
 class PurgeTarget:
     """Selection of what to purge: exactly one member is given.
 
     `subject` is a name: facts with an argument or metadata that mention it, and episodes that
-    mention it or were said by it. `episode` is an id, `speaker` a name: these episodes, and the
-    facts that nothing else supports. `before` is in epoch milliseconds: facts and episodes that are
-    older. Names match whole words in any case.
+    mention it, were said by it, or have it in their id or session. `episode` is an id, `speaker` a
+    name: these episodes, and the facts that nothing else supports. `before` is in epoch
+    milliseconds: facts and episodes that are older. Subjects match whole words in any case, and
+    spaces and `_` between the words of a subject are equal. With `drop_scopes`, scopes whose names
+    mention the subject are dropped, with everything in them.
     """
 
     subject: str | None = None
     episode: str | None = None
     speaker: str | None = None
     before: int | None = None
+    drop_scopes: bool = False
 
     @property
     def by(self) -> str:
@@ -70,13 +85,37 @@ class Selected:
         return [{**row, "why": why} for row, why in zip(rows, self.reasons, strict=False)]
 
 
+@dataclass(frozen=True, slots=True)
+class PurgedGoal:
+    """A standing goal whose text mentions the subject: its id and its text."""
+
+    id: str
+    goal: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedScope:
+    """A scope whose name mentions the subject: its facts, and if the purge drops it."""
+
+    scope: str
+    fact_count: int
+    dropped: bool
+
+
 @dataclass(slots=True)
 class PurgePlan:
-    """Facts and episodes that a purge would remove, as of one state; `rules` stay and are only reported."""
+    """Facts, episodes, standing goals and scopes that a purge would remove, as of one state.
+
+    `rules`, among them phrases, mention the subject and stay. `similar` are names that contain the
+    subject only as a part of a word: nothing that mentions only these is removed.
+    """
 
     facts: list[Selected] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
-    rules: list[StoredRule] = field(default_factory=list)
+    rules: list[StoredDefinition] = field(default_factory=list)
+    goals: list[PurgedGoal] = field(default_factory=list)
+    scopes: list[NamedScope] = field(default_factory=list)
+    similar: list[str] = field(default_factory=list)
 
     @property
     def fact_count(self) -> int:
@@ -92,8 +131,13 @@ class PurgePlan:
         return rows
 
 
-def plan_purge(tenant: Tenant, target: PurgeTarget, budget: Budget) -> PurgePlan:
-    """Select what to purge; the caller holds the tenant's read lock. Raises BudgetExceeded."""
+def plan_purge(
+    tenant: Tenant, target: PurgeTarget, budget: Budget, goals: Iterable[PurgedGoal] = ()
+) -> PurgePlan:
+    """Select what to purge; the caller holds the tenant's read lock. Raises BudgetExceeded.
+
+    `goals` are the standing goals of the tenant, those in memory included.
+    """
     plan = PurgePlan()
     mentions = None if target.subject is None else _Mentions(target.subject)
     plan.episodes = [
@@ -118,23 +162,83 @@ def plan_purge(tenant: Tenant, target: PurgeTarget, budget: Budget) -> PurgePlan
             selected.reasons.append(why)
         if selected.reasons:
             plan.facts.append(selected)
-    if mentions is not None:
-        plan.rules = [rule for rule in tenant.rules.all() if mentions.in_text(rule.text)]
+    if mentions is None:
+        _add_summaries(tenant, plan, budget)
+        return plan
+    definitions: tuple[StoredDefinition, ...] = (*tenant.rules.all(), *tenant.rules.phrases())
+    plan.rules = [known for known in definitions if mentions.in_text(known.text)]
+    for name in tenant.scopes():
+        if mentions.in_text(name):
+            partition = tenant.partition(name)
+            count = 0 if partition is None else partition.live()
+            plan.scopes.append(NamedScope(name, count, target.drop_scopes))
+    plan.goals = [
+        goal for goal in goals if mentions.in_text(goal.goal) or mentions.in_text(goal.id)
+    ]
+    plan.similar = mentions.similar()
     return plan
 
 
+def _add_summaries(tenant: Tenant, plan: PurgePlan, budget: Budget) -> None:
+    """Add the summaries, made by consolidation, of facts that the plan removes."""
+    summarised: set[SummaryOf] = set()
+    chosen: dict[int, Selected] = {}
+    for selected in plan.facts:
+        stored, arity = selected.stored, selected.stored.schema.arity
+        chosen[id(stored)] = selected
+        if arity > 1:
+            firsts = set(selected.rows[0::arity])
+            summarised.update((stored.scope, stored.schema.predicate, first) for first in firsts)
+    for _, stored in tenant.stored() if summarised else ():
+        schema = stored.schema
+        if not (schema.predicate.endswith(SUFFIX) and schema.arity == 2):
+            continue
+        source = schema.predicate.removesuffix(SUFFIX)
+        known = chosen.get(id(stored))
+        rows = set() if known is None else set(zip(known.rows[0::2], known.rows[1::2], strict=True))
+        added = known or Selected(stored, array("I"), [])
+        for row, metadata in budget.paced(list(stored.metadata.items())):
+            is_source = (stored.scope, source, row[0]) in summarised
+            if is_source and is_summary(metadata) and tuple(row) not in rows:
+                added.rows.extend(row)
+                added.reasons.append("summary")
+        if known is None and added.reasons:
+            plan.facts.append(added)
+
+
 class _Mentions:
-    """Recognises texts that contain a name as whole words, in any case."""
+    """Recognises texts that contain a name as whole words, in any case.
+
+    Spaces and `_` between the words of the name are equal. Words that contain the name only as a
+    part are collected: `_` is a letter there, so `ann` is a part of `ann_k` and of `joanna`.
+    """
 
     def __init__(self, name: str) -> None:
-        words = r"\s+".join(map(re.escape, name.split()))
-        self._pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+        words = [re.escape(word) for word in re.split(r"[\s_]+", name) if word]
+        if not words:  # the name is `_`
+            words = [re.escape(name.strip())]
+        exact = r"[\s_]+".join(words)
+        part = r"[\W_]?".join(words)
+        self._pattern = re.compile(rf"(?<!\w){exact}(?!\w)", re.IGNORECASE)
+        self._part = re.compile(part, re.IGNORECASE)
         self._name = name
         self._symbols: dict[int, bool] = {}
+        self._similar: set[str] = set()
 
     def in_text(self, text: str) -> bool:
-        """Return True if a text mentions the name."""
-        return text == self._name or self._pattern.search(text) is not None
+        """Return True if a text mentions the name; collect the similar names in it."""
+        matches = False
+        for part in self._part.finditer(text):
+            start, end = _word_around(text, *part.span())
+            if self._pattern.fullmatch(text, start, end):
+                matches = True
+            elif end - start <= MAX_SIMILAR_CHARS and len(self._similar) < MAX_SIMILAR:
+                self._similar.add(text[start:end])
+        return matches or text == self._name or self._pattern.search(text) is not None
+
+    def similar(self) -> list[str]:
+        """Return the names that contain the name as a part of a word, sorted."""
+        return sorted(self._similar)
 
     def in_symbols(self, tenant: Tenant, symbols: array[int]) -> None:
         """Judge the texts of symbols that were not seen before."""
@@ -162,9 +266,20 @@ class _Mentions:
         return False
 
 
+def _word_around(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the range of the words that a range of a text touches, cut if they are too long."""
+    first, last = max(0, start - MAX_SIMILAR_CHARS), min(len(text), end + MAX_SIMILAR_CHARS)
+    while start > first and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    while end < last and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    return start, end
+
+
 def _selects(target: PurgeTarget, episode: Episode, mentions: _Mentions | None) -> bool:
     if mentions is not None:
-        return mentions.in_text(episode.speaker) or mentions.in_text(episode.text)
+        texts = (episode.speaker, episode.text, episode.id, episode.session or "")
+        return any(mentions.in_text(text) for text in texts)
     if target.before is not None:
         return episode.at < target.before
     if target.speaker is not None:

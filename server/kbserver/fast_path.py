@@ -27,6 +27,7 @@ from kbserver.replication import requests as replication
 from kbserver.schemas.facts import TellBody, spoken
 from kbserver.schemas.fields import Json
 from kbserver.schemas.reason import InferBody, QueryBody
+from kbserver.schemas.requests import seen
 from kbserver.security.guard import Guard
 from kbserver.security.permissions import Need
 
@@ -110,7 +111,7 @@ class FastPath:
             kb = self._runtime.knowledge_base(
                 DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER)
             )
-            parts = route.answer(kb, parsed, notes)
+            parts = route.answer(seen(kb, parsed), parsed, notes)
             self._runtime.replication.check_answer(turn)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             answer = self._accounting.failed(error, record.id)

@@ -24,7 +24,7 @@ from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import load
+from kbserver.schemas.requests import load, seen
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
 
 Shape = Mapping[str, Any] | type[Schema]
@@ -239,7 +239,7 @@ class Operation:
             return self.respond(**path)
         kb = writer() if self.role == WRITER else reader()
         arguments = {} if self.body is None else load(self.body)
-        return self.respond(self.core(kb, **arguments), arguments)
+        return self.respond(self.core(seen(kb, arguments), **arguments), arguments)
 
 
 _BY_ROUTE: dict[tuple[str, str], Operation] = {}

@@ -28,7 +28,7 @@ from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import KBError, NotReady
 from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process

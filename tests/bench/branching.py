@@ -9,7 +9,7 @@ from table import Row
 
 from kbcore.config import Config
 from kbcore.kb.tenant_kb import TenantKB
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.facts import FactRows
 
 LINEAR = 2.0

@@ -15,7 +15,7 @@ from table import Row
 from talk import collection, many, recall
 
 from kbcore.config import Config
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.search.tokens import words
 from kbcore.state.facts import Fact, FactRows

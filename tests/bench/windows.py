@@ -18,7 +18,7 @@ from kbcore import Config
 from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.embed import EmbeddedKB
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbplanner.engine.backend import Attribute
 from kbplanner.syntax.parser import parse_goal
 

@@ -8,13 +8,14 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import make_runtime
 
 from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.errors import ConfigError, Forbidden, InvalidInput, KBError, NotFound, TooLarge
 from kbcore.node.api_keys import KeyWanted, digest_of, first_admin, same
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.changes import ChangeKeys, ChangeSet
 from kbcore.state.keys import ROLES, StoredKey
 
@@ -65,6 +66,7 @@ def test_no_other_text_is_accepted_as_a_key(node):
     keys = node[0].keys()
     id = keys.create(first_admin("root")).key.id
 
+    @examples(40)
     @given(
         st.text(max_size=100)
         | st.from_regex(rf"kb_({id}|[0-9a-f]{{16}})_[0-9a-f]{{64}}", fullmatch=True)

@@ -9,7 +9,7 @@ import pytest
 
 from kbcore.clock import LoggedClock, ManualClock
 from kbcore.config import Config
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 
 

@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from dataclasses import replace
 
 import pytest
+from support.embedders import Hashing, Plugin
 from support.runtimes import BASE
 from support.runtimes import runtime as plain_runtime
 
-import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.context.relevance.vectors import NEAR, POOL, VECTOR_WEIGHT, Vectors, text_of
+from kbcore.context.relevance.vectors import NEAR, VECTOR_WEIGHT, fact_text
 from kbcore.context.request import WindowRequest
 from kbcore.errors import ConfigError
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance.embedder import EmbedderConformance
 from kbcore.search.embedder import MAX_FAILURES, PAUSE_SECONDS
 from kbcore.state.facts import Fact
-
-SAME = {"physician": "doctor", "employed": "works", "automobile": "car"}
-"""What the embedder of the tests knows of meaning."""
-
-
-class Hashing:
-    """Each word turns one number up; words of the same meaning turn the same."""
-
-    name = "hashing"
-    dimension = 64
-
-    def __init__(self) -> None:
-        self.seen: list[list[str]] = []
-        self.spoil = None
-        self.watch = None
-
-    def embed(self, texts):
-        self.seen.append(list(texts))
-        if self.watch is not None:
-            self.watch()
-        found = [self.vector(text) for text in texts]
-        return found if self.spoil is None else self.spoil(found)
-
-    def vector(self, text):
-        numbers = [0.0] * self.dimension
-        for word in text.lower().split():
-            digest = hashlib.blake2b(SAME.get(word, word).encode(), digest_size=2).digest()
-            numbers[int.from_bytes(digest, "big") % self.dimension] += 1.0
-        return numbers
 
 
 class TestHashing(EmbedderConformance):
     def make_embedder(self):
         return Hashing()
-
-
-class Plugin:
-    def __init__(self, embedder):
-        self.embedder = embedder
-
-    @kbcore.hookimpl
-    def kb_embedders(self):
-        return {"hashing": lambda config: self.embedder}
 
 
 @pytest.fixture
@@ -80,6 +41,7 @@ def embedder():
 def kb(clock, embedder):
     config = replace(BASE, storage_backend="memory", embedder="hashing")
     with open_runtime(config, plugins=[Plugin(embedder)], clock=clock) as node:
+        node.vectors.close()  # no thread: windows give facts their vectors
         yield node.knowledge_base()
 
 
@@ -110,7 +72,7 @@ def test_a_fact_that_means_it_comes_first(kb, clock):
     assert first(kb, "doctor bob") == ["is(bob, physician)", *first(kb, "doctor bob")[1:]]
     (entry, *_) = kb.context(WindowRequest(query="doctor", explain=True)).entries
     assert entry.text == "is(bob, physician)"
-    assert entry.why["lexical"] == pytest.approx(VECTOR_WEIGHT / 3**0.5)
+    assert entry.why["lexical"] == pytest.approx(VECTOR_WEIGHT / 3**0.5, abs=1e-3)
 
 
 def test_text_and_vector_scores_combine_as_documented(kb):
@@ -125,14 +87,13 @@ def test_text_and_vector_scores_combine_as_documented(kb):
         }
     asked = plain.vector("bob tea")
     for entry in kb.context(WindowRequest(query="bob tea", explain=True)).entries:
-        row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
-        vector = plain.vector(text_of(row))
+        vector = plain.vector(fact_text(entry.predicate, entry.args, entry.negated))
         product = sum(a * b for a, b in zip(asked, vector, strict=True))
         cosine = product / (sum(a * a for a in asked) * sum(a * a for a in vector)) ** 0.5
         wanted = (1 - VECTOR_WEIGHT) * words[entry.text] + VECTOR_WEIGHT * (
             cosine if cosine >= NEAR else 0.0
         )
-        assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-6)
+        assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-3)
 
 
 def test_a_text_is_embedded_once(kb, embedder):
@@ -151,15 +112,6 @@ def test_a_text_is_embedded_once(kb, embedder):
     assert embedder.seen[2:] == [["physician"]]
     kb.context(WindowRequest())
     assert len(embedder.seen) == 3
-
-
-def test_the_vector_store_is_bounded(kb, monkeypatch):
-    kb.assert_facts([Fact("p", (f"c{i}",)) for i in range(700)])
-    monkeypatch.setattr("kbcore.context.relevance.vectors.STORE_BYTES", 1)
-    for at in range(5):
-        first(kb, f"text {at}")
-    tenant = kb._read_tenant()
-    assert len(Vectors.of(tenant, 64)) == POOL
 
 
 def test_no_lock_is_held_during_embedding(kb, embedder):

@@ -12,7 +12,7 @@ from kbcore.config import Config
 from kbcore.embed import EmbeddedKB
 from kbcore.errors import InvalidInput
 from kbcore.events.events import KINDS, Event, Place, Wanted
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 
 NOW = 1_700_000_000_000
 

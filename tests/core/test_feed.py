@@ -10,7 +10,7 @@ import pytest
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import Conflict
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import AssertFacts, CatalogAction, ChangeSet

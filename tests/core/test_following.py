@@ -89,18 +89,18 @@ def test_rules_change_answers(kb):
 def test_a_goal_beyond_the_budget_of_a_write_is_brought_up_to_date_by_its_reader(kb):
     with kb.follow("p(?x, ?y)") as goal:
         registry = kb.kb._read_tenant().attached["standing_goals"]
-        new_budget = registry._new_budget
+        node = registry._node
 
         def spent():
-            budget = new_budget()
+            budget = node.new_budget()
             budget.deadline = 0
             return budget
 
-        registry._new_budget = spent
+        registry._node = node._replace(new_budget=spent)
         kb.teach("p(?x, ?y) :- n(?x), n(?y).")
         kb.tell_many("n", [[number] for number in range(700)])
         assert kb.kb.standing_goals()[0].is_behind
-        registry._new_budget = new_budget
+        registry._node = node
         (change,) = goal.changes()
         assert len(change.appeared) == 490_000
         kb.retract("n(0)")

@@ -9,7 +9,7 @@ import pytest
 
 from kbcore import Config, hookimpl, open_kb
 from kbcore.errors import ConfigError, Conflict, InvalidInput, PluginFailed
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import API_VERSION, Keep, Resolution
 from kbcore.state.facts import Fact

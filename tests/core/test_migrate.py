@@ -17,7 +17,7 @@ from kbcore.errors import (
     LogCorrupted,
     StorageBusy,
 )
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.plug.manager import Plugins
 

@@ -23,12 +23,15 @@ from kbcore.state.changes import (
     Decision,
     DeclarePhrases,
     DropScope,
+    EndSubscriptions,
     EvictFacts,
     EvictReason,
     ForkScope,
     MergeScope,
     NoteAnswer,
+    NoteDelivery,
     PurgeMemory,
+    PutSubscription,
     RestoredFact,
     RestoreFacts,
     RetractFact,
@@ -37,6 +40,7 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
@@ -110,6 +114,27 @@ WRITTEN: list[tuple[Change, str]] = [
         PurgeMemory("x", "subject", ROWS, ("e",)),
         '{"op":"purge","id":"x","by":"subject","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}],"episodes":["e"]}',
     ),
+    (
+        PurgeMemory("x", "subject", (), (), ("g",)),
+        '{"op":"purge","id":"x","by":"subject","rows":[],"episodes":[],"goals":["g"]}',
+    ),
+    (
+        PutSubscription(Subscription("g", "p(?x)", None, 1000, 1, 1001)),
+        '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":null,"ttl":1000,"created":1,"expires":1001}}',
+    ),
+    (
+        PutSubscription(
+            Subscription(
+                "g", "p(?x)", "s", 1000, 1, 1001, "k", Webhook("https://a/", "x"), Moment(3, 4)
+            )
+        ),
+        (
+            '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":"s","ttl":1000,"created":1,"expires":1001,'
+            '"by":"k","hook":{"url":"https://a/","secret":"x"},"delivered":[3,4]}}'
+        ),
+    ),
+    (EndSubscriptions(("g", "h")), '{"op":"unsubscribe","ids":["g","h"]}'),
+    (NoteDelivery("g", Moment(3, 4)), '{"op":"delivered","id":"g","upto":[3,4]}'),
     (
         RestoreFacts((RestoredFact("s", "p", ("a",), STANDING),)),
         '{"op":"restore","facts":[{"s":"s","p":"p","a":["a"],"is":{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}}}]}',

@@ -24,8 +24,9 @@ from kbcore.errors import (
     UnknownDatabase,
 )
 from kbcore.node.api_keys import KeyWanted
+from kbcore.node.opening import open_runtime
 from kbcore.node.placement import shard_of
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.offline.rescue import (
     backup_storage,

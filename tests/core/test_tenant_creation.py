@@ -11,7 +11,7 @@ from kbcore.durable.commit import _Pending
 from kbcore.durable.records import encode_changes
 from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError, NotFound
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractFact
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey

@@ -12,7 +12,7 @@ import kbcore
 from kbcore.config import Config
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.errors import ConfigError, PluginFailed
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance.tokenizer import TokenizerConformance
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_rule

@@ -152,8 +152,9 @@ def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
 def test_commands_answer_as_shown(page, tmp_path):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    has_files = page.parent.name == "operations" or page.name in (KEYED, CLUSTER)
-    here = tmp_path / "here" if has_files else None
+    writes_files = any(" -o " in command for command, _ in steps(page))
+    in_folder = page.parent.name == "operations" or page.name in (KEYED, CLUSTER)
+    here = tmp_path / "here" if writes_files or in_folder else None
     if here:
         here.mkdir()
     with StandIn() as standin:

@@ -102,6 +102,7 @@ def test_one_package_imports_each_library():
         "server/kbserver/cli/shared/stdio_bridge.py",
         "plugins/kbplugins/coordinator_etcd.py",
         "plugins/kbplugins/llm_http/transport.py",
+        "plugins/kbplugins/webhooks/sender.py",
         "server/kbserver/replication/log_client.py",
     }
     assert importers("httpx") == transports

@@ -17,7 +17,7 @@ from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.context.window import Entry
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_program, parse_rule

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from kbcore.config import SETTINGS, Config
 from kbcore.config.lint import warnings_for
 from kbcore.errors import ConfigError
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbserver.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -222,6 +222,8 @@ def deprecated(response: Any) -> None:
         ({"predicates": ["p", ""]}, "predicates[1]"),
         ({"format": "poem"}, "format"),
         ({"goals": {}}, "goals"),
+        ({"goals": [GOAL, "1 < 2, 2 < 3"]}, "goals[1]"),
+        ({"goals": [{"text": "1 < 2, 2 < 3"}]}, "goals[0].text"),
         ({"goals": [GOAL, {"predicate": "p"}]}, "goals[1].args"),
         ({"goals": [{"predicate": "?p", "args": ["1", "2"]}]}, "goals[0].predicate"),
         ({"sessionId": ""}, "sessionId"),
@@ -384,3 +386,12 @@ def test_the_size_of_a_window(client: Client) -> None:
     assert sizes[1] < 0.53 * sizes[0]
     assert sizes[2] < 0.85 * sizes[1]
     assert sizes[3] == content + 12 + 11  # a full stop for each fact, and the line breaks
+
+
+def test_goals_of_several_literals(family):
+    found = window(family, {"goals": ["parent(?x, ?y), parent(?y, ?z), ?x != ?z"]})
+    assert found["goalDriven"] is True
+    assert all(entry["predicate"] == "parent" for entry in found["entries"])
+    assert found == window(
+        family, {"goals": [{"text": "parent(?x, ?y), parent(?y, ?z), ?x != ?z"}]}
+    )

@@ -217,7 +217,7 @@ def test_a_purge_removes_what_the_dry_run_lists(client: Client) -> None:
     id = about_zebulon(client)
     dry = client.post("/memory/purge", {"subject": "zebulon", "dryRun": True}).get_json()
     done = client.post("/memory/purge", {"subject": "zebulon"}).get_json()
-    changed = {"purgeId", "dryRun", "erased"}
+    changed = {"purgeId", "dryRun", "erased", "undoFrom"}
     assert {k: v for k, v in done.items() if k not in changed} == {
         k: v for k, v in dry.items() if k not in changed
     }
@@ -232,6 +232,7 @@ def test_a_purge_removes_what_the_dry_run_lists(client: Client) -> None:
         "facts": 4,
         "episodes": 1,
         "erased": False,
+        "waitsFor": "storage",
     }
     error = error_of(client.post("/memory/undo", {"commitSeq": last_seq(client)}), 409, "CONFLICT")
     assert (error["details"] or {})["reason"] == "purged"

@@ -51,7 +51,10 @@ def test_purge(where):
     assert "--yes" in memory(where, "purge", "--subject", "ann", expect=1).stderr
     assert memory(where, "purges").stdout == ""
     done = memory(where, "purge", "--subject", "ann", "--yes").stdout
-    assert done.endswith("1 facts, 1 conclusions, 0 episodes\nerased from log and snapshots\n")
+    assert done.endswith(
+        "1 facts, 1 conclusions, 0 episodes\nerased from log and snapshots\n"
+        "changes before 4 can no longer be undone\n"
+    )
     assert kbcore("query", *where, "likes(?x, ?y)").stdout == "likes(bob, tea)\n"
     assert ": 1 facts, 0 episodes, erased\n" in memory(where, "purges").stdout
     assert "give one of" in memory(where, "purge", "--yes", expect=2).stderr

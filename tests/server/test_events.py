@@ -20,6 +20,9 @@ from support.http import Served, serve_in_memory
 from support.servers import Server
 
 from kbcore.events.events import Place, Wanted
+from kbcore.events.feed import Committed
+from kbcore.state.changes import AssertFacts, Change, ChangeSet, Delta, PurgeMemory
+from kbcore.state.facts import Fact
 from kbserver.events.ring import Behind, Ring
 
 
@@ -230,6 +233,43 @@ def test_a_ring_drops_the_oldest_change_sets() -> None:
     with pytest.raises(Behind):
         ring.after(Place(ring.log, 4))
     assert ring.after(Place(ring.log, 5)) == reader
+
+
+def committed(seq: int, *changes: Change) -> Committed:
+    return Committed("default", "t", seq, seq, ChangeSet("default", "t", changes), Delta(seq, seq))
+
+
+def test_events_up_to_a_purge_are_forgotten() -> None:
+    ring = Ring("0" * 8, 10, 1 << 20)
+    told = AssertFacts((Fact("p", ("zebulon",)),))
+    reader = ring.newest()
+    for seq, change in enumerate((told, PurgeMemory("purge-1", "subject"), told), 1):
+        ring.add(committed(seq, change))
+    ring.forget_purges()
+    with pytest.raises(Behind):
+        ring.read(reader, Wanted())
+    with pytest.raises(Behind):
+        ring.after(Place(ring.log, 1))
+    assert ring.place(ring.oldest()) == Place(ring.log, 2)
+    ring.forget_purges()
+    assert ring.place(ring.oldest()) == Place(ring.log, 2)
+
+
+def test_streams_cannot_resume_before_a_purge_that_is_old(served: Served) -> None:
+    with opened(served) as response:
+        begun = last_id(next(parts(response)))
+        tell(served, "zebulon")
+        served.client.post("/memory/purge", {"subject": "zebulon"})
+        hub = served.app.extensions["kbcore.events"]
+        hub._sweep()
+        with opened(served, Last_Event_ID=begun) as again:
+            assert b"zebulon" in next(parts(again)) + next(parts(again))
+        served.clock.advance(60_000)
+        hub._sweep()
+        with opened(served, Last_Event_ID=begun) as again:
+            first = next(parts(again))
+        assert b"events_lost" in first
+        assert b"zebulon" not in first
 
 
 class Listener:

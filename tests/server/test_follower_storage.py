@@ -12,7 +12,7 @@ from support.links import Link, catch_up, following, node
 from kbcore.config import Config
 from kbcore.embed import open_kb
 from kbcore.errors import ConfigError, ReadOnlyFollower
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.offline.migrate import check_storage
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact

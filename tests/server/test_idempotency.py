@@ -19,7 +19,7 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.durable.request_key import carrying_out
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.changes import ChangeSet, Delta, NoteAnswer
 from kbcore.state.facts import Fact
 from kbcore.state.idempotency import (

@@ -16,7 +16,7 @@ import kbserver
 from kbcore import Config, hookimpl, metrics
 from kbcore.clock import ManualClock
 from kbcore.errors import ConfigError, Unauthorized
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 from kbserver import create_app
 from kbserver.hookspecs import Principal

@@ -16,7 +16,7 @@ from support.http import Served, error_of
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbserver import create_app
 from kbserver.answers import JSON
 from kbserver.errors import STATUS

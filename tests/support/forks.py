@@ -33,7 +33,7 @@ def contested(kb):
             Fact("p", ("mine",)),
             Fact("p", ("sure",), scope="s", confidence=0.4, metadata={"who": "s", "s": 1}),
             Fact("p", ("sign",), scope="s", positive=False),
-            Fact("p", ("yours",), scope="s", confidence=0.1, ttl=50),
+            Fact("p", ("yours",), scope="s", confidence=0.1, ttl=3_600_000),
         ]
     )
 

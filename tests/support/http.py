@@ -14,7 +14,8 @@ from werkzeug.test import TestResponse
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.plug.ports import LogRecord, LogStatus
 from kbcore.state.keys import READER, WRITER
 from kbserver import create_app

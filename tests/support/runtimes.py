@@ -12,7 +12,8 @@ from typing import Any
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 
 BASE = Config.from_env({"ENGINE_VERIFY": os.environ.get("ENGINE_VERIFY", "0")})
 

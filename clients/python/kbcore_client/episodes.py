@@ -142,8 +142,10 @@ class PurgeOutcome:
     """Facts, episodes and conclusions that a purge removed, or would remove.
 
     The lists are cut at the limit of the request; the counts are complete, except that of
-    conclusions if `truncated`. `rules` mention the subject and stay. `erased` is True if no byte of
-    the text is left in the log and the snapshots of the server.
+    conclusions if `truncated`. `rules` mention the subject and stay. `scopes` have names that
+    mention it: objects with `scope`, `factCount` and `dropped`. `similar` are names of which the
+    subject is only a part. `erased` is True if no byte of the text is left in the log and the
+    snapshots of the server. Changes before the number `undo_from` cannot be undone any more.
     """
 
     id: str | None
@@ -158,6 +160,9 @@ class PurgeOutcome:
     dry_run: bool
     erased: bool
     timestamp: int
+    scopes: list[dict[str, Any]]
+    similar: list[str]
+    undo_from: int | None
 
     @classmethod
     def of(cls, answer: Json) -> PurgeOutcome:
@@ -175,12 +180,18 @@ class PurgeOutcome:
             answer["dryRun"],
             answer["erased"],
             answer["timestamp"],
+            answer.get("scopes", []),
+            answer.get("similar", []),
+            answer.get("undoFrom"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeState:
-    """A purge of the past: what it selected by, how much it removed, and if the text is erased."""
+    """A purge of the past: what it selected by, how much it removed, and if the text is erased.
+
+    `waits_for` says why it is not: `work` (it is done soon), `followers`, `retry` or `storage`.
+    """
 
     id: str
     by: str
@@ -188,6 +199,7 @@ class PurgeState:
     facts: int
     episodes: int
     erased: bool
+    waits_for: str | None
 
     @classmethod
     def of(cls, answer: Json) -> PurgeState:
@@ -199,4 +211,5 @@ class PurgeState:
             answer["facts"],
             answer["episodes"],
             answer["erased"],
+            answer.get("waitsFor"),
         )

@@ -296,8 +296,9 @@ export class KnowledgeBase {
 
   /**
    * Yield the answers of a goal, then each change of them, until the caller stops or the signal ends it. In the first item all
-   * answers have appeared; each commit that changes the answers is one item. A lost connection is opened again; if the server
-   * has restarted, or does not keep all changes, the next item has the whole difference.
+   * answers have appeared; each commit that changes the answers is one item. A lost connection is opened again, also after
+   * a restart of the server, and continues after the last item. If the log does not go back so far, the next item has the whole
+   * difference. With an `id` the server keeps the goal across restarts.
    */
   async *follow(
     goal: string,
@@ -305,6 +306,7 @@ export class KnowledgeBase {
   ): AsyncGenerator<AnswersChanged> {
     const { signal, ...fields } = options;
     let known = new Map<string, GoalAnswer>();
+    let since: string | undefined;
     const difference = (now: Subscribed): AnswersChanged => {
       const before = known;
       known = new Map(now.answers.map((answer) => [keyOf(answer), answer]));
@@ -315,23 +317,26 @@ export class KnowledgeBase {
         timestamp: now.timestamp,
       };
     };
-    for (let isFirst = true; signal?.aborted !== true; isFirst = false) {
-      const first: Subscribed = await this.#post("/goals/subscribe", { goal, ...fields });
-      const change = difference(first);
-      if (isFirst || change.appeared.length || change.disappeared.length) yield change;
-      const path = `/goals/${encodeURIComponent(first.id)}/events?since=${encodeURIComponent(first.eventId)}`;
+    while (signal?.aborted !== true) {
+      const first: Subscribed = await this.#post("/goals/subscribe", { goal, ...fields, durable: fields.id !== undefined });
+      if (since === undefined) {
+        since = first.eventId;
+        yield difference(first);
+      }
+      const path = `/goals/${encodeURIComponent(first.id)}/events?since=${encodeURIComponent(since)}`;
       try {
         for await (const { data } of this.#stream(path, signal)) {
           if ("code" in data) throw new KBError(data["code"] as ErrorCode, data["message"] as string);
           const next = "answers" in data ? difference(data as unknown as Subscribed) : (data as unknown as AnswersChanged);
           const { appeared, disappeared, commitSeq, timestamp } = next;
+          since = data["eventId"] as string;
           for (const answer of disappeared) known.delete(keyOf(answer));
           for (const answer of appeared) known.set(keyOf(answer), answer);
           if (appeared.length || disappeared.length) yield { appeared, disappeared, commitSeq, timestamp };
         }
         return;
       } catch (error) {
-        if (!isKBError(error, "NOT_FOUND")) throw error; // the server has restarted: it does not know the goal any more
+        if (!isKBError(error, "NOT_FOUND")) throw error; // the goal has ended, but its event ids name states of the log
       }
     }
   }

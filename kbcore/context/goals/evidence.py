@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
+from kbcore.context.request import Conjunction, Goal
 from kbcore.context.window import ABSENCE, Provenance
 from kbcore.proofs.facts import ASSERTED
 from kbcore.proofs.prover import Proof, goal_prover
-from kbcore.reason.ask import Reasoner, terms_of
+from kbcore.reason.ask import Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
@@ -23,6 +24,7 @@ from kbplanner.engine.backend import NO_ROW
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
+from kbplanner.ir.unify import substituted_atom
 from kbplanner.passes.check import counterpart
 from kbplanner.syntax.printer import print_item, print_row
 
@@ -64,15 +66,18 @@ class Witness:
         self.budget = budget
         self._stored: dict[FactKey, Candidate] = {}
 
-    def answers(self, goal: int, literal: Literal) -> Iterator[list[Group]]:
+    def answers(self, number: int, goal: Goal) -> Iterator[list[Group]]:
         """Yield the answers of a goal with their evidence, in batches, each sorted best first.
 
         Stored answers come first, ordered by salience. Conclusions follow in answer order; a batch
         of them is proved when the caller requests it. There are at most `most` answers of each
-        kind.
+        kind. The answers of a goal with several literals come in answer order.
         """
         for partition in self.supply.partitions:
-            yield from self._answers(goal, literal, partition)
+            if isinstance(goal, Conjunction):
+                yield from self._joint(number, goal, partition)
+            else:
+                yield from self._answers(number, goal, partition)
 
     def first(self, partition: Partition, atom: Atom) -> Group | None:
         """Return a ground atom with its evidence, or None if the atom does not hold."""
@@ -80,6 +85,30 @@ class Witness:
             for group in groups:
                 return group
         return None
+
+    def _joint(self, number: int, goal: Conjunction, partition: Partition) -> Iterator[list[Group]]:
+        """Yield the answers of a goal with several literals, in batches.
+
+        The answer of a group is what the first positive literal becomes; the others, and what they
+        depend on, are its base facts.
+        """
+        variables = body_variables(goal.body)
+        rows, count = self.reasoner.solve_body(
+            partition, goal.body, variables, self.budget, UNCOUNTED
+        )
+        count = min(count, self.most)
+        values = self.reasoner.tenant.engine.texts(rows[: count * len(variables)])
+        atoms = [item.atom for item in goal.body if isinstance(item, Literal) and not item.negated]
+        for start in range(0, count, PROOF_BATCH):
+            groups = []
+            for index in self.budget.paced(range(start, min(start + PROOF_BATCH, count))):
+                row = values[index * len(variables) : (index + 1) * len(variables)]
+                known = dict(zip(variables, row, strict=True))
+                parts = [self.first(partition, substituted_atom(atom, known)) for atom in atoms]
+                group = _together(number, [part for part in parts if part is not None])
+                if group is not None:
+                    groups.append(group)
+            yield groups
 
     def _answers(self, goal: int, literal: Literal, partition: Partition) -> Iterator[list[Group]]:
         atom = literal.atom
@@ -222,6 +251,19 @@ class Witness:
             ids = stored.relation.locate(symbols, len(known))
             for fact in self.supply.candidates(self.supply.placed(stored, ids)):
                 self._stored[fact.key] = fact
+
+
+def _together(number: int, parts: Sequence[Group]) -> Group | None:
+    """Return one group for the facts that are an answer together, None without any."""
+    if not parts:
+        return None
+    first, *others = parts
+    bases = {id(fact): fact for part in parts for fact in part.bases}
+    bases.update((id(part.answer), part.answer) for part in others)
+    bases.pop(id(first.answer), None)
+    rules = {rule.id: rule for part in parts for rule in part.rules}
+    whole = all(part.whole for part in parts)
+    return Group(number, first.answer, list(bases.values()), list(rules.values()), whole)
 
 
 def _key(partition: Partition, atom: Atom) -> FactKey:

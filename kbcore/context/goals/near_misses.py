@@ -13,7 +13,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Atom, Literal, Rule, Variable
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 from kbplanner.ir.unify import Substitution, substituted_atom, unify
 from kbplanner.syntax.printer import print_item
 
@@ -26,9 +26,11 @@ RULES = 20
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A rule with the stored facts that match part of its body, and the unmatched literals as text."""
+    """A rule, or the body of a goal without a rule, with the stored facts that match part of it, and
+    the unmatched literals as text.
+    """
 
-    rule: StoredRule
+    rule: StoredRule | None
     facts: tuple[Candidate, ...]
     missing: tuple[str, ...]
 
@@ -49,19 +51,27 @@ class Partial:
             values = unify(rule.head, goal)
             if values is None:
                 continue
-            yield self._matched(rule, values)
+            facts, missing = self._matched(rule.body, values)
+            yield Matched(stored_rule(rule), facts, missing)
             looked += 1
             if looked >= RULES:
                 return
 
-    def _matched(self, rule: Rule, values: Substitution) -> Matched:
+    def body(self, body: Sequence[BodyItem]) -> Matched:
+        """Return the match for a goal of several literals."""
+        facts, missing = self._matched(body, {})
+        return Matched(None, facts, missing)
+
+    def _matched(
+        self, body: Sequence[BodyItem], values: Substitution
+    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
         """Match the literals from left to right, skipping those without a match; then test those
         with `not`.
         """
         branches = [values]
         facts: dict[object, Candidate] = {}
         missing: list[str] = []
-        for item in rule.body:
+        for item in body:
             if not isinstance(item, Literal) or item.negated:
                 continue
             grown: list[Substitution] = []
@@ -83,7 +93,7 @@ class Partial:
                 missing.append(
                     print_item(replace(item, atom=substituted_atom(item.atom, branches[0])))
                 )
-        for item in rule.body:
+        for item in body:
             if not isinstance(item, Literal) or not item.negated:
                 continue
             atoms = [substituted_atom(item.atom, known) for known in branches]
@@ -92,7 +102,7 @@ class Partial:
                 branches = [branches[index] for index in holding]
             else:
                 missing.append(print_item(replace(item, atom=atoms[0])))
-        return Matched(stored_rule(rule), tuple(facts.values()), tuple(missing))
+        return tuple(facts.values()), tuple(missing)
 
     def _is_absent(self, atom: Atom) -> bool:
         """Return whether `not atom` holds; an atom with variables is taken to."""

@@ -13,14 +13,12 @@ from typing import Any
 from kbcore.context.capacity import Candidate, FactKey, Room, entry_of
 from kbcore.context.goals.evidence import Group, Witness
 from kbcore.context.goals.near_misses import Partial
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import Conjunction, Goal, WindowRequest, goal_text
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
 from kbcore.context.window import GoalNote
 from kbcore.state.rulebook import StoredRule
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Literal
-from kbplanner.syntax.printer import print_item
 
 MAX_ALTERNATIVES = 3
 """Rules of a goal without answers whose unmet conditions are named in the text."""
@@ -84,25 +82,25 @@ class Goals:
         for group in alone:
             if not self._room.left:
                 break
-            goal_text = print_item(self._goals[group.goal])
-            if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
+            text = goal_text(self._goals[group.goal])
+            if self._admits(group.answer) and self._room.refusal([group.answer], text) is None:
                 self._rules(group)
                 self._left_out[group.goal] -= 1
-                self._take_answer(group, "answer of a goal; its proof does not fit", goal_text)
+                self._take_answer(group, "answer of a goal; its proof does not fit", text)
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
-                self._take_partial(number, goal)
+                self._take_partial(goal)
 
     def notes(self) -> list[GoalNote]:
         """Return what the text says about goals besides their facts."""
         notes = []
         for number, goal in enumerate(self._goals):
-            text, elsewhere = print_item(goal), self._elsewhere.get(number, [])
+            text, elsewhere = goal_text(goal), self._elsewhere.get(number, [])
             unanswered = not self.found[number]
             note = GoalNote(
                 text,
                 unanswered=unanswered,
-                denied=unanswered and goal.negated and goal.atom.ground,
+                denied=unanswered and _is_denial(goal),
                 unmet=self._unmet(text) if unanswered else (),
                 elsewhere=tuple(elsewhere[:MAX_ELSEWHERE]),
                 elsewhere_more=len(elsewhere[MAX_ELSEWHERE:]),
@@ -118,11 +116,11 @@ class Goals:
         """Return the outcome of each goal."""
         return [
             {
-                "goal": print_item(goal),
+                "goal": goal_text(goal),
                 "answers": self.found[number],
                 "whole": self.whole[number],
                 "cut": dict(self.reasons.get(number, {})),
-                "partial": [miss for miss in self.partial if miss["goal"] == print_item(goal)],
+                "partial": [miss for miss in self.partial if miss["goal"] == goal_text(goal)],
             }
             for number, goal in enumerate(self._goals)
         ]
@@ -134,7 +132,7 @@ class Goals:
         if not group.whole:
             return "maxFacts"
         return self._room.refusal(
-            list(filter(self._admits, group.facts)), print_item(self._goals[group.goal])
+            list(filter(self._admits, group.facts)), goal_text(self._goals[group.goal])
         )
 
     def _admits(self, fact: Candidate) -> bool:
@@ -143,7 +141,7 @@ class Goals:
     def _put(self, group: Group) -> None:
         self.whole[group.goal] += 1
         self._rules(group)
-        goal = print_item(self._goals[group.goal])
+        goal = goal_text(self._goals[group.goal])
         if self._admits(group.answer):
             self._take_answer(group, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
@@ -159,8 +157,11 @@ class Goals:
 
     def _has_conclusions(self, number: int) -> bool:
         """Return whether rules may give answers of a goal."""
-        atom = self._goals[number].atom
-        schema = RelationSchema(atom.predicate, atom.arity, not self._goals[number].negated)
+        goal = self._goals[number]
+        if isinstance(goal, Conjunction):
+            return True
+        atom = goal.atom
+        schema = RelationSchema(atom.predicate, atom.arity, not goal.negated)
         witness = self._witness
         return not atom.ground and any(
             witness.reasoner.concludes(partition, schema) for partition in witness.supply.partitions
@@ -176,27 +177,39 @@ class Goals:
         for rule in group.rules:
             self.rules.setdefault(rule.id, rule)
 
-    def _take_partial(self, number: int, goal: Literal) -> None:
-        """Add the facts that match part of the rules of a goal without answers."""
-        if goal.negated:
+    def _take_partial(self, goal: Goal) -> None:
+        """Add the facts that match part of the rules of a goal without answers.
+
+        Of a goal with several literals, add the facts that match some of them.
+        """
+        if not isinstance(goal, Conjunction) and goal.negated:
             return
-        goal_text = print_item(goal)
+        text = goal_text(goal)
         for partition in self._witness.supply.partitions:
-            for part in Partial(self._witness, partition).rules(goal.atom):
-                self.rules.setdefault(part.rule.id, part.rule)
+            partial = Partial(self._witness, partition)
+            parts = (
+                iter((partial.body(goal.body),))
+                if isinstance(goal, Conjunction)
+                else partial.rules(goal.atom)
+            )
+            for part in parts:
+                if part.rule is not None:
+                    self.rules.setdefault(part.rule.id, part.rule)
                 have = []
                 for fact in part.facts:
                     if self._judge.loses(fact) and self._resolve:
                         continue
                     have.append(fact.text)
-                    if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
+                    if self._admits(fact) and self._room.refusal([fact], text) is None:
                         self._selection.take_partial(
-                            fact, f"matches part of a rule for {goal_text}", goal_text
+                            fact,
+                            f"matches part of {'' if part.rule is None else 'a rule for '}{text}",
+                            text,
                         )
                 self.partial.append(
                     {
-                        "goal": goal_text,
-                        "rule": part.rule.text,
+                        "goal": text,
+                        "rule": "" if part.rule is None else part.rule.text,
                         "have": have,
                         "missing": list(part.missing),
                     }
@@ -205,3 +218,8 @@ class Goals:
 
 def _in_turns(lots: Sequence[Sequence[Group]]) -> Iterator[Group]:
     return (group for group in chain.from_iterable(zip_longest(*lots)) if group is not None)
+
+
+def _is_denial(goal: Goal) -> bool:
+    """Return whether a goal asks if a single fact does not hold."""
+    return not isinstance(goal, Conjunction) and goal.negated and goal.atom.ground

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from kbcore.context.request import Goal, items_of
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import Tenant
@@ -23,7 +24,7 @@ def relevant_rules(
     tenant: Tenant,
     partitions: Sequence[Partition],
     used: Iterable[StoredRule],
-    goals: Sequence[Literal],
+    goals: Sequence[Goal],
     predicates: Iterable[str],
 ) -> tuple[str, ...]:
     """Return the rules that proofs used, then those that conclude the predicate of a goal.
@@ -31,7 +32,12 @@ def relevant_rules(
     Without goals, return the rules about `predicates`.
     """
     texts = dict.fromkeys(rule.text for rule in used)
-    asked = {goal.atom.predicate for goal in goals}
+    asked = {
+        item.atom.predicate
+        for goal in goals
+        for item in items_of(goal)
+        if isinstance(item, Literal)
+    }
     about = set() if goals else set(predicates)
     names = {partition.name for partition in partitions}
     for rule in tenant.rules.all():

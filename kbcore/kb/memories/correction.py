@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from kbcore.kb.memories.undo import LogReplay, UndoOutcome
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
     AssertFacts,
+    Change,
+    DropScope,
     Outdated,
     PurgeMemory,
     RetractFact,
@@ -25,9 +27,16 @@ from kbcore.state.facts import Fact, Row
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.memory.evidence import evidence_from_json
 from kbcore.state.memory.purges import PurgeRecord
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.purge import PurgePlan, PurgeTarget, plan_purge, purge_records
+from kbcore.upkeep.purge import (
+    NamedScope,
+    PurgedGoal,
+    PurgePlan,
+    PurgeTarget,
+    plan_purge,
+    purge_records,
+)
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
@@ -59,11 +68,13 @@ class CorrectOutcome:
 
 @dataclass(slots=True)
 class PurgeOutcome:
-    """Facts and episodes that a purge removed, or would remove.
+    """Facts, episodes and standing goals that a purge removed, or would remove.
 
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
-    those of conclusions if `truncated`. `erased` is True if no byte of the purged text is left in
-    the log and the snapshots of this node.
+    those of conclusions if `truncated`. `scopes` have names that mention the subject, with all their
+    facts; `rules`, among them phrases, mention it too and stay. `similar` are names that contain the
+    subject as a part of a word. `erased` is True if no byte of the purged text is left in the log
+    and the snapshots of this node. Changes before the number `undo_from` cannot be undone any more.
     """
 
     facts: list[Row]
@@ -71,21 +82,29 @@ class PurgeOutcome:
     conclusions: list[TruthChange]
     conclusion_count: int
     episodes: list[Episode]
-    rules: list[StoredRule]
+    rules: list[StoredDefinition]
+    goals: list[PurgedGoal]
+    scopes: list[NamedScope]
+    similar: list[str]
     truncated: bool
     dry_run: bool
     limit: int
     id: str | None = None
     erased: bool = False
+    undo_from: int | None = None
     timestamp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeState:
-    """A purge, and whether its text is gone from the log and the snapshots of this node."""
+    """A purge, and whether its text is gone from the log and the snapshots of this node.
+
+    `waits_for` says why it is not, as in `kbcore.kb.services.Erasure`; None if it is.
+    """
 
     record: PurgeRecord
     erased: bool
+    waits_for: str | None
 
 
 class Corrections(EpisodeMethods, ABC):
@@ -104,6 +123,14 @@ class Corrections(EpisodeMethods, ABC):
     @abstractmethod
     def _check_upkeep(self, scope: str | None) -> None:
         """Raise InvalidInput if upkeep cannot write to the scope."""
+
+    @abstractmethod
+    def _goals_to_purge(self) -> list[PurgedGoal]:
+        """Return the standing goals of the tenant."""
+
+    @abstractmethod
+    def _end_goals(self, ids: Iterable[str]) -> None:
+        """End standing goals whose subscriptions are removed, and those that live in memory."""
 
     def correct(self, old: Atom, new: Fact, *, reason: str) -> CorrectOutcome:
         """Replace a stored fact by another one in one change.
@@ -153,10 +180,13 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeOutcome:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Rules are never removed, only
-        listed. Without `wait`, the text is removed from log and snapshots in the background;
-        `purges` says when that is done. At most `limit` facts and conclusions are listed. With
-        `dry_run` nothing changes. Raises InvalidInput, BudgetExceeded before any change.
+        Facts that keep other evidence stay when their episodes go. Standing goals whose text mentions
+        the subject end. Rules are never removed, only listed; scopes whose names mention the subject
+        are dropped if the target says so. A purge that finds nothing is carried out too, because the
+        log may have facts about the subject that were retracted before. Without `wait`, the text is
+        removed from log and snapshots in the background; `purges` says when that is done. At most
+        `limit` facts and conclusions are listed. With `dry_run` nothing changes. Raises InvalidInput,
+        BudgetExceeded before any change.
         """
         self._check_upkeep(None)
         self._services.refuse_on_follower()
@@ -165,9 +195,11 @@ class Corrections(EpisodeMethods, ABC):
         parts: list[tuple[Any, ...]] = []
         names: list[RetractFact] = []
 
+        goals = self._goals_to_purge()
+
         def select(tenant: Tenant, budget: Budget) -> None:
             nonlocal plan
-            plan = plan_purge(tenant, target, budget)
+            plan = plan_purge(tenant, target, budget, goals)
             rows[:] = plan.rows(tenant, limit)
             parts[:] = purge_records(tenant, plan)
             names[:] = _retractions(parts) if plan.fact_count <= MAX_PREVIEWED else []
@@ -188,28 +220,46 @@ class Corrections(EpisodeMethods, ABC):
             max(0, preview.counts.becomes_false - sum(e.stored for e in preview.becomes_false)),
             plan.episodes,
             plan.rules,
+            plan.goals,
+            plan.scopes,
+            plan.similar,
             preview.truncated,
             dry_run,
             limit,
             timestamp=self._services.clock.now_ms(),
         )
         if not dry_run:
-            if plan.fact_count or plan.episodes:
+            if self._services.find_tenant(self.database, self.tenant) is not None:
                 self._purge(target, parts, outcome)
-            # Also without a fact: an earlier purge may have been cut short.
+            # Also for a tenant that does not exist: its deletion may not have been erased yet.
             if wait:
                 outcome.erased = self._services.erase(self.database, self.tenant)
             else:
                 self._services.erase_later()
+            outcome.undo_from = self.undo_from()
         return outcome
+
+    def undo_from(self) -> int:
+        """Return the number before which no change can be undone, because it was purged or is no
+        longer in the log.
+        """
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            purged = tenant.purges.last_seq()
+        return max(purged, self._services.erasure(self.database, self.tenant).erased) + 1
 
     def purges(self) -> list[PurgeState]:
         """Return the purges of the tenant, oldest first."""
         tenant = self._read_tenant()
         with tenant.lock.read():
             records = tenant.purges.all()
-        erased = self._services.erased(self.database, self.tenant)
-        return [PurgeState(record, record.seq <= erased) for record in records]
+        erasure = self._services.erasure(self.database, self.tenant)
+        return [
+            PurgeState(record, True, None)
+            if record.seq <= erasure.erased
+            else PurgeState(record, False, erasure.waits_for)
+            for record in records
+        ]
 
     def undo(
         self,
@@ -244,9 +294,11 @@ class Corrections(EpisodeMethods, ABC):
             )
             if seq is None:
                 seq = replay.find(request or "")
+            self._check_not_purged(seq)
             undone = replay.undone(seq)
             for _ in range(MAX_ATTEMPTS):
                 replay.check_later(undone)
+                self._check_not_purged(seq)
                 try:
                     delta = self._commit(undone.inverse, self._nothing_since(undone.seq_seen))
                 except Outdated:
@@ -256,15 +308,32 @@ class Corrections(EpisodeMethods, ABC):
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _check_not_purged(self, seq: int) -> None:
+        """Raise Conflict if a purge follows a change: undoing it could bring purged text back."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            purged = tenant.purges.last_seq()
+        if seq <= purged:
+            raise Conflict(
+                f"changes up to {purged} cannot be undone: the tenant was purged after them",
+                {"reason": "purged", "commitSeq": seq, "first": purged + 1},
+            )
+
     def _purge(
         self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeOutcome
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
+        goals = tuple(goal.id for goal in outcome.goals)
+        dropped: tuple[Change, ...] = tuple(
+            DropScope(each.scope) for each in outcome.scopes if each.dropped
+        )
         for part in parts:
-            delta = self._commit((PurgeMemory(outcome.id, target.by, part, episodes),))
-            episodes = ()
+            purged = PurgeMemory(outcome.id, target.by, part, episodes, goals)
+            delta = self._commit((purged, *dropped))
+            episodes, dropped = (), ()
             outcome.timestamp = delta.at
+        self._end_goals(goals)
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None

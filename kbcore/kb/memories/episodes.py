@@ -108,6 +108,7 @@ class EpisodeMethods(TenantHandle):
         def evaluate(tenant: Tenant, budget: Budget) -> EpisodeFacts:
             episode = tenant.episodes.get(id)
             if episode is None:
+                tenant.note_episodes(missing=id)
                 raise _unknown(id)
             facts = list(supported(tenant, {id}, budget))
             rows: list[Row] = []
@@ -131,6 +132,7 @@ class EpisodeMethods(TenantHandle):
         """Return the episodes, of one session or speaker if that is given, in order of storing."""
 
         def evaluate(tenant: Tenant, budget: Budget) -> EpisodePage:
+            tenant.note_episodes()
             matching = [
                 episode
                 for episode in budget.paced(tenant.episodes)

@@ -1,7 +1,6 @@
 """The inverse of a committed change, from the state before it that a snapshot and the log give.
 
-The log has what a change set says, not the state before it. That state is therefore rebuilt in
-a separate tenant: from the newest snapshot before the change, and the records after that snapshot.
+The state before the change is rebuilt in a separate tenant (`kbcore/durable/earlier_states.py`).
 Then the records after the change are applied there too, to find those that concern the same facts.
 """
 
@@ -11,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore.durable.records import read_body, read_changes
-from kbcore.durable.replay import replayed
-from kbcore.durable.snapshot import Restorer
+from kbcore.durable.earlier_states import EarlierStates, LoggedChange
 from kbcore.durable.transactions import stored_row
 from kbcore.errors import Conflict, LogTruncated, NotFound
-from kbcore.plug.ports import KeepsSnapshots, LogRecord, LogStore
+from kbcore.kb.memories.named_facts import is_wide, named_facts
+from kbcore.plug.ports import LogStore
 from kbcore.reason.budget import Budget
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
@@ -38,7 +36,6 @@ from kbcore.state.changes import (
     RestoredFact,
     RestoreFacts,
     RetractFact,
-    RetractPattern,
     RetractRule,
     SetPriority,
 )
@@ -48,16 +45,12 @@ from kbcore.state.rulebook import stored_phrase, stored_rule
 from kbcore.state.standing import Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
-from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.printer import print_atom
 
 CONFLICTS_LISTED = 100
-RECORDS_AT_ONCE = 64
-"""Records read between two checks of the budget."""
-
 RuleKey = tuple[str | None, str]
 """Scope and id of a rule or a phrase."""
 
@@ -100,28 +93,26 @@ class UndoOutcome:
 
 
 class LogReplay:
-    """Rebuilds earlier states of one tenant, record by record, in a catalog of its own."""
+    """Finds the inverse of a change, and the later changes that concern the same facts."""
 
     def __init__(
         self, store: LogStore, scratch: Catalog, owner: tuple[str, str], budget: Budget
     ) -> None:
         self._store = store
-        self._scratch = scratch
-        self._owner = owner
+        self._states = EarlierStates(store, scratch, owner, budget)
         self._budget = budget
-        self._at = 0
-        scratch.need_database(owner[0], 0)
 
     def find(self, request: str) -> int:
         """Return the number of the change set with an idempotency key or a transaction id.
 
         Raises NotFound if the log has none, and Conflict if it has several.
         """
+        self._states.at = self._states.first_record() - 1
         numbers = [
-            record.seq
-            for record, body in self._bodies(self._first() - 1)
-            if body.get("tx") == request or (body.get("req") or [None])[0] == request
-            if any(change["op"] != "answer" for change in body["changes"])
+            change.seq
+            for change in self._changes()
+            if request in (change.transaction, change.request)
+            if any(each["op"] != "answer" for each in change.body["changes"])
         ]
         if not numbers:
             raise NotFound(
@@ -141,33 +132,37 @@ class LogReplay:
         """
         if not 1 <= seq <= self._store.status().head:
             raise _not_found(seq)
-        self._restore(seq)
-        for record, body in self._bodies(self._at, seq):
-            at, changes = read_changes(body)
-            if record.seq < seq:
-                self._apply(changes, at, record.seq)
-                continue
+        try:
+            self._states.restore(seq - 1)
+        except LogTruncated as error:
+            first = (error.details or {}).get("first")
+            raise Conflict(
+                f"the change {seq} is no longer in the log: changes before {first} cannot be undone",
+                {"reason": "compacted", "commitSeq": seq, "first": first},
+            ) from error
+        for change in self._changes(seq):
+            changes = change.changes()
             _check_kinds(changes, seq)
-            return self._inverse(changes, at, seq)
+            return self._inverse(change, changes, seq)
         raise _not_found(seq)
 
     def check_later(self, undone: Undone) -> None:
         """Compare the records since the last call; raise Conflict if any concerns the same facts."""
-        for record, body in self._bodies(self._at):
-            at, changes = read_changes(body)
-            tenant = self._tenant(at)
-            named = _named(tenant, changes.changes) & undone.facts
+        for change in self._changes():
+            changes = change.changes()
+            tenant = self._states.tenant(change.at)
+            named = named_facts(tenant, changes.changes) & undone.facts
             rules = _named_rules(changes.changes) & undone.rules
-            before = _rows_of(tenant, undone.facts) if _is_wide(changes.changes) else {}
-            self._apply(changes, at, record.seq)
-            undone.seq_seen = record.seq
+            before = _rows_of(tenant, undone.facts) if is_wide(changes.changes) else {}
+            self._states.apply(change)
+            undone.seq_seen = change.seq
             if before:
-                tenant = self._tenant(at)
+                tenant = self._states.tenant(change.at)
                 after = _rows_of(tenant, undone.facts)
                 named |= {key for key in undone.facts if before.get(key) != after.get(key)}
             scopes = _written_scopes(changes.changes) & undone.scopes
             if named or rules or scopes:
-                undone.conflicts.append(_conflict(record.seq, at, body, named, rules, scopes))
+                undone.conflicts.append(_conflict(change, named, rules, scopes))
         if undone.conflicts:
             numbers = ", ".join(str(each["commitSeq"]) for each in undone.conflicts[:5])
             raise Conflict(
@@ -176,20 +171,20 @@ class LogReplay:
                 {"reason": "changed_later", "conflicts": undone.conflicts[:CONFLICTS_LISTED]},
             )
 
-    def _inverse(self, changes: ChangeSet, at: int, seq: int) -> Undone:
-        tenant = self._tenant(at)
+    def _inverse(self, change: LoggedChange, changes: ChangeSet, seq: int) -> Undone:
+        tenant = self._states.tenant(change.at)
         scopes_before = set(tenant.scopes())
         wide = {
-            change.scope if isinstance(change, DropScope) else change.target
-            for change in changes.changes
-            if isinstance(change, ForkScope | DropScope | MergeScope)
+            each.scope if isinstance(each, DropScope) else each.target
+            for each in changes.changes
+            if isinstance(each, ForkScope | DropScope | MergeScope)
         }
-        names = _named(tenant, changes.changes) | self._everything(tenant, wide)
+        names = named_facts(tenant, changes.changes) | self._everything(tenant, wide)
         before = _rows_of(tenant, names)
         rules_before, phrases_before = _rules(tenant)
-        delta = self._apply(changes, at, seq)
-        tenant = self._tenant(at)
-        for removed in delta.removed:
+        delta = self._states.apply(change)
+        tenant = self._states.tenant(change.at)
+        for removed in () if delta is None else delta.removed:
             names |= {_key(row) for row in removed.rows}
         names |= self._everything(tenant, wide)
         after = _rows_of(tenant, names)
@@ -251,77 +246,16 @@ class LogReplay:
                     names.add((scope, stored.schema.predicate, args, stored.schema.positive))
         return names
 
-    # -- the log -----------------------------------------------------------------------------------
-
-    def _first(self) -> int:
-        """Return the number of the first record that the log still has."""
+    def _changes(self, upto: int | None = None) -> Iterator[LoggedChange]:
+        """Yield the change sets after the rebuilt state; raise Conflict if they are gone."""
         try:
-            self._store.read(0)
-        except LogTruncated as error:
-            return int((error.details or {}).get("first", 1))
-        return 1
-
-    def _restore(self, seq: int) -> None:
-        """Rebuild the state at the newest snapshot before a record, or the empty one."""
-        first = self._first()
-        snapshot = (
-            self._store.load_snapshot_before(seq)
-            if isinstance(self._store, KeepsSnapshots)
-            else None
-        )
-        if snapshot is None and not isinstance(self._store, KeepsSnapshots):
-            newest = self._store.load_snapshot()
-            snapshot = newest if newest is not None and newest[0] < seq else None
-        self._at = 0 if snapshot is None else snapshot[0]
-        if self._at + 1 < first:
-            raise Conflict(
-                f"the change {seq} is no longer in the log: changes before {first} cannot be undone",
-                {"reason": "compacted", "commitSeq": seq, "first": first},
-            )
-        if snapshot is not None:
-            restorer = Restorer(self._scratch, self._owner)
-            for chunk in snapshot[1]:
-                restorer.feed(chunk)
-                self._budget.check_time()
-                self._budget.yield_now()
-
-    def _bodies(self, after: int, upto: int | None = None) -> Iterator[tuple[LogRecord, Any]]:
-        """Yield the records of the tenant after a number, with their JSON."""
-        try:
-            records = self._store.read(after)
+            yield from self._states.records(upto)
         except LogTruncated as error:
             first = (error.details or {}).get("first")
             raise Conflict(
                 f"the log was compacted during the undo: changes before {first} cannot be undone",
                 {"reason": "compacted", "first": first},
             ) from error
-        for record in records:
-            if upto is not None and record.seq > upto:
-                return
-            if record.seq % RECORDS_AT_ONCE == 0:
-                self._budget.check_time()
-                self._budget.yield_now()
-            self._at = record.seq
-            body = read_body(record.type, record.version, record.payload)
-            database, tenant = self._owner
-            if body["db"] == database and body["tenant"] in ("", tenant):
-                yield record, body
-
-    def _tenant(self, at: int) -> Tenant:
-        return self._scratch.need_tenant(*self._owner, at)
-
-    def _apply(self, changes: ChangeSet, at: int, seq: int) -> Any:
-        if changes.of_catalog:
-            self._forget(changes)
-            return None
-        return replayed(self._tenant(at), changes, at, seq)
-
-    def _forget(self, changes: ChangeSet) -> None:
-        """Begin with an empty tenant after a change that deleted or emptied it."""
-        change = changes.changes[0]
-        if isinstance(change, ChangeCatalog) and not change.action.value.startswith("create"):
-            self._scratch.forget()
-            self._scratch.need_database(self._owner[0], 0)
 
 
 def _not_found(seq: int) -> NotFound:
@@ -341,38 +275,6 @@ def _check_kinds(changes: ChangeSet, seq: int) -> None:
         )
 
 
-def _named(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
-    """Return the facts that changes name, and for patterns those that match."""
-    names: set[FactKey] = set()
-    for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence):
-            names.update(fact.key for fact in change.facts)
-        elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
-            names.update(fact.key for rows in change.rows for fact in rows.facts())
-        elif isinstance(change, RestoreFacts):
-            names.update((f.scope, f.predicate, f.args, f.standing.positive) for f in change.facts)
-        elif isinstance(change, RetractFact | SetPriority):
-            signs = (True, False) if change.positive is None else (change.positive,)
-            names.update((change.scope, change.predicate, change.args, sign) for sign in signs)
-        elif isinstance(change, RetractPattern):
-            names.update(_matching(tenant, change))
-    return names
-
-
-def _matching(tenant: Tenant, change: RetractPattern) -> Iterator[FactKey]:
-    partition = tenant.partition(change.scope)
-    pattern = goal_pattern(change.pattern, tenant.engine.find)
-    if partition is None or pattern is None:
-        return
-    for stored in partition.named(change.predicate, len(change.pattern), change.positive):
-        rows, ids = stored.relation.match(pattern, hidden=True)
-        arity = stored.schema.arity
-        texts = tenant.engine.texts(rows)
-        for index in range(len(ids)):
-            args = tuple(texts[index * arity : (index + 1) * arity])
-            yield change.scope, change.predicate, args, stored.schema.positive
-
-
 def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
     keys: set[RuleKey] = set()
     for change in changes:
@@ -383,14 +285,6 @@ def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
         elif isinstance(change, RetractRule):
             keys.add((change.scope, change.id))
     return keys
-
-
-def _is_wide(changes: Iterable[Change]) -> bool:
-    """Return True if changes name no single facts, so that states must be compared."""
-    return any(
-        isinstance(change, ForkScope | DropScope | MergeScope | ChangeCatalog | PurgeMemory)
-        for change in changes
-    )
 
 
 def _written_scopes(changes: Iterable[Change]) -> set[str]:
@@ -476,22 +370,20 @@ def _restored(row: Row) -> RestoredFact:
 
 
 def _conflict(
-    seq: int,
-    at: int,
-    body: Any,
+    change: LoggedChange,
     facts: Iterable[FactKey],
     rules: Iterable[RuleKey],
     scopes: Iterable[str],
 ) -> dict[str, Any]:
     """Return a later change as it is named in an error."""
     return {
-        "commitSeq": seq,
-        "at": at,
+        "commitSeq": change.seq,
+        "at": change.at,
         "facts": sorted(print_atom(Atom(name, args, sign)) for _, name, args, sign in facts)[
             :CONFLICTS_LISTED
         ],
         "rules": sorted(id for _, id in rules),
         "scopes": sorted(scopes),
-        **({"requestId": body["req"][0]} if body.get("req") else {}),
-        **({"transaction": body["tx"]} if body.get("tx") else {}),
+        **({"requestId": change.request} if change.request else {}),
+        **({"transaction": change.transaction} if change.transaction else {}),
     }

@@ -41,11 +41,15 @@ def add_evidence(tenant: Tenant, change: AddEvidence) -> None:
 
 
 def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> None:
-    """Remove facts, and episodes with the evidence that names them; forget stored answers."""
+    """Remove facts, episodes with the evidence that names them, and subscriptions to goals; forget
+    stored answers.
+    """
     facts = sum(_remove(tenant, rows, delta, number) for rows in change.rows)
     episodes = tenant.episodes.remove(change.episodes)
     if episodes:
         _forget_evidence(tenant, {episode.id for episode in episodes})
+    if change.goals:
+        tenant.subscriptions.remove(change.goals)
     tenant.answered.forget_answers()
     tenant.purges.note(PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes)))
     delta.details["purgedFacts"] = delta.details.get("purgedFacts", 0) + facts

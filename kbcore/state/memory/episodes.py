@@ -77,6 +77,8 @@ class Episodes:
     def __init__(self, below: Episodes | None = None) -> None:
         self._known: dict[str, Episode] = {}
         self._below = below
+        self.version = 0
+        """Increases when an episode is stored or removed."""
 
     def __len__(self) -> int:
         return len(self._known) + (0 if self._below is None else len(self._below))
@@ -99,9 +101,12 @@ class Episodes:
         if episode.id in self:
             return False
         self._known[episode.id] = episode
+        self.version += 1
         return True
 
     def remove(self, ids: Iterable[str]) -> list[Episode]:
         """Remove episodes and return those that existed."""
-        removed = (self._known.pop(id, None) for id in ids)
-        return [episode for episode in removed if episode is not None]
+        popped = (self._known.pop(id, None) for id in ids)
+        removed = [episode for episode in popped if episode is not None]
+        self.version += len(removed)
+        return removed

@@ -7,7 +7,7 @@ in a copy in which white space stands for the blocks. So both keep their positio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
@@ -78,15 +78,22 @@ class Source:
 
 
 def read_source(
-    text: str, limits: Limits = DEFAULT_LIMITS, *, max_errors: int = MAX_ERRORS
+    text: str,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    max_errors: int = MAX_ERRORS,
+    rest: Callable[[], None] | None = None,
 ) -> Source:
-    """Read a text with test blocks; its errors are in `parsed`."""
+    """Read a text with test blocks; its errors are in `parsed`.
+
+    `rest` is called after each statement outside of blocks.
+    """
     if not _BLOCK.search(text):
-        return Source(text, parse_valid(text, limits, max_errors=max_errors))
+        return Source(text, parse_valid(text, limits, max_errors=max_errors, rest=rest))
     reader = _BlockReader(text, limits)
     blocks = list(reader.blocks())
     program = reader.program()
-    parsed = parse_valid(program, limits, max_errors=max_errors)
+    parsed = parse_valid(program, limits, max_errors=max_errors, rest=rest)
     errors = [*parsed.errors, *reader.errors][:max_errors]
     names = parsed.unread_names | reader.unread_names
     return Source(program, Parsed(parsed.statements, errors, names), blocks)

@@ -9,7 +9,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Atom, BodyItem, Rule
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
 QUERY = "?query"
 """Head predicate of a rule for a query; no rule text can use this name."""
@@ -38,6 +38,13 @@ def external_findings(
 
     The rules are those that are visible together; they recurse through no aggregate.
     """
+    names = {(schema.predicate, schema.arity) for schema in external}
+    if not any(
+        isinstance(item, Literal) and (item.atom.predicate, item.atom.arity) in names
+        for body in (*(rule.body for rule in rules), *queries)
+        for item in body
+    ):
+        return  # without lowering all rules
     asked = [Rule(Atom(f"{QUERY}{index}"), tuple(body)) for index, body in enumerate(queries)]
     form = RuleSet([*rules, *asked]).with_external(external)
     if form.reads.isdisjoint(external):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.ground import paced
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Rule, extremum_of
 from kbplanner.passes.linearise import linearise
-from kbplanner.passes.lower import lower
+from kbplanner.passes.lower import RULES_PER_REST, lower
 
 REFUSED = ("recursive-aggregate", "mixed-extrema", "not-monotone")
 """Names of findings about rules that cannot be evaluated."""
@@ -28,16 +29,18 @@ class Recursion:
     hint: str
 
 
-def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]:
+def recursion_findings(
+    rules: Sequence[Rule], first: int, rest: Callable[[], None] = lambda: None
+) -> Iterator[Recursion]:
     """Yield what the recursion of safe rules leads to; rules before index `first` are stored and
-    are not reported.
+    are not reported. `rest` is called after some rules, and between the checks.
 
     Rules that recurse through an aggregate, or keep a best value in a way that cannot be evaluated,
     are left out of the later checks.
     """
     numbers = list(range(len(rules)))
     refused: set[int] = set()
-    for index in numbers[first:]:
+    for index in paced(numbers[first:], rest, RULES_PER_REST):
         try:
             lower([rules[index]])
         except InvalidInput as error:
@@ -49,7 +52,11 @@ def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]
         refused.update(indexes)
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
-    clauses = linearise(lower([rules[index] for index in numbers]))
+    rest()
+    lowered = lower([rules[index] for index in numbers], rest=rest)
+    rest()
+    clauses = linearise(lowered)
+    rest()
     for cycle, inside in aggregate_cycles(clauses):
         indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
         refused.update(indexes)
@@ -81,6 +88,7 @@ def recursion_findings(rules: Sequence[Rule], first: int) -> Iterator[Recursion]
             refused.update(indexes)
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
+    rest()
     yield from _accepted(rules, numbers, first)
 
 

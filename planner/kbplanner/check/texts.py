@@ -19,6 +19,7 @@ from kbplanner.check.rules import (
     same_rule,
     shadowed,
 )
+from kbplanner.engine.ground import paced
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
@@ -59,8 +60,16 @@ class Stored:
 NOTHING_STORED = Stored()
 
 
+PACE = 8
+"""Statements or rules between two calls of `rest`: about a millisecond."""
+
+
 def _accept(statement: Statement) -> str | None:
     return None
+
+
+def _no_rest() -> None:
+    """Do nothing: there is no other work to rest for."""
 
 
 @dataclass(slots=True)
@@ -90,31 +99,35 @@ def check_texts(
     scope: str | None = None,
     problem_of: Callable[[Statement], str | None] = _accept,
     limits: Limits = DEFAULT_LIMITS,
+    rest: Callable[[], None] = _no_rest,
 ) -> list[list[Finding]]:
     """Return the findings of each text, in order; the texts belong together.
 
     `scope` is the scope of rules that name none. `problem_of` returns what else is wrong with a
-    statement. Never raises for what is wrong with a text.
+    statement. `rest` is called after each statement that was read, and in the loops over statements
+    and rules after that. Never raises for what is wrong with a text.
     """
     parts = []
     for text in texts:
         findings = Findings(text)
-        source = read_source(text, limits, max_errors=MAX_ERRORS)
+        source = read_source(text, limits, max_errors=MAX_ERRORS, rest=rest)
         parsed = source.parsed
         for error in parsed.errors:
             findings.add_error(error)
         parts.append(_Checked(findings, source.statements, parsed.unread_names, source.blocks))
     _check_blocks(parts)
     for part in parts:
-        _check_statements(part, limits, problem_of)
-        for warning in lint(part.safe):
+        _check_statements(part, paced(part.statements, rest, PACE), limits, problem_of)
+        for warning in lint(paced(part.safe, rest, PACE)):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
     stored = _with_searches(parts, stored)
     _check_definitions(parts, stored)
     _check_uses(parts, stored)
-    refused = _check_recursion(parts, stored, scope)
+    refused = _check_recursion(parts, stored, scope, rest)
+    rest()
     _check_external(parts, stored, scope, refused)
+    rest()
     _check_rules(parts, stored, scope, refused)
     return [part.findings.in_order() for part in parts]
 
@@ -136,7 +149,7 @@ def check_goal(
         if len(goal.body) == 1 and isinstance(goal.body[0], Comparison):
             message = "a goal is an atom, found a builtin, which has no answers of its own"
             findings.add("wrong-statement", goal.span, message)
-    _check_statements(part, limits, _accept)
+    _check_statements(part, part.statements, limits, _accept)
     stored = _with_searches([part], stored)
     _check_definitions([part], stored)
     _check_external([part], stored, None, set())
@@ -147,9 +160,12 @@ def check_goal(
 
 
 def _check_statements(
-    part: _Checked, limits: Limits, problem_of: Callable[[Statement], str | None]
+    part: _Checked,
+    statements: Iterable[Statement],
+    limits: Limits,
+    problem_of: Callable[[Statement], str | None],
 ) -> None:
-    for statement in part.statements:
+    for statement in statements:
         problem = problem_of(statement)
         if problem is not None:
             part.findings.add("bad-annotation", statement.span, problem)
@@ -389,7 +405,9 @@ def _check_names(
             part.findings.add("repeated-name", at, message, hint)
 
 
-def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | None) -> set[int]:
+def _check_recursion(
+    parts: Sequence[_Checked], stored: Stored, scope: str | None, rest: Callable[[], None]
+) -> set[int]:
     """Check the rules that are visible together, for every scope.
 
     Return the identities of the rules whose recursion cannot be evaluated.
@@ -408,7 +426,7 @@ def _check_recursion(parts: Sequence[_Checked], stored: Stored, scope: str | Non
         first = len(visible)
         owners = [entry for entry in own if entry[2].scope in (None, each)]
         visible += [rule for _, _, rule in owners]
-        for result in recursion_findings(visible, first):
+        for result in recursion_findings(visible, first, rest):
             part, statement, _ = owners[result.rule - first]
             head = statement.predicates[0][2]
             part.findings.add(result.name, head, result.message, result.hint or None)

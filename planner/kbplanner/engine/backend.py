@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.salience import Salience
+from kbplanner.engine.vectors import NearestSearch
 
 
 class RunState(IntEnum):
@@ -488,6 +489,15 @@ class Engine(Protocol):
 
     def having(self, search: Matching) -> list[int]:
         """Return, for each word, how many of the searchable facts have it."""
+
+    def nearest(
+        self, search: NearestSearch, places: array[int], k: int
+    ) -> tuple[array[int], array[float]]:
+        """Return the at most `k` vectors nearest to the query among those at `places`, as indexes
+        into `places`, and their scores.
+
+        Highest first; among equal scores the lower index.
+        """
 
     @property
     def bytes(self) -> int:

@@ -10,6 +10,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -37,6 +38,7 @@ from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.model import Model
 from kbplanner.engine.relation import Relation, handle_of
+from kbplanner.engine.vectors import NearestSearch
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
@@ -319,6 +321,42 @@ class Engine:
         with _PinnedSearch(search) as request:
             check(lib.kb_lexical_counts(request, counts))
         return list(counts[0 : len(search.words)])
+
+    def nearest(
+        self, search: NearestSearch, places: array[int], k: int
+    ) -> tuple[array[int], array[float]]:
+        """Return the vectors nearest to the query among those at `places`, as indexes into `places`."""
+        if len(search.cells) < len(search.factors) * len(search.query.cells):
+            raise EngineFault("there are fewer numbers than vectors")
+        k = min(k, len(places))
+        indexes, scores, filled = new_array(k), array("d", bytes(8 * k)), ffi.new("size_t *")
+        request = ffi.new("kb_vectors *")
+        with ExitStack() as pinned:
+
+            def view(kind: str, values: array[int] | array[float] | bytearray) -> Any:
+                pointer = ffi.from_buffer(kind, values)
+                pinned.callback(ffi.release, pointer)
+                return pointer
+
+            request.cells = view("int8_t[]", search.cells)
+            request.factors = view("float[]", search.factors)
+            request.place_count = len(search.factors)
+            request.dimension = len(search.query.cells)
+            request.query = view("int16_t[]", search.query.cells)
+            request.query_factor, request.least = search.query.factor, search.least
+            check(
+                lib.kb_vectors_best(
+                    request,
+                    view("uint32_t[]", places),
+                    len(places),
+                    view("uint32_t[]", indexes),
+                    view("double[]", scores),
+                    k,
+                    filled,
+                )
+            )
+        del indexes[filled[0] :], scores[filled[0] :]
+        return indexes, scores
 
     @property
     def bytes(self) -> int:

@@ -8,7 +8,7 @@ body does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from kbplanner.errors import InvalidInput, UnsafeRule
@@ -108,7 +108,7 @@ def variable_lookalikes(rule: Rule) -> list[RuleWarning]:
 
 
 def check_statements(
-    statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS
+    statements: Iterable[Statement], limits: Limits = DEFAULT_LIMITS
 ) -> list[RuleWarning]:
     """Check all facts and rules of a text; warnings carry their position.
 

@@ -30,8 +30,9 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
+from kbplanner.engine.ground import paced
 from kbplanner.ir.expressions import flatten
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
@@ -49,22 +50,28 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.passes.aggregate import aggregate
 
+RULES_PER_REST = 8
+"""Rules lowered between two calls of `rest`: about a millisecond."""
+
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
 
 
 def lower(
-    rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
+    rules: Sequence[Rule],
+    denied: frozenset[RelationSchema] = frozenset(),
+    rest: Callable[[], None] | None = None,
 ) -> tuple[Clause, ...]:
     """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations
-    that have rows.
+    that have rows. `rest` is called after some rules.
 
     Raises InvalidInput for what the engine does not evaluate.
     """
     derived = conclusions(rules)
     lowering = _Lowering(derived, derived.keys() | denied)
     clauses: list[Clause] = []
-    for number, rule in enumerate(rules, 1):
+    lowered = rules if rest is None else paced(rules, rest, RULES_PER_REST)
+    for number, rule in enumerate(lowered, 1):
         clauses.extend(lowering.rule(rule, number))
     for schema in sorted(derived, key=str):
         args = numbered_variables(schema.arity)

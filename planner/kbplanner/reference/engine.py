@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
 import threading
 from array import array
 from collections import Counter
@@ -26,6 +27,7 @@ from kbplanner.engine.backend import (
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
+from kbplanner.engine.vectors import NO_PLACE, NearestSearch
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
@@ -502,6 +504,23 @@ class ReferenceEngine:
             sum(search.is_searchable(index) for index in set(indexes))
             for indexes, _ in search.words
         ]
+
+    def nearest(
+        self, search: NearestSearch, places: array[int], k: int
+    ) -> tuple[array[int], array[float]]:
+        """Return the vectors nearest to the query among those at `places`, as indexes into `places`."""
+        query, dimension = search.query, len(search.query.cells)
+        cells = memoryview(search.cells).cast("b")
+        scores = {}
+        for index, place in enumerate(places):
+            if place != NO_PLACE:
+                vector = cells[place * dimension : (place + 1) * dimension]
+                product = sum(map(operator.mul, query.cells, vector))
+                score = product * query.factor * search.factors[place]
+                if score >= search.least:
+                    scores[index] = score
+        best = heapq.nsmallest(k, scores, key=lambda index: (-scores[index], index))
+        return array("I", best), array("d", [scores[index] for index in best])
 
     @property
     def bytes(self) -> int:

@@ -7,6 +7,7 @@ Gurevych, "Sentence-BERT", 2019). Needs the extra `onnx`.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -55,6 +56,9 @@ class OnnxEmbedder:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer))
         except Exception as error:  # noqa: BLE001 - both libraries raise their own exceptions
             raise ConfigError(f"{MODEL} or {TOKENIZER} is no usable file: {error}") from None
+        digest = hashlib.blake2b(model.read_bytes(), digest_size=16)
+        digest.update(tokenizer.read_bytes())
+        self.revision = digest.hexdigest()
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
         self._numpy: Any = numpy

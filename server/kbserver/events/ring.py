@@ -16,6 +16,7 @@ import orjson
 
 from kbcore.events.events import Event, Place, Wanted, events_of
 from kbcore.events.feed import Committed
+from kbcore.state.changes import PurgeMemory
 
 BLOCK = 200
 """Events serialised at a time, which takes a few milliseconds."""
@@ -58,6 +59,7 @@ class _Entry:
         self.events = max(1, delta.asserted + delta.updated + delta.evicted + removed + rules)
         self.bytes = committed.size + _ROW_BYTES * (removed + self.events)
         self.seq, self.at = committed.seq, committed.at
+        self.purges = removes_for_good(committed)
         self._committed = committed
         self._pending: Iterator[Event] | None = events_of(committed)
         self._blocks: list[_Block] = []
@@ -80,6 +82,13 @@ class _Entry:
             shape["eventId"].encode(),
             orjson.dumps(shape),
         )
+
+
+def removes_for_good(committed: Committed) -> bool:
+    """Return True for a purge, and for a deletion of the tenant or of its database."""
+    return committed.catalog_action is not None or any(
+        isinstance(change, PurgeMemory) for change in committed.changes.changes
+    )
 
 
 @dataclass(slots=True)
@@ -131,6 +140,15 @@ class Ring:
             while self._first < self._next - 1 and (
                 self._events > self._max_events or self._bytes > self._max_bytes
             ):
+                self._drop()
+
+    def forget_purges(self) -> None:
+        """Drop the change sets up to the last purge or deletion: their events may show its text."""
+        with self._mutex:
+            last = max(
+                (number for number, entry in self._entries.items() if entry.purges), default=-1
+            )
+            while self._first <= last:
                 self._drop()
 
     def _drop(self) -> None:

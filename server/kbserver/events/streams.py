@@ -15,18 +15,17 @@ from functools import partial
 
 import orjson
 
-from kbcore.errors import NotReady, RateLimited
+from kbcore.errors import NotReady
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
 from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
-from kbserver.events.ring import Behind, Reader, Ring
+from kbserver.events.open_streams import OpenStreams
+from kbserver.events.ring import Behind, Reader, Ring, removes_for_good
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 3000
 """The `retry` field of a stream: milliseconds before a client reconnects."""
-
-FULL_RETRY_SECONDS = 5.0
 
 WAKE_BATCH_SIZE = 20
 WAKE_PAUSE_SECONDS = 0.002
@@ -36,7 +35,9 @@ requests."""
 MIN_WAKE_INTERVAL_SECONDS = 0.02
 """Minimum time between two rounds; commits in the interval are sent together."""
 
-_MAX_SHARE_OF_CONNECTIONS = 3 / 4
+PURGE_SECONDS = 60.0
+"""Time for which events before a purge, and those of the purge itself, are kept for streams."""
+
 _SWEEP_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
@@ -50,12 +51,14 @@ def _nothing() -> None:
 class _Tenant:
     """State of a tenant that has, or recently had, streams."""
 
+    key: tuple[str, str]
     ring: Ring
     log_head: Callable[[], int]
     leave: Callable[[], None] = _nothing
     streams: set[Stream] = field(default_factory=set)
     empty_since: float = 0.0
     fresh: bool = False
+    purged_at: float | None = None
 
 
 class Stream:
@@ -114,13 +117,14 @@ class EventHub:
         runtime.on_shard_closed.append(self.drop_shard)
         self._mutex = threading.Lock()
         self._tenants: dict[tuple[str, str], _Tenant] = {}
-        self._count = 0
+        self.open_streams = OpenStreams(runtime.config)
+        """All streams of the node, those of goals included."""
         self._news = threading.Event()
         self._stop = threading.Event()
         self._waker: threading.Thread | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.open_streams)
 
     def open(
         self, database: str, tenant: str, filter: Wanted, since: Place | int | None = None
@@ -132,29 +136,19 @@ class EventHub:
         Raises UnknownDatabase, RateLimited, NotReady.
         """
         self._runtime.knowledge_base(database, tenant)
-        config = self._runtime.config
         with self._mutex:
             if self.closing:
                 raise NotReady("the server is stopping")
             state = self._tenants.get((database, tenant))
-            if state is not None and len(state.streams) >= config.events_max_streams:
-                raise RateLimited(
-                    f"a tenant has at most {config.events_max_streams} event streams",
-                    FULL_RETRY_SECONDS,
-                    {"limit": "EVENTS_MAX_STREAMS", "value": config.events_max_streams},
-                )
-            if self._count >= (
-                max_streams := max(1, int(config.max_connections * _MAX_SHARE_OF_CONNECTIONS))
-            ):
-                limit = {"limit": "MAX_CONNECTIONS", "value": config.max_connections}
-                raise RateLimited(
-                    f"there are at most {max_streams} event streams", FULL_RETRY_SECONDS, limit
-                )
-            if state is None:
-                state = self._tenants[database, tenant] = self._begin(database, tenant)
-            stream = self._stream(state, filter, since)
+            self.open_streams.enter((database, tenant))
+            try:
+                if state is None:
+                    state = self._tenants[database, tenant] = self._begin(database, tenant)
+                stream = self._stream(state, filter, since)
+            except BaseException:
+                self.open_streams.leave((database, tenant))
+                raise
             state.streams.add(stream)
-            self._count += 1
             if self._waker is None:
                 self._waker = threading.Thread(
                     target=self._wake, name="kbserver-events", daemon=True
@@ -167,7 +161,7 @@ class EventHub:
         with self._mutex:
             if stream in of.streams:
                 of.streams.remove(stream)
-                self._count -= 1
+                self.open_streams.leave(of.key)
                 of.empty_since = self._runtime.clock.monotonic()
 
     def close(self) -> None:
@@ -216,13 +210,15 @@ class EventHub:
         config = self._runtime.config
         mark = mark_of(self._runtime.log_id(database, tenant))
         ring = Ring(mark, config.events_buffer, config.events_buffer_mb << 20)
-        state = _Tenant(ring, partial(self._runtime.log_head, database, tenant))
+        state = _Tenant((database, tenant), ring, partial(self._runtime.log_head, database, tenant))
         state.leave = self._runtime.feed.subscribe(partial(self._heard, state), database, tenant)
         ring.begin(self._runtime.applied(database, tenant), self._runtime.clock.now_ms())
         return state
 
     def _heard(self, state: _Tenant, committed: Committed) -> None:
         state.ring.add(committed)
+        if removes_for_good(committed):
+            state.purged_at = self._runtime.clock.monotonic()
         state.fresh = True
         self._news.set()
 
@@ -278,9 +274,12 @@ class EventHub:
                 self._stop.wait(WAKE_PAUSE_SECONDS)
 
     def _sweep(self) -> None:
-        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`."""
+        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`, and old events of purges."""
         now, keep = self._runtime.clock.monotonic(), self._runtime.config.events_keep_ms / 1000
         for key, state in list(self._tenants.items()):
+            if state.purged_at is not None and now - state.purged_at >= PURGE_SECONDS:
+                state.purged_at = None
+                state.ring.forget_purges()
             if not state.streams and now - state.empty_since >= keep:
                 del self._tenants[key]
                 state.leave()

@@ -14,7 +14,7 @@ from kbcore.cluster.placement import Member, Placement, assign
 from kbcore.cluster.records import NODE_LEASE, ClusterRecord, shard_lease
 from kbcore.config.settings import Config
 from kbcore.errors import NotReady
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogReader, LogStore
 from kbserver.app import create_app

@@ -28,7 +28,7 @@ from kbcore.errors import (
     TooLarge,
     Unauthorized,
 )
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbserver.answers import JSON
 from kbserver.app import create_app
 from kbserver.errors import UNEXPECTED, UnsupportedMedia, answer_of

@@ -12,7 +12,8 @@ from werkzeug.test import Client
 
 from kbcore.clock import ManualClock
 from kbcore.config.settings import Config
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.replication.leader import Cursor, Leader, Shipment
 from kbcore.replication.role import FOLLOWER, LEADER
 from kbserver.app import create_app

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flask import current_app, g, request
 
 from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
+from kbcore.kb.base import Actor
+from kbcore.state.keys import ADMIN
 from kbcore.state.names import NAME_RULE, is_name
 
 if TYPE_CHECKING:
@@ -17,11 +19,30 @@ if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
     from kbserver.http.body_memory import Bodies
 
+    class Principal(Protocol):
+        """The part of a principal that the core uses; `hookspecs` defines the class."""
+
+        @property
+        def name(self) -> str:
+            """The name of the caller."""
+
+        @property
+        def role(self) -> str:
+            """The role of the caller."""
+
+        @property
+        def key(self) -> str | None:
+            """The id of the API key, None if a plugin authenticated the caller."""
+
+
 DEFAULT = "default"
 
 _SHOWN = 128
 _WAIT_DIGITS = 9
 _MAX_WAIT_MS = 10**12
+
+WHO = "kbcore.principal"
+"""Key of the request's Principal in the WSGI environment."""
 
 CALLER = "kbcore.caller"
 """Key in the WSGI environment of the caller, if the server can detect its disconnect."""
@@ -145,13 +166,18 @@ def outside(tenant_default: str | None = None) -> RequestContext:
 
 def _knowledge_base(context: RequestContext, writes: bool) -> TenantKB:
     if context.transaction is None:
-        return runtime().knowledge_base(
-            context.database, context.tenant, request.environ.get(CALLER)
-        )
+        kb = runtime().knowledge_base(context.database, context.tenant, request.environ.get(CALLER))
+        kb.actor = actor_of(request.environ.get(WHO))
+        return kb
     if "transaction" not in g:
         g.transaction = in_transaction(context, context.transaction, writes).__enter__()
     held: TransactionKB = g.transaction
     return held
+
+
+def actor_of(who: Principal | None) -> Actor | None:
+    """Return the key of a request for the core, None on a server without keys."""
+    return None if who is None else Actor(who.key or who.name, who.role == ADMIN)
 
 
 def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:

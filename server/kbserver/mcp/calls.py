@@ -17,6 +17,7 @@ from kbcore.metrics.catalogue import MCP_CALL_SECONDS
 from kbcore.reason.admission import Caller
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
+from kbserver.http.request_context import actor_of
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
@@ -158,7 +159,9 @@ class Toolbox:
         self, tool: Tool, who: Who, transaction: str | None, call: Call
     ) -> AbstractContextManager[TenantKB]:
         if transaction is None:
-            return _as_it_is(self._runtime.knowledge_base(who.database, who.tenant, call))
+            kb = self._runtime.knowledge_base(who.database, who.tenant, call)
+            kb.actor = actor_of(who.principal)
+            return _as_it_is(kb)
         return self._runtime.in_transaction(
             who.database, who.tenant, transaction, writes=tool.writes, caller=call
         )

@@ -41,7 +41,7 @@ from kbserver.schemas.reason import (
     QueryBody,
     Question,
 )
-from kbserver.schemas.requests import Nothing
+from kbserver.schemas.requests import Nothing, seen
 from kbserver.schemas.scopes import ScopeDiffBody, ScopeForkBody, diff_counts
 
 DEFAULT_ANSWERS = 100
@@ -118,7 +118,8 @@ def query(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 def aggregate(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Compute an aggregate over stored facts."""
-    aggregation = instance(AggregateBody).read(data, strict=strict)["aggregation"]
+    arguments = instance(AggregateBody).read(data, strict=strict)
+    kb, aggregation = seen(kb, arguments), arguments["aggregation"]
     result: Json = aggregation.answer(kb, now)
     return (
         result if result["matchedFacts"] else {**result, **shown_unknown(aggregation.unknown(kb))}
@@ -129,7 +130,8 @@ def explain(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Explain why answers hold, why there are none, or how a goal is evaluated."""
     if data.get("whyNot"):
         data = {"format": "text", **data}
-    goal = instance(ExplainBody).read(data, strict=strict)["explanation"]
+    arguments = instance(ExplainBody).read(data, strict=strict)
+    kb, goal = seen(kb, arguments), arguments["explanation"]
     explanation, unknown = goal.answer(kb), shown_unknown(goal.unknown(kb))
     if isinstance(explanation, str):
         return {"text": explanation, **unknown}
@@ -138,10 +140,9 @@ def explain(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 def why_not(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Explain why a goal has no answer."""
-    arguments = {**data, "whyNot": True}
-    explanation: Json = (
-        instance(ExplainBody).read(arguments, strict=strict)["explanation"].answer(kb)
-    )
+    arguments = instance(ExplainBody).read({**data, "whyNot": True}, strict=strict)
+    kb = seen(kb, arguments)
+    explanation: Json = arguments["explanation"].answer(kb)
     return explanation
 
 
@@ -158,7 +159,7 @@ def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def context(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Select the facts for a prompt; each is sent once, as an entry or in the text."""
     arguments = instance(ContextBody).read(data, strict=strict)
-    selected = select(kb, **{**arguments, "compat": False})
+    selected = select(seen(kb, arguments), **{**arguments, "compat": False})
     if selected.as_text:
         return {"windowId": selected.window.id, "formattedText": selected.window.text}
     return AnyWindow.write_minimal(selected)
@@ -225,7 +226,9 @@ def _answered(kb: TenantKB, data: Json, strict: bool, body: type[InferBody | Que
     max_rows = _limit(data)
     notes = Notes()
     goal: Question | Conjunction | Pattern
-    (goal,) = instance(body).read({**data, "limit": max_rows + 1}, strict=strict).values()
+    arguments = instance(body).read({**data, "limit": max_rows + 1}, strict=strict)
+    kb = seen(kb, arguments)
+    (goal,) = arguments.values()
     answer = _listed(orjson.loads(b"".join(goal.written(kb, rows_written, notes))), max_rows)
     answer |= shown_unknown(notes.unknown)
     return {**answer, "warnings": notes.warnings} if notes.warnings else answer

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 from kbcore.config.settings import Config, environment
 from kbcore.errors import ConfigError, KBError, NotReady, StorageBusy, StorageFailed
-from kbcore.node.runtime import Runtime, open_runtime
+from kbcore.node.opening import open_runtime
+from kbcore.node.runtime import Runtime
 from kbcore.scheduling import Scheduling
 from kbserver.replication.log_client import HTTPLogSource
 

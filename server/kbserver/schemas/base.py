@@ -95,6 +95,9 @@ class Body(Part):
             raise InvalidInput(
                 f"{unknown[0]}: {_UNKNOWN}", {"fields": {inner: [_UNKNOWN] for inner in unknown}}
             )
+        return self._arguments(fields)
+
+    def _arguments(self, fields: Json) -> Json:
         return self.arguments(fields)
 
     def arguments(self, fields: Json) -> Json:

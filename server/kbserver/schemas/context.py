@@ -10,13 +10,21 @@ from typing import Any
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.removed import REASONS
-from kbcore.context.request import FACTS, FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
+from kbcore.context.request import (
+    FACTS,
+    FILLS,
+    FORMATS,
+    STRUCTURED,
+    Bucket,
+    Goal,
+    WindowRequest,
+    goal_from_text,
+)
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
-from kbplanner.ir.terms import Literal
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
@@ -41,7 +49,7 @@ from kbserver.schemas.fields import (
     Whole,
 )
 from kbserver.schemas.memory import predicates_given
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
 
 TEXT = "text"
@@ -59,7 +67,8 @@ class Goals(ListOfForms):
             BodyAtom,
             AsText,
             {"type": "string"},
-            description="Goals, as objects or as text such as `ancestor(ann, ?who)`; the window "
+            description="Goals, as objects or as text such as `ancestor(ann, ?who)` or, with several "
+            "literals and comparisons, `lived_in(ann, ?city, ?year), ?year < 2020`; the window "
             "holds what their answers depend on.",
         )
 
@@ -133,11 +142,18 @@ class WindowBody(OptimizeBody):
     citations = Flag("True: facts with evidence cite the `sources` of the answer.")
 
 
-class ContextBody(WindowBody):
+class ContextBody(WindowBody, Historic):
     """A window to select, and the form of the answer."""
 
     format = Choice(*FORMATS, TEXT)
     compat = Compat()
+
+    def _arguments(self, fields: Json) -> Json:
+        if "known_at" in fields and "session" in fields:
+            raise InvalidInput.at(
+                "knownAt", "cannot be combined with 'sessionId': sessions are of the present"
+            )
+        return super()._arguments(fields)
 
 
 class ContextDiffBody(WindowBody):
@@ -387,10 +403,18 @@ class WindowDiffAnswer(LeanAnswer):
     )
 
 
-def _goals(goals: Any) -> tuple[Literal, ...]:
+def _goals(goals: Any) -> tuple[Goal, ...]:
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    return tuple(goal_from_json(goal, f"goals[{index}]") for index, goal in enumerate(goals))
+    return tuple(_goal(goal, f"goals[{index}]") for index, goal in enumerate(goals))
+
+
+def _goal(goal: Any, path: str) -> Goal:
+    if type(goal) is str:
+        return goal_from_text(goal, path)
+    if type(goal) is dict and goal.keys() == {"text"} and type(goal["text"]) is str:
+        return goal_from_text(goal["text"], f"{path}.text")
+    return goal_from_json(goal, path)
 
 
 def _buckets(values: Any) -> tuple[Bucket, ...]:

@@ -55,7 +55,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, request_limits
 
 _ERRORS_SHOWN = 20
 
@@ -395,7 +395,7 @@ def _facts(elements: list[Any], strict: bool) -> list[Fact]:
     return facts
 
 
-class NeighboursBody(Budgeted):
+class NeighboursBody(Historic):
     """A constant, and which of the stored facts around it."""
 
     constant = Anything(

@@ -80,6 +80,15 @@ class FollowerStatus(JsonObject):
     in_sync = Flag()
 
 
+class ErasureStatus(JsonObject):
+    """Progress of the removal of purged text, and of deleted tenants, from the storage of a node."""
+
+    erased = Count("No record up to this number is in the storage.")
+    pending = Count("The text of records up to this number is to be removed; 0: none.")
+    waits_for = Choice("work", "followers", "retry", "storage", allow_none=True)
+    problem = Text("Why the last attempt failed.", allow_none=True)
+
+
 class ReplicationStatus(JsonObject):
     """The role of a node and its position in the log."""
 
@@ -92,6 +101,7 @@ class ReplicationStatus(JsonObject):
     lease = One(LeaseStatus, optional=True)
     leader = One(LeaderStatus, optional=True)
     followers = Many(FollowerStatus)
+    erasure = One(ErasureStatus)
 
 
 class SnapshotTaken(JsonObject):

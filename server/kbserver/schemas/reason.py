@@ -52,7 +52,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, proof_asked, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, proof_asked, request_limits
 from kbserver.schemas.rules import Literals
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
@@ -280,7 +280,7 @@ def _proof_options(fields: Mapping[str, Any]) -> ProofOptions:
     return ProofOptions(form, fields.get("proof_nodes"), fields.get("proof_depth"))
 
 
-class GoalBody(AtomBody, Budgeted):
+class GoalBody(AtomBody, Historic):
     """An atom, and the options of goals and of patterns."""
 
     scope = ReadScope()
@@ -395,7 +395,7 @@ class AggregateOperation(Text):
     }
 
 
-class AggregateBody(Budgeted):
+class AggregateBody(Historic):
     """An aggregate over stored facts."""
 
     predicate = Predicate(required=True)

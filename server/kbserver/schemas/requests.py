@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import g, has_request_context, request
 
@@ -14,7 +14,10 @@ from kbserver.http.json_body import parse_object, read_body
 from kbserver.http.request_context import bodies, current, runtime, wait_wanted
 from kbserver.notices import ignored_fields
 from kbserver.schemas.base import Body, instance
-from kbserver.schemas.fields import Json, ReadScope, Whole
+from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
+
+if TYPE_CHECKING:
+    from kbcore.kb.tenant_kb import TenantKB
 
 
 class Nothing(Body):
@@ -31,6 +34,29 @@ class Budgeted(Body):
     max_answers = Whole(1)
 
 
+class KnownAt(NamedTuple):
+    """The instant in epoch milliseconds whose state a request reads, and limits for rebuilding it."""
+
+    instant: int
+    request_limits: RequestLimits
+
+
+class Historic(Budgeted):
+    """A read that can be answered from an earlier state."""
+
+    known_at = Instant(
+        description="Answer from what was known at this instant: epoch milliseconds, or ISO 8601 "
+        "with an offset."
+    )
+
+    def _arguments(self, fields: Json) -> Json:
+        known_at = fields.pop("known_at", None)
+        arguments = self.arguments(fields)
+        if known_at is None:
+            return arguments
+        return {**arguments, "known_at": KnownAt(known_at, request_limits(fields))}
+
+
 _SCOPE = ReadScope()
 
 
@@ -39,6 +65,15 @@ def load(body: type[Body]) -> Json:
     strict = current().strict
     with ignored_fields() as g.ignored:
         return instance(body).read(_object(), strict=strict)
+
+
+def seen(kb: TenantKB, arguments: Json) -> TenantKB:
+    """Return a knowledge base as it was known at the instant in the arguments of a read, if any.
+
+    The instant is removed from the arguments. Raises what `TenantKB.known_at` raises.
+    """
+    known_at: KnownAt | None = arguments.pop("known_at", None)
+    return kb if known_at is None else kb.known_at(*known_at)
 
 
 def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from flask import current_app
+
 from kbcore.branching.preview import rule_retraction
 from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.state.facts import Fact
 from kbplanner.check.texts import KINDS
+from kbplanner.engine.ground import paced
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
@@ -37,6 +40,9 @@ from kbserver.schemas.fields import (
     Value,
     WriteScope,
 )
+
+STATEMENTS_PER_YIELD = 8
+"""Statements checked between two calls of `yield_now`: about a millisecond."""
 
 
 class BodyAtom(Part):
@@ -275,7 +281,8 @@ def clauses_of(
     Without `final_dot` the last statement may leave it out. Raises RuleSyntaxError with every
     mistake of the text, and InvalidInput that names `path`.
     """
-    statements = parse_program(source, final_dot=final_dot)
+    yield_now = current_app.extensions["kbcore.yield_now"]
+    statements = parse_program(source, final_dot=final_dot, rest=yield_now)
     for statement in statements:
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
@@ -283,7 +290,7 @@ def clauses_of(
                 f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
             )
     check_statements(
-        statements
+        paced(statements, yield_now, STATEMENTS_PER_YIELD)
     )  # the core checks rules too; this check adds line numbers to errors
     rules: list[Definition] = [
         _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbcore.config.settings import Config
+from kbcore.durable.request_key import API_KEY
 from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unauthorized
 from kbcore.node.api_keys import digest_of, same
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
 from kbserver.http.request_context import DEFAULT
+from kbserver.http.request_context import WHO as WHO
 from kbserver.security.limits import RateLimits, address_of
 from kbserver.security.permissions import PUBLIC, About, Need, demand
 from kbserver.security.token_bucket import Buckets
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
 DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
-
-WHO = "kbcore.principal"
-"""Key of the request's Principal in the WSGI environment."""
 
 ADMITTED = "kbcore.admitted"
 """Key in the WSGI environment of an admitted request."""
@@ -79,9 +78,11 @@ class Guard:
         if ADMITTED in environ:  # by the fast path, which passed the request on to Flask
             return
         who: Principal | None = None
+        API_KEY.set(None)
         if self._asks and need.role != PUBLIC:
             who = environ[WHO] = self._who(environ)
             demand(who.role, who.name, need.role)
+            API_KEY.set(who.key)
             if who.limited:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:

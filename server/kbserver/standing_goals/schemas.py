@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
-from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, GoalChange
+from kbcore.errors import InvalidInput
+from kbcore.kb.goals.replaying import GoalChange
+from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, Keeping
 from kbcore.standing_goals.goal import StandingGoal
+from kbcore.state.goals.subscriptions import Webhook
 from kbplanner.syntax.textform import body_from_text
 from kbserver.schemas.base import Answer, Body, JsonObject
 from kbserver.schemas.fields import (
@@ -19,13 +22,46 @@ from kbserver.schemas.fields import (
     ReadScope,
     Text,
     Time,
+    Value,
     Whole,
 )
 
 EVENT_ID = "Names a change of the goal; `since` takes it, to read the changes after it."
 
 
+MAX_URL = 2000
+"""Maximum length of the address and of the secret of a webhook, in characters."""
+
 CHANGE_LIMIT = Whole(1, 1000, "Largest number of changes.")
+
+
+class WebhookField(Value):
+    """The address to which the changes of a goal are sent."""
+
+    schema: ClassVar[Json] = {
+        "type": "object",
+        "required": ["url"],
+        "additionalProperties": False,
+        "properties": {
+            "url": {
+                "type": "string",
+                "description": "An http or https address below one that WEBHOOK_URLS allows.",
+            },
+            "secret": {
+                "type": "string",
+                "description": "Signs the deliveries: `whsec_` and 24 to 64 bytes in base64. Never "
+                "shown again; without it the secret of the settings signs.",
+            },
+        },
+    }
+
+    def read(self, value: Any) -> Webhook:
+        """Return the webhook; raise ValueError for any other object."""
+        if not isinstance(value, dict) or not {"url"} <= value.keys() <= {"url", "secret"}:
+            raise ValueError("must be an object with url and perhaps secret")
+        if not all(isinstance(text, str) and len(text) <= MAX_URL for text in value.values()):
+            raise ValueError(f"has texts of at most {MAX_URL} characters")
+        return Webhook(value["url"], value.get("secret", ""))
 
 
 class SubscribeBody(Body):
@@ -43,12 +79,19 @@ class SubscribeBody(Body):
         f"Milliseconds after its last use after which the goal ends; {DEFAULT_TTL_MS} by default.",
     )
     id = Text("A name chosen by the client; subscribing again with it renews the goal.")
+    webhook = WebhookField("Send each change to this address.")
+    durable = Flag("False keeps the goal in memory only: a restart ends it. True by default.")
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.subscribe_goal`."""
         if "ttl" in fields:
             fields["ttl_ms"] = fields.pop("ttl")
         fields["body"] = body_from_text(fields.pop("goal"), "goal")
+        webhook = fields.pop("webhook", None)
+        if fields.pop("durable", True):
+            fields["keep"] = Keeping(webhook)
+        elif webhook is not None:
+            raise InvalidInput.at("durable", "must be true for a goal with a webhook")
         return fields
 
 
@@ -71,6 +114,8 @@ class StandingGoalShown(Answer):
     ttl = Count(of="ttl_ms")
     expires_at = Time()
     count = Count("Number of current answers.")
+    webhook = Text("The address of the webhook.", of="webhook_url", allow_none=True)
+    durable = Flag("True if the goal survives a restart.", of="is_durable")
     behind = Flag(
         "True if the answers are brought up to date when they are read, because the last change "
         "took too long.",

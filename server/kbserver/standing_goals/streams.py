@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from kbcore.errors import KBError, RateLimited
+from kbcore.errors import KBError
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbserver.errors import answer_of
-from kbserver.events.streams import FULL_RETRY_SECONDS, KEEP_ALIVE_SECONDS, RETRY_MS, EventHub
+from kbserver.events.streams import KEEP_ALIVE_SECONDS, RETRY_MS, EventHub
 from kbserver.standing_goals.schemas import GoalChangeShown, subscribed
 
 CHANGES_AT_ONCE = 100
@@ -80,7 +80,7 @@ class GoalStream:
 
 
 class GoalStreams:
-    """The streams of standing goals of a runtime, at most EVENTS_MAX_STREAMS for each tenant."""
+    """The streams of standing goals of a runtime, which count together with other event streams."""
 
     def __init__(self, runtime: Runtime, hub: EventHub) -> None:
         self.runtime = runtime
@@ -100,22 +100,22 @@ class GoalStreams:
         """
         kb = open_kb()
         tenant = kb.database, kb.tenant
-        limit = self.runtime.config.events_max_streams
-        with self._mutex:
-            if sum(other == tenant for other in self._streams.values()) >= limit:
-                raise RateLimited(
-                    f"a tenant has at most {limit} event streams of goals",
-                    FULL_RETRY_SECONDS,
-                    {"limit": "EVENTS_MAX_STREAMS", "value": limit},
-                )
+        self._hub.open_streams.enter(tenant)
+        try:
             stream = GoalStream(self, open_kb, id, since)
+        except BaseException:
+            self._hub.open_streams.leave(tenant)
+            raise
+        with self._mutex:
             self._streams[stream] = tenant
         return stream
 
     def left(self, stream: GoalStream) -> None:
         """Forget a stream."""
         with self._mutex:
-            self._streams.pop(stream, None)
+            tenant = self._streams.pop(stream, None)
+        if tenant is not None:
+            self._hub.open_streams.leave(tenant)
 
     def close(self) -> None:
         """Wake all streams, which end because the server stops."""

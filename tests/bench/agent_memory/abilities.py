@@ -123,15 +123,14 @@ def temporal(world: World) -> None:
             drafts.append(world.say(DAYS, person, text, fact))
         chosen = world.draw.randrange(3)
         day = world.draw.randrange(bounds[chosen], bounds[chosen + 1])
-        goal = atom("lived_in", person, "?x", "?from", "?to")
+        homes = atom("lived_in", person, "?x", "?from", "?to")
         world.ask(
             QuestionDraft(
                 TEMPORAL,
                 f"Where was {person} living on {in_words(day)}?",
                 [drafts[chosen]],
                 [cities[chosen]],
-                goal,
-                f'{goal}, ?from <= "{iso(day)}", ?to >= "{iso(day)}"',
+                f'{homes}, ?from <= "{iso(day)}", ?to >= "{iso(day)}"',
                 competing=[city for city in cities if city != cities[chosen]],
             )
         )

@@ -28,7 +28,7 @@ from kbcore.config import Config
 from kbcore.context.request import FACTS, NATURAL
 from kbcore.context.text.tokens import tokens
 from kbcore.embed import KnowledgeBase
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 
 FOLDER = Path(__file__).parents[1] / "golden" / "windows"
 MARCH_2 = 1_772_442_000_000

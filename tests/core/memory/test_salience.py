@@ -133,7 +133,7 @@ class LongestPlugin:
 
 def test_a_plugin_scorer_ranks_and_decays(clock):
     from kbcore.config import Config
-    from kbcore.node.runtime import open_runtime
+    from kbcore.node.opening import open_runtime
 
     config = Config(storage_backend="memory", salience_scorer="longest")
     with open_runtime(config, plugins=[LongestPlugin()], clock=clock) as node:

@@ -176,7 +176,7 @@ def test_an_authentication_plugin_comes_before_the_keys():
     from support.http import NOW, ForgetfulPlugin
 
     from kbcore.clock import ManualClock
-    from kbcore.node.runtime import open_runtime
+    from kbcore.node.opening import open_runtime
     from kbserver import create_app
 
     plugin = ForgetfulPlugin()

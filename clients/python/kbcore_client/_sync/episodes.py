@@ -112,20 +112,23 @@ class Episodes(Handle):
         episode: str | None = None,
         speaker: str | None = None,
         before: Instant | None = None,
+        drop_scopes: bool = False,
         dry_run: bool = False,
         limit: int = 100,
     ) -> PurgeOutcome:
         """Remove facts and episodes for good: also from the log and the snapshots.
 
         Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
-        With `dry_run` nothing changes. `erased` of the result says if the text is gone from the
-        storage; `purges()` says so later.
+        With `drop_scopes`, scopes whose names mention the subject are dropped. With `dry_run`
+        nothing changes. `similar` of the result lists names of which the subject is only a part.
+        `erased` says if the text is gone from the storage; `purges()` says so later.
         """
         body = {
             "subject": subject,
             "episode": episode,
             "speaker": speaker,
             "before": instant(before),
+            "dropScopes": drop_scopes,
             "dryRun": dry_run,
             "limit": limit,
         }

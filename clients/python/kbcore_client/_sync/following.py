@@ -30,34 +30,38 @@ class Following(Handle):
 
         In the first item all answers have appeared. Each commit that changes the answers is one
         item, exactly as a new evaluation after the commit would show. A lost connection is opened
-        again; if the server has restarted, or does not keep all changes, the next item has
-        the whole difference. The server keeps the goal for `ttl_ms` milliseconds after its last use,
-        under `id` if it is given. Raises ConnectionFailed after too many failures in a row, and
-        errors of the server, such as InvalidInput for a goal that depends on `now()`.
+        again, also after a restart of the server, and continues after the last item. If the log does
+        not go back so far, the next item has the whole difference. The server keeps the goal for
+        `ttl_ms` milliseconds after its last use; with an `id` also across restarts. Raises
+        ConnectionFailed after too many failures in a row, and errors of the server, such as
+        InvalidInput for a goal that depends on `now()`.
         """
         text = text_of("goal", goal) if args is None else written_atom(goal, args)
-        fields = {"goal": text, "scope": scope, "id": id, "ttl": ttl_ms}
+        fields = {"goal": text, "scope": scope, "id": id, "ttl": ttl_ms, "durable": id is not None}
         known: set[tuple[str, ...]] = set()
-        is_first = True
+        since: str | None = None
         while True:
             request = Request("/goals/subscribe", present(fields), names={"ttl": "ttl_ms"})
             first = (self._send(request)).json()
-            difference = AnswersChanged.between(known, first)
-            if is_first or difference.appeared or difference.disappeared:
-                yield difference
-            is_first, known = False, AnswersChanged.answers_of(first)
+            if since is None:
+                since, known = first["eventId"], AnswersChanged.answers_of(first)
+                yield AnswersChanged.between(set(), first)
             try:
-                for change in self._changes(first["id"], first["eventId"], known):
+                for event_id, change in self._changes(first["id"], since, known):
                     known.difference_update(change.disappeared)
                     known.update(change.appeared)
-                    yield change
-            except NotFound:  # the server has restarted: it does not know the goal any more
+                    since = event_id
+                    if change.appeared or change.disappeared:
+                        yield change
+            except NotFound:  # the goal has ended, but its event ids name states of the log
                 continue
 
     def _changes(
         self, id: str, since: str, known: set[tuple[str, ...]]
-    ) -> Iterator[AnswersChanged]:
-        """Yield the changes of a standing goal after an event; the caller applies them to `known`."""
+    ) -> Iterator[tuple[str, AnswersChanged]]:
+        """Yield the changes of a standing goal after an event, with their event ids; the caller
+        applies them to `known`.
+        """
         path = f"/goals/{quote(id, safe='')}/events"
         for message in self._connection.messages(path, {"since": since}, self._destination):
             body: dict[str, Any] = json.loads(message.data)
@@ -68,5 +72,4 @@ class Following(Handle):
                 if message.kind == "answers"
                 else AnswersChanged.of(body)
             )
-            if change.appeared or change.disappeared:
-                yield change
+            yield body["eventId"], change

@@ -142,14 +142,20 @@ def undo(target: Target, seq: int | None, request: str | None, as_json: bool) ->
 @click.option("--episode", "episode_id", help="Remove this episode and facts only it supports")
 @click.option("--speaker", help="Remove all episodes of this speaker, likewise")
 @click.option("--before", type=Instant(), help="Remove facts and episodes from before a time")
+@click.option(
+    "--drop-scopes", is_flag=True, help="Also drop scopes whose names mention the subject"
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be removed")
 @confirmed("This removes facts and episodes for good. Continue?", unless="dry_run")
 @_as_json
 @target_options
-def purge(target: Target, dry_run: bool, as_json: bool, **selectors: Any) -> None:
+def purge(
+    target: Target, drop_scopes: bool, dry_run: bool, as_json: bool, **selectors: Any
+) -> None:
     """Remove facts and episodes for good, also from the log and the snapshots.
 
-    Rules that mention the subject are listed, not removed.
+    Rules that mention the subject are listed, not removed, and so are names of which the subject is
+    only a part.
     """
     named = {
         name: selectors[key]
@@ -163,7 +169,9 @@ def purge(target: Target, dry_run: bool, as_json: bool, **selectors: Any) -> Non
     }
     if len(named) != 1:
         raise click.UsageError("give one of --subject, --episode, --speaker and --before")
-    body = {**named, "dryRun": dry_run, "limit": PAGE}
+    if drop_scopes and "subject" not in named:
+        raise click.UsageError("--drop-scopes needs --subject")
+    body = {**named, "dryRun": dry_run, "limit": PAGE, "dropScopes": drop_scopes}
     answer = target.send("POST", "/memory/purge", body).json()
     if as_json:
         print_json(answer)
@@ -176,6 +184,11 @@ def purge(target: Target, dry_run: bool, as_json: bool, **selectors: Any) -> Non
         click.echo(f"- episode {each['id']}, said by {each['speaker']}")
     for each in answer["rules"]:
         click.echo(f"  the rule stays: {each['text']}")
+    for each in answer["scopes"]:
+        mark, end = ("-", "") if each["dropped"] else (" ", " stays; --drop-scopes drops it")
+        click.echo(f"{mark} scope {each['scope']}, {each['factCount']} facts{end}")
+    if answer["similar"]:
+        click.echo(f"  similar names, which stay: {', '.join(answer['similar'])}")
     prefix = "dry run: " if dry_run else ""
     click.echo(
         f"{prefix}{answer['factCount']} facts, {answer['conclusionCount']} conclusions, "
@@ -183,8 +196,16 @@ def purge(target: Target, dry_run: bool, as_json: bool, **selectors: Any) -> Non
     )
     if not dry_run:
         click.echo("erased from log and snapshots" if answer["erased"] else _LATER)
+        click.echo(f"changes before {answer['undoFrom']} can no longer be undone")
 
 
+_ERASED = {
+    None: "erased",
+    "work": "not yet erased",
+    "followers": "not yet erased: a follower needs the records",
+    "retry": "not yet erased: the last attempt failed and is repeated",
+    "storage": "not erased: the storage cannot erase",
+}
 _LATER = "not yet erased from log and snapshots; kbcore memory purges shows when it is"
 
 
@@ -208,7 +229,7 @@ def purges(target: Target, output: Output) -> None:
             ),
             lambda row: (
                 f"{row['purgeId']}  {iso_text(row['at'])}  by {row['by']}: {row['facts']} facts, "
-                f"{row['episodes']} episodes, {'erased' if row['erased'] else 'not yet erased'}"
+                f"{row['episodes']} episodes, {_ERASED[row['waitsFor']]}"
             ),
         )
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kbcore.config.settings import Config
 from kbcore.embed import KnowledgeBase
 from kbcore.errors import KBError
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbplanner.authoring.blocks import Block, Expectation, Source
 from kbplanner.ir.terms import (
     Aggregate,

@@ -12,7 +12,7 @@ import kbserver.routes  # noqa: F401  declares the operations
 from kbcore.config.settings import Config
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.api_keys import Keys
-from kbcore.node.runtime import open_runtime
+from kbcore.node.opening import open_runtime
 from kbserver import operations
 from kbserver.cli.shared.client import Answer
 from kbserver.http.body_memory import Bodies

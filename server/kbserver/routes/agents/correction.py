@@ -99,16 +99,20 @@ def undo(outcome: UndoOutcome, arguments: Json) -> Response:
         name="purge",
         description="Remove for good what is known about a subject, from an episode or speaker, or "
         "before a time; also from log and snapshots. First call it with dryRun.",
-        takes=("subject", "episode", "speaker", "before", "dryRun", "limit"),
-        gives=("facts", "factCount", "conclusions", "episodeCount", "rules", "erased"),
+        takes=("subject", "episode", "speaker", "before", "dropScopes", "dryRun", "limit"),
+        gives=(
+            *("facts", "factCount", "conclusions", "episodeCount", "rules"),
+            *("scopes", "similar", "erased", "undoFrom"),
+        ),
         destroys=True,
     ),
 )
 def purge(outcome: PurgeOutcome, arguments: Json) -> Response:
     """Remove facts and episodes, and their text from the log and the snapshots.
 
-    Rules that mention the subject are listed, not removed. With `dryRun` nothing changes. While
-    `erased` is false, `GET /memory/purges` says when the text is gone.
+    Rules that mention the subject are listed, not removed. With `dryRun` nothing changes. `similar`
+    lists names of which the subject is a part, which stay. While `erased` is false,
+    `GET /memory/purges` says when the text is gone.
     """
     audit.done(
         purge=outcome.id,

@@ -60,7 +60,7 @@ from kbserver.schemas.reason import (
     SlowGoalsShown,
     WhyNotShown,
 )
-from kbserver.schemas.requests import load, scope_asked
+from kbserver.schemas.requests import load, scope_asked, seen
 
 _PROOF = {
     **TEXT,
@@ -105,7 +105,7 @@ def infer() -> Response:
     `scope`, `confidence` and `metadata` where an answer has them. A goal without variables has one
     column, `holds`. Proofs are JSON only.
     """
-    return _rows(reader(), load(InferBody)["question"])
+    return _rows(load(InferBody), "question")
 
 
 @operation(
@@ -185,7 +185,7 @@ def query() -> Response:
     With `Accept: application/vnd.apache.arrow.stream` the facts are an Arrow IPC stream as for
     /infer, with the column `negated` if facts of both signs match.
     """
-    return _rows(reader(), load(QueryBody)["pattern"])
+    return _rows(load(QueryBody), "pattern")
 
 
 @operation(
@@ -228,7 +228,8 @@ def neighbours(outcome: Neighbours, arguments: Json) -> Response:
 )
 def aggregate() -> Response:
     """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
-    kb, aggregation = reader(), load(AggregateBody)["aggregation"]
+    arguments = load(AggregateBody)
+    kb, aggregation = seen(reader(), arguments), arguments["aggregation"]
     result = aggregation.answer(kb, runtime().clock.now_ms())
     return as_json(
         result, {} if result["matchedFacts"] else unknown_headers(aggregation.unknown(kb))
@@ -300,8 +301,10 @@ def predicates() -> Response:
     )
 
 
-def _rows(kb: TenantKB, goal: Question | Conjunction | Pattern) -> Response:
-    notes, requested = Notes(), page(goal)
+def _rows(arguments: Json, key: str) -> Response:
+    goal: Question | Conjunction | Pattern = arguments[key]
+    notes, requested = Notes(), page((goal, arguments.get("known_at")))
+    kb = seen(reader(), arguments)
     if accepts_arrow(request):
         return _columns(kb, goal, notes, requested)
     if requested is None:

@@ -31,7 +31,12 @@ from kbserver.standing_goals.schemas import (
 )
 from kbserver.standing_goals.streams import GoalStreams
 
-_SINCE = {"since": {**TEXT, "description": "After this event id of the goal."}}
+_SINCE = {
+    "since": {
+        **TEXT,
+        "description": "After this event id, or after the commit of this number.",
+    }
+}
 
 
 @operation(
@@ -54,8 +59,8 @@ _SINCE = {"since": {**TEXT, "description": "After this event id of the goal."}}
 def subscribe(outcome: GoalAnswers, arguments: Json) -> Response:
     """Subscribe to a goal: its answers are kept current, change by change.
 
-    The goal lives in memory. After a restart of the server it is unknown: subscribe again, and
-    compare the answers with those known before.
+    The goal is kept until its `ttl` has passed since its last use, also across restarts; with
+    `durable: false` it lives in memory only, and any follower can keep it.
     """
     return as_json(subscribed(outcome))
 
@@ -102,7 +107,7 @@ def changes(id: str) -> Response:
     """Return the changes of a standing goal since an event."""
     since = request.args.get("since")
     if since is None:
-        raise InvalidInput.at("since", "is required: an eventId of the goal")
+        raise InvalidInput.at("since", "is required: an eventId, or the number of a commit")
     limit = whole_asked(request.args, "limit", CHANGE_LIMIT, MAX_CHANGES)
     return as_json(changes_shown(reader().goal_changes(id, since, limit=limit)))
 

@@ -147,7 +147,18 @@ def snapshot() -> Response:
 def status() -> Response:
     """Return the replication role of this node, and its position and that of the other nodes."""
     replica_only()
-    return as_json(runtime().replication.describe())
+    erasure = runtime().system.erasure()
+    return as_json(
+        {
+            **runtime().replication.describe(),
+            "erasure": {
+                "erased": erasure.erased,
+                "pending": erasure.pending,
+                "waitsFor": erasure.waits_for,
+                "problem": erasure.problem,
+            },
+        }
+    )
 
 
 @operation(

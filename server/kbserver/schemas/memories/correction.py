@@ -127,12 +127,14 @@ class PurgeBody(Budgeted):
     """Selection of what to purge: exactly one of `subject`, `episode`, `speaker` and `before`."""
 
     subject = Text(
-        "A name: facts and episodes that mention it as whole words, in any case.",
+        "A name: facts and episodes that mention it as whole words, in any case; spaces and `_` in "
+        "it are equal.",
         schema={"minLength": 1, "maxLength": MAX_SUBJECT_CHARS},
     )
     episode = Name("an episode")
     speaker = Text("Episodes of a speaker, and facts that nothing else supports.")
     before = Instant(description="Facts and episodes that are older.")
+    drop_scopes = Flag("True: also drop the scopes whose names mention the subject.")
     dry_run = Flag("True: nothing changes.")
     wait = Flag(
         "False: the text is removed from log and snapshots in the background. Default: true."
@@ -162,11 +164,14 @@ class PurgeBody(Budgeted):
             text = selectors.get(name)
             if text is not None and (not text.strip() or len(text) > MAX_SUBJECT_CHARS):
                 raise InvalidInput.at(name, f"must have 1 to {MAX_SUBJECT_CHARS} characters")
+        drop_scopes = fields.get("drop_scopes", False)
+        if drop_scopes and "subject" not in selectors:
+            raise InvalidInput.at("dropScopes", "needs a subject")
         options: Json = {
             name: fields[name] for name in ("dry_run", "wait", "limit") if name in fields
         }
         return {
-            "target": PurgeTarget(**selectors),
+            "target": PurgeTarget(**selectors, drop_scopes=drop_scopes),
             **options,
             "request_limits": request_limits(fields),
         }
@@ -175,7 +180,7 @@ class PurgeBody(Budgeted):
 class PurgedFact(Row):
     """A fact to purge, and why it was selected."""
 
-    why = Choice("predicate", "argument", "metadata", "evidence", "before")
+    why = Choice("predicate", "argument", "metadata", "evidence", "before", "summary")
 
 
 class LostConclusion(Answer):
@@ -196,17 +201,32 @@ class PurgedEpisode(Answer):
 
 
 class MentioningRule(Answer):
-    """A rule that mentions the subject; a purge does not remove it."""
+    """A rule or phrase that mentions the subject; a purge does not remove it."""
 
     id = Text()
     text = Text()
     scope = Text(allow_none=True)
 
 
-class Purged(Answer):
-    """The facts and episodes that a purge removed, or would remove."""
+class EndedGoal(Answer):
+    """A standing goal whose text mentions the subject; a purge ends it."""
 
-    purge_id = Text("Null if nothing was removed.", of="id", allow_none=True)
+    id = Text()
+    goal = Text()
+
+
+class NamedScopeAnswer(Answer):
+    """A scope whose name mentions the subject."""
+
+    scope = Text()
+    fact_count = Count("All facts in it.")
+    dropped = Flag("True: the purge dropped it, or would drop it.")
+
+
+class Purged(Answer):
+    """The facts, episodes and standing goals that a purge removed, or would remove."""
+
+    purge_id = Text("Null after a dry run.", of="id", allow_none=True)
     dry_run = Flag()
     facts = Many(PurgedFact, "At most `limit`.")
     fact_count = Count()
@@ -217,7 +237,20 @@ class Purged(Answer):
     episode_count = Count(of=lambda done: len(done.episodes))
     rules = Many(MentioningRule, of=lambda done: done.rules[: done.limit])
     rule_count = Count(of=lambda done: len(done.rules))
+    goals = Many(EndedGoal, of=lambda done: done.goals[: done.limit])
+    goal_count = Count(of=lambda done: len(done.goals))
+    scopes = Many(NamedScopeAnswer, of=lambda done: done.scopes[: done.limit])
+    scope_count = Count(of=lambda done: len(done.scopes))
+    similar = Many(
+        Text(),
+        "Names that have the subject as a part of a word: what mentions only these stays.",
+        of=lambda done: done.similar[: done.limit],
+    )
     erased = Flag("True: no byte of the text is left in the log and the snapshots of this node.")
+    undo_from = Count(
+        "Changes with lower numbers cannot be undone any more; null after a dry run.",
+        allow_none=True,
+    )
     timestamp = Time()
 
 
@@ -230,6 +263,15 @@ class PastPurge(Answer):
     facts = Count(of="record.facts")
     episodes = Count(of="record.episodes")
     erased = Flag("True: its text is gone from the log and the snapshots of this node.")
+    waits_for = Choice(
+        "work",
+        "followers",
+        "retry",
+        "storage",
+        description="Why the text is not gone: it is removed soon, a follower still needs the "
+        "records, the last attempt failed, or the storage cannot erase. Null if it is gone.",
+        allow_none=True,
+    )
 
 
 class PurgeList(Answer):

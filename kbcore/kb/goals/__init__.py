@@ -1,0 +1,1 @@
+"""Changes of standing goals before those in memory, upkeep of subscriptions, and webhooks."""

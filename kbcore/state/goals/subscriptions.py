@@ -1,0 +1,113 @@
+"""Subscriptions to standing goals that survive a restart.
+
+The answers of a goal are not stored: they follow from facts and rules, like other conclusions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+
+class Moment(NamedTuple):
+    """A state of a tenant: the sequence number of its last commit, and its time in epoch
+    milliseconds, at which facts are valid or not.
+    """
+
+    seq: int
+    at: int
+
+    def precedes(self, other: Moment) -> bool:
+        """Return True if another state has later commits, or is that of a later time."""
+        return other.seq > self.seq or other.at > self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """The address to which the changes of a goal are sent.
+
+    `secret` signs the deliveries; "" stands for the secret of the settings. No answer and no log
+    line shows it.
+    """
+
+    url: str
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription to the answers of a goal.
+
+    `goal` is its text, `scope` the partition where it is asked, None for the base partition. It ends
+    at `expires_at` (epoch milliseconds), `ttl` milliseconds after its last use. `owner` names the
+    API key that subscribed, None if the server needs no key. `delivered` is the state up to which the
+    receiver of the webhook has acknowledged the changes.
+    """
+
+    id: str
+    goal: str
+    scope: str | None
+    ttl: int
+    created_at: int
+    expires_at: int
+    owner: str | None = None
+    webhook: Webhook | None = None
+    delivered: Moment | None = None
+
+
+class Subscriptions:
+    """The subscriptions of a tenant by id, in the order in which they were made.
+
+    `version` increases with each change. Readers need no lock.
+    """
+
+    def __init__(self) -> None:
+        self._known: Mapping[str, Subscription] = {}
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(list(self._known.values()))
+
+    def get(self, id: str) -> Subscription | None:
+        """Return a subscription, None if it does not exist."""
+        return self._known.get(id)
+
+    def put(self, subscription: Subscription, now: Moment) -> None:
+        """Add or replace a subscription; `now` is the state from which its changes are delivered.
+
+        One that renews a subscription to the same goal keeps its age and what was delivered.
+        """
+        before = self._known.get(subscription.id)
+        delivered = None
+        if before is not None and (before.goal, before.scope) == (
+            subscription.goal,
+            subscription.scope,
+        ):
+            subscription = replace(subscription, created_at=before.created_at)
+            delivered = before.delivered
+        if subscription.webhook is not None:
+            subscription = replace(subscription, delivered=delivered or now)
+        self._replace({**self._known, subscription.id: subscription})
+
+    def note_delivery(self, id: str, delivered: Moment) -> None:
+        """Record that the receiver of a webhook has the changes up to a state."""
+        known = self._known.get(id)
+        if known is not None and known.delivered is not None:
+            self._replace({**self._known, id: replace(known, delivered=delivered)})
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove subscriptions; unknown ids change nothing."""
+        gone = set(ids)
+        self._replace({id: each for id, each in self._known.items() if id not in gone})
+
+    def restore(self, known: Iterable[Subscription]) -> None:
+        """Replace all subscriptions with those of a snapshot."""
+        self._replace({each.id: each for each in known})
+
+    def _replace(self, known: Mapping[str, Subscription]) -> None:
+        self._known = known
+        self.version += 1

@@ -1,0 +1,204 @@
+"""The sender of webhooks, and deliveries with failures."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import threading
+
+import httpx
+import pytest
+from support.receivers import SECRET, Receiver
+from support.runtimes import runtime
+
+from kbcore.clock import SystemClock
+from kbcore.config import Config
+from kbcore.errors import ConfigError, InvalidInput
+from kbcore.kb.goals import deliveries
+from kbcore.kb.goals.deliveries import Circuit
+from kbcore.kb.standing_goals import Keeping
+from kbcore.plug.webhooks import Message, Outcome
+from kbcore.state.facts import Fact
+from kbcore.state.goals.subscriptions import Webhook
+from kbplanner.syntax.parser import parse_body
+from kbplugins.webhooks.sender import Sender, signed
+
+GOAL = parse_body("p(?x)")
+MESSAGE = Message("msg_1", b"{}")
+
+
+def sender(urls="https://hooks.example.com/a/", answer=None, **more):
+    transport = httpx.MockTransport(answer or (lambda request: httpx.Response(200)))
+    settings = {"webhook_urls": tuple(urls.split(",")), "webhook_secret": SECRET, **more}
+    return Sender(Config(**settings), transport)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com/a",
+        "https://hooks.example.com:443/a/b?c=d",
+        "https://HOOKS.example.com/a/",
+    ],
+)
+def test_addresses_below_a_prefix_are_allowed(url):
+    sender().check(url, "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.example.com/a/",
+        "https://hooks.example.com/ab",
+        "https://hooks.example.com/a/../b",
+        "https://hooks.example.com/a/%2e%2e/b",
+        "https://hooks.example.com/a/%2e%2e%5cb",
+        "https://hooks.example.com:8443/a/",
+        "https://hooks.example.com@evil.example/a/",
+        "https://evil.example/a/",
+        "https://hooks.example.com\\@evil.example/a/",
+        "https://hooks.example.com.evil.example/a/",
+        "https://hooks.example.com/a/#x",
+        "ftp://hooks.example.com/a/",
+        "https://hooks.example.com:x/a/",
+        "https:///a/",
+        "x",
+        "",
+    ],
+)
+def test_other_addresses_are_refused(url):
+    with pytest.raises(InvalidInput):
+        sender().check(url, "")
+
+
+@pytest.mark.parametrize("secret", ["x", "whsec_", base64.b64encode(b"x" * 23).decode(), "é" * 40])
+def test_weak_secrets_are_refused(secret):
+    with pytest.raises(InvalidInput):
+        sender().check("https://hooks.example.com/a", secret)
+    with pytest.raises(ConfigError):
+        sender(webhook_secret=secret)
+
+
+def test_without_any_secret_a_subscription_is_refused():
+    with pytest.raises(InvalidInput, match="required"):
+        sender(webhook_secret="").check("https://hooks.example.com/a", "")
+
+
+def resolves_to(monkeypatch, *hosts):
+    entries = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 443)) for host in hosts]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: entries)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0", "::1", "fe80::1%eth0",
+     "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1"],
+)  # fmt: skip
+def test_private_addresses_are_refused(monkeypatch, host):
+    resolves_to(monkeypatch, "93.184.216.34", host)
+    sent = sender().send("https://hooks.example.com/a", "", MESSAGE)
+    assert (sent.outcome, sent.reason) == (Outcome.FAILED, "the host has a private address")
+
+
+def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypatch):
+    resolves_to(monkeypatch, "93.184.216.34")
+    requests = []
+
+    def answer(request):
+        requests.append(request)
+        return httpx.Response(204)
+
+    sent = sender(answer=answer).send("https://hooks.example.com/a?x=1", "", MESSAGE)
+    (request,) = requests
+    assert sent.outcome is Outcome.DELIVERED
+    assert str(request.url) == "https://93.184.216.34/a?x=1"
+    assert request.headers["host"] == "hooks.example.com"
+    assert request.extensions["sni_hostname"] == "hooks.example.com"
+
+
+def test_the_signature_is_that_of_the_specification():
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    message = Message("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}')
+    headers = signed(key, message, 1614265330)
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_outcomes_follow_from_the_status(monkeypatch):
+    resolves_to(monkeypatch, "93.184.216.34")
+    location = {"Location": "https://evil.example/"}
+    for status, outcome in ((302, Outcome.FAILED), (410, Outcome.GONE), (500, Outcome.FAILED)):
+        answer = httpx.Response(status, headers={**location, "Retry-After": "7"})
+        sent = sender(answer=lambda _, answer=answer: answer).send(
+            "https://hooks.example.com/a", "", MESSAGE
+        )
+        assert sent.outcome is outcome
+        if outcome is Outcome.FAILED:
+            assert sent.retry_after == 7
+
+
+def test_a_circuit_waits_longer_after_each_failure_and_lets_one_probe_through():
+    circuit = Circuit()
+    assert circuit.admits(0)
+    waits = []
+    for _ in range(30):
+        circuit.failed(0, None)
+        waits.append(circuit.open_until)
+        assert not circuit.admits(circuit.open_until - 0.001)
+        assert circuit.admits(circuit.open_until)
+    assert waits[0] <= 1
+    assert waits[8] > waits[0] * 50
+    assert max(waits) <= deliveries.MAX_DELAY_SECONDS
+    circuit.probing = True
+    assert not circuit.admits(1e9)
+    circuit.failed(0, 50)
+    assert circuit.open_until >= 50
+
+
+def served(receiver, folder=None):
+    return runtime(
+        folder,
+        clock=SystemClock(),
+        webhook_urls=(receiver.url,),
+        webhook_private_addresses=True,
+        webhook_secret=SECRET,
+    )
+
+
+def test_changes_are_delivered_in_order_after_failures(monkeypatch):
+    monkeypatch.setattr(deliveries, "MIN_DELAY_SECONDS", 0.02)
+    with Receiver() as receiver, served(receiver) as node:
+        receiver.location = receiver.url + "/other"
+        receiver.statuses += [500, 302, 429]
+        kb = node.knowledge_base()
+        kb.subscribe_goal(GOAL, id="g", keep=Keeping(Webhook(receiver.url)))
+        for number in range(5):
+            kb.assert_facts([Fact("p", (str(number),))])
+        receiver.wait(lambda r: len(r.deliveries) >= 5)
+        rows = [message["data"]["appeared"][0]["args"][0] for _, message in receiver.deliveries]
+        assert rows == ["0", "1", "2", "3", "4"]
+        assert receiver.attempts >= 8
+        assert receiver.unsigned == 0
+
+
+def test_gone_ends_the_subscription(tmp_path):
+    with Receiver() as receiver, served(receiver, tmp_path) as node:
+        receiver.statuses += [410]
+        kb = node.knowledge_base()
+        goal = kb.subscribe_goal(GOAL, id="g", keep=Keeping(Webhook(receiver.url))).goal
+        ended = threading_event(goal)
+        kb.assert_facts([Fact("p", ("1",))])
+        assert ended.wait(60)
+        assert kb.standing_goals() == []
+        assert receiver.deliveries == []
+
+
+def threading_event(goal):
+
+    ended = threading.Event()
+    goal.listen(lambda: ended.set() if goal.ended is not None else None)
+    return ended
+
+
+def test_webhooks_are_off_by_default():
+    with runtime() as node, pytest.raises(InvalidInput, match="WEBHOOK_URLS"):
+        node.knowledge_base().subscribe_goal(GOAL, keep=Keeping(Webhook("https://a/", SECRET)))

@@ -1,0 +1,142 @@
+"""GET /facts/history: what happened to facts, when, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.http import Client, error_of
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.node.api_keys import KeyWanted
+from kbcore.node.runtime import Runtime
+from kbserver import create_app
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Runtime]:
+    node = runtime(tmp_path, clock=ManualClock(T0), sweep_interval_ms=0)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def client(node: Runtime) -> Client:
+    return Client(create_app(node).test_client())
+
+
+def history(client: Client, predicate: str, query: str = "") -> list[tuple[Any, ...]]:
+    response = client.get(f"/facts/history?predicate={predicate}&order=oldest{query}")
+    assert response.status_code == 200, response.text
+    return [
+        (
+            event["event"],
+            event["cause"],
+            event["commitSeq"],
+            None if event["before"] is None else event["before"]["confidence"],
+            None if event["after"] is None else event["after"]["confidence"],
+        )
+        for event in response.get_json()["events"]
+    ]
+
+
+def test_what_happened_to_a_fact(client: Client) -> None:
+    client.tell("likes", "ann", "tea", confidence=0.5)
+    client.tell("likes", "ann", "tea", confidence=0.5)  # changes nothing
+    client.tell("likes", "ann", "tea", confidence=0.9)
+    client.post("/forget", {"predicate": "likes", "args": ["ann", "tea"]})
+    client.tell("likes", "bob", "tea", confidence=0.1)
+    client.post("/retract/pattern", {"predicate": "likes", "args": [None, "tea"]})
+    expected = [
+        ("asserted", "assert", 1, None, 0.5),
+        ("replaced", "assert", 3, 0.5, 0.9),
+        ("retracted", "retract", 4, 0.9, None),
+        ("asserted", "assert", 5, None, 0.1),
+        ("retracted", "retract", 6, 0.1, None),
+    ]
+    assert history(client, "likes") == expected
+    assert history(client, "likes(bob, ?x)") == expected[3:]
+    assert history(client, "likes(?x, ?x)") == []
+    assert history(client, "likes", "&limit=2&offset=1") == expected[1:3]
+    newest = client.get("/facts/history?predicate=likes&limit=1").get_json()
+    assert newest["totalEvents"] == 5
+    assert [event["commitSeq"] for event in newest["events"]] == [6]
+    assert (newest["startSeq"], newest["startAt"]) == (0, T0)
+
+
+def test_scopes_corrections_and_undoing_have_their_causes(client: Client) -> None:
+    client.tell("likes", "ann", "tea")
+    client.post("/scope/fork", {"sourceScope": None, "targetScope": "s"})
+    body = {"old": "likes(ann, tea)", "reason": "she said so"}
+    client.post("/memory/correct", {**body, "new": {"predicate": "likes", "args": ["ann", "milk"]}})
+    client.post("/memory/undo", {"commitSeq": 3})
+    client.flask.delete("/scope/s", headers={"X-Tenant-ID": "t"})
+    events = [(event, cause) for event, cause, *_ in history(client, "likes", "&scope=*")]
+    assert events == [
+        ("asserted", "assert"),
+        ("asserted", "fork"),
+        ("asserted", "correct"),
+        ("retracted", "correct"),
+        ("retracted", "undo"),
+        ("asserted", "undo"),
+        ("retracted", "drop_scope"),
+    ]
+
+
+def test_events_name_their_request_and_transaction(client: Client) -> None:
+    fact = {"predicate": "p", "args": ["a"]}
+    client.post("/tell", fact, headers={"Idempotency-Key": "order-1"})
+    id = client.post("/tx/begin").text
+    client.post("/tell", {**fact, "args": ["b"]}, headers={"X-Transaction-ID": id})
+    client.post(f"/tx/commit/{id}")
+    second, first = client.get("/facts/history?predicate=p").get_json()["events"]
+    assert (first["requestId"], first["transaction"], first["key"]) == ("order-1", None, None)
+    assert (second["requestId"], second["transaction"]) == (None, id)
+
+
+def test_events_name_the_key_that_made_them(tmp_path: Path) -> None:
+    node = runtime(tmp_path, auth_enabled=True, api_key="a-root-key-of-32-characters-long")
+    app = create_app(node)
+    made = node.keys().create(KeyWanted("writer", "writer"))
+    client = Client(app.test_client())
+    headers = {"Authorization": f"Bearer {made.secret}"}
+    client.post("/tell", {"predicate": "p", "args": ["a"]}, headers=headers)
+    reply = client.get("/facts/history?predicate=p", headers=headers)
+    (event,) = reply.get_json()["events"]
+    assert event["key"] == made.key.id
+    assert made.secret not in reply.text
+    node.close()
+
+
+def test_expired_facts_and_purges(node: Runtime, client: Client) -> None:
+    client.tell("likes", "ann", "tea", ttl=1000)
+    client.tell("likes", "ann", "milk")
+    node.clock._clock.advance(2000)  # type: ignore[attr-defined]
+    client.post("/memory/decay", {"threshold": 0})
+    events = [(event, cause) for event, cause, *_ in history(client, "likes(ann, tea)")]
+    assert events == [("asserted", "assert"), ("retracted", "expired")]
+    client.post("/memory/purge", {"subject": "milk"})
+    reply = client.get("/facts/history?predicate=likes&scope=*")
+    (event,) = reply.get_json()["events"]
+    assert (event["event"], event["count"], event["before"]) == ("purged", 1, None)
+    assert "milk" not in reply.text
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("", "predicate"),
+        ("predicate=p&order=up", "order"),
+        ("predicate=p&limit=0", "limit"),
+        ("predicate=p&offset=x", "offset"),
+        ("predicate=p&scope=a%20b", "scope"),
+    ],
+)
+def test_mistakes_are_named(client: Client, query: str, field: str) -> None:
+    error = error_of(client.get(f"/facts/history?{query}"), 400, "VALIDATION_ERROR")
+    assert field in error["details"]["fields"]

@@ -1,0 +1,191 @@
+"""Questions about what was known at an earlier instant, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.http import Client, error_of
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.node.runtime import Runtime
+from kbserver import create_app
+
+MONDAY = 1_700_000_000_000
+DAY = 24 * 3_600_000
+GOAL = {"predicate": "grandparent", "args": ["ann", "?x"]}
+
+
+class Node:
+    """A node with a log, and a client on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock(MONDAY)
+        self.runtime: Runtime = runtime(folder, clock=self.clock, sweep_interval_ms=0)
+        self.client = Client(create_app(self.runtime).test_client())
+
+    def day(self) -> int:
+        """Move the clock to the next day; return the instant before."""
+        now = self.clock.now_ms()
+        self.clock.advance(DAY)
+        return now
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.runtime.close()
+
+
+def asked(client: Client, path: str, body: dict[str, Any], **more: Any) -> Any:
+    response = client.post(path, {**body, **more})
+    assert response.status_code == 200, response.get_data(as_text=True)
+    return response.get_json() if response.is_json else response.get_data(as_text=True)
+
+
+def taught(node: Node) -> list[int]:
+    """A grandparent on Monday, another rule on Tuesday, and no grandparent on Wednesday."""
+    node.client.post("/teach", {"text": "grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z)."})
+    node.client.tell("parent", "ann", "bob")
+    node.client.tell("parent", "bob", "cid")
+    days = [node.day()]
+    node.client.tell("parent", "bob", "dan")
+    days.append(node.day())
+    node.client.post("/forget", {"predicate": "parent", "args": ["ann", "bob"]})
+    days.append(node.day())
+    return days
+
+
+def test_every_read_takes_an_instant(node: Node) -> None:
+    monday, tuesday, wednesday = taught(node)
+    ask = node.client
+    names = [
+        [row["args"][1] for row in asked(ask, "/ask", GOAL, knownAt=at)]
+        for at in (monday, "2023-11-15T22:13:20Z", wednesday)
+    ]
+    assert tuesday == MONDAY + DAY
+    assert names == [["cid"], ["cid", "dan"], []]
+    (proof,) = asked(ask, "/ask", GOAL, knownAt=monday, withProof=True)
+    assert proof["proof"]["step"]["type"] == "rule_application"
+    assert "parent(bob, cid)" in asked(ask, "/explain", GOAL, knownAt=monday)
+    why = asked(ask, "/explain", GOAL, knownAt=wednesday, whyNot=True)
+    assert why["holds"] is False
+    pattern = {"predicate": "parent", "args": ["?x", "?y"]}
+    assert [len(asked(ask, "/query", pattern, knownAt=at)) for at in (monday, tuesday)] == [2, 3]
+    count = asked(ask, "/aggregate", {"predicate": "parent", "op": "COUNT"}, knownAt=monday)
+    assert count["result"] == 2
+    around = asked(ask, "/neighbours", {"constant": "bob"}, knownAt=monday)
+    assert around["totalFacts"] == 2
+    window = asked(ask, "/memory/context", {"goals": [GOAL], "maxFacts": 10}, knownAt=monday)
+    assert window["generatedAt"] == monday
+    assert ["bob", "cid"] in [entry["args"] for entry in window["entries"]]
+    assert asked(ask, "/ask", GOAL) == []
+
+
+def test_what_was_known_then_about_another_time(node: Node) -> None:
+    node.client.tell("works", "ann", "acme", validUntil=MONDAY + 10)
+    node.day()
+    node.client.tell("works", "ann", "bolt", validFrom=MONDAY - DAY)
+    goal = {"predicate": "works", "args": ["ann", "?x"]}
+    now = node.day()
+    about_monday = asked(node.client, "/ask", goal, asOf=MONDAY + 5)
+    known_then = asked(node.client, "/ask", goal, asOf=MONDAY + 5, knownAt=MONDAY + 5)
+    assert [row["args"][1] for row in about_monday] == ["acme", "bolt"]
+    assert [row["args"][1] for row in known_then] == ["acme"]
+    assert [row["args"][1] for row in asked(node.client, "/ask", goal, knownAt=now)] == ["bolt"]
+    # Between two changes validity is judged at the instant, in any order of the questions.
+    for at, companies in ((MONDAY + 20, []), (MONDAY + 5, ["acme"]), (MONDAY + 20, [])):
+        rows = asked(node.client, "/ask", goal, knownAt=at)
+        assert [row["args"][1] for row in rows] == companies
+
+
+def test_questions_about_one_state_share_it(node: Node) -> None:
+    monday, tuesday, _ = taught(node)
+    for at in (monday, monday + 1, monday + DAY - 1):
+        asked(node.client, "/ask", GOAL, knownAt=at)
+    assert len(node.runtime.known_states) == 1
+    asked(node.client, "/ask", GOAL, knownAt=tuesday)
+    assert len(node.runtime.known_states) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"knownAt": MONDAY + 9 * DAY}, "is in the future"),
+        ({"knownAt": MONDAY - 1}, "is before"),
+        ({"knownAt": "yesterday"}, "must be epoch milliseconds"),
+    ],
+)
+def test_instants_that_are_refused(node: Node, more: dict[str, Any], problem: str) -> None:
+    taught(node)
+    error = error_of(node.client.post("/ask", {**GOAL, **more}), 400, "VALIDATION_ERROR")
+    assert problem in error["message"]
+    assert "knownAt" in error["details"]["fields"]
+    if problem == "is before":
+        assert error["details"]["oldest"] == MONDAY
+        assert "2023-11-14T22:13:20.000Z" in error["message"]
+
+
+def test_sessions_and_transactions_are_of_the_present(node: Node) -> None:
+    taught(node)
+    body = {"sessionId": "s", "knownAt": MONDAY}
+    error = error_of(node.client.post("/memory/context", body), 400, "VALIDATION_ERROR")
+    assert "knownAt" in error["details"]["fields"]
+    id = node.client.post("/tx/begin").get_data(as_text=True)
+    response = node.client.post(
+        "/ask", {**GOAL, "knownAt": MONDAY}, headers={"X-Transaction-ID": id}
+    )
+    assert "knownAt" in error_of(response, 400, "VALIDATION_ERROR")["details"]["fields"]
+
+
+def test_a_purge_ends_the_history(node: Node) -> None:
+    monday, tuesday, _ = taught(node)
+    asked(node.client, "/ask", GOAL, knownAt=monday)
+    node.client.post("/memory/purge", {"subject": "cid", "wait": False})
+    assert len(node.runtime.known_states) == 0
+    purged = node.day()
+    for at in (monday, tuesday):
+        error = error_of(node.client.post("/ask", {**GOAL, "knownAt": at}), 400, "VALIDATION_ERROR")
+        assert error["details"]["oldest"] == purged
+    pattern = {"predicate": "parent", "args": ["?x", "?y"]}
+    rows = asked(node.client, "/query", pattern, knownAt=purged)
+    assert [row["args"] for row in rows] == [["bob", "dan"]]
+
+
+def test_an_emptied_tenant_has_no_history(node: Node) -> None:
+    monday, _, _ = taught(node)
+    node.runtime.admin().nuke_tenant("default", "t")
+    emptied = node.day()
+    assert error_of(node.client.post("/ask", {**GOAL, "knownAt": monday}), 400, "VALIDATION_ERROR")
+    assert asked(node.client, "/ask", GOAL, knownAt=emptied) == []
+
+
+def test_storage_without_a_log_has_no_history() -> None:
+    node = runtime()
+    client = Client(create_app(node).test_client())
+    client.tell("parent", "ann", "bob")
+    error = error_of(client.post("/ask", {**GOAL, "knownAt": 0}), 400, "VALIDATION_ERROR")
+    assert "keeps no history" in error["message"]
+    node.close()
+
+
+def test_a_state_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    node = runtime(tmp_path, history_cache_mb=1)
+    kb = node.knowledge_base("default", "t")
+    client = Client(create_app(node).test_client())
+    for part in range(4):
+        names = [f"n{part}-{number}" * 5 for number in range(5000)]
+        client.post("/assert/facts", {"facts": [{"predicate": "p", "args": [n]} for n in names]})
+    at = node.clock.now_ms()
+    error = error_of(
+        client.post("/ask", {"predicate": "p", "args": ["?x"], "knownAt": at}),
+        422,
+        "BUDGET_EXCEEDED",
+    )
+    assert error["details"]["limit"] == "historyMb"
+    assert kb.history_start().at <= at
+    node.close()
