@@ -8,7 +8,17 @@ BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup
 # The longest first: two run at a time.
 ENVS   ?= verify,py311,py310,faults,docs,asan,generated,spark,console,contract,client,protocols,site,release,py312,py313,imports,typing,bandit,lint
 
-.PHONY: serve test test-all console docs release lint clean
+.PHONY: help serve test test-all console docs release lint clean
+
+help:
+	@echo "make serve     install kbcore and run a server; ARGS='--port 9400' adds options"
+	@echo "make test      install the test tools and run a representative part of the tests"
+	@echo "make test-all  run all tests, under every interpreter that is here"
+	@echo "make lint      check style, types and imports"
+	@echo "make console   compile the console for browsers"
+	@echo "make docs      build the documentation and serve it"
+	@echo "make release   build the files of a release"
+	@echo "make clean     remove what the others have installed"
 
 serve: $(VENV)/.installed
 	@echo "Starting the server; press Ctrl+C to stop it."
