@@ -18,10 +18,10 @@ from kbcore.language.files import read_statements
 from kbcore.language.lenient import read_line
 from kbcore.state.facts import Fact
 from kbcore.timestamps import iso_text
-from kbplanner.engine.ground import paced
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
+from kbplanner.pacing import paced
 from kbplanner.passes.check import check_fact
 
 _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")

@@ -17,8 +17,8 @@ from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.admission import Admission
 from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, Steps
-from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
+from kbplanner.pacing import paced
 
 if TYPE_CHECKING:
     from kbcore.reason.external.rows import ExternalRows

@@ -58,7 +58,7 @@ def server_url(field: str, text: str) -> str:
 def _embedded(text: str, chosen: Config | None) -> Target:
     try:
         settings = import_module("kbcore.config.settings")
-        node = import_module("kbcore.node.runtime")
+        node = import_module("kbcore")
         server = import_module("kbserver.app")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("kbcore", "kbserver"):

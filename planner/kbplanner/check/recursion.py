@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.ground import paced
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Rule, extremum_of
+from kbplanner.pacing import paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import RULES_PER_REST, lower
 

@@ -19,11 +19,11 @@ from kbplanner.check.rules import (
     same_rule,
     shadowed,
 )
-from kbplanner.engine.ground import paced
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
+from kbplanner.pacing import paced
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional

@@ -8,18 +8,15 @@ visited once for each premise.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate, islice
-from typing import TypeVar
+from itertools import accumulate
+
+from kbplanner.pacing import STEPS_PER_YIELD, paced
 
 NONE = 0xFFFFFFFF
 """Array entry for a missing number."""
 
-STEPS_PER_YIELD = 10_000
-"""Steps of Python between two calls of `yield_now`: about a millisecond."""
-
-T = TypeVar("T")
 
 NEGATED = 0x80000000
 """A premise `NEGATED | node` requires that the node does not hold; used by well-founded models only."""
@@ -138,19 +135,6 @@ def touched(ground: Ground, marked: bytearray, yield_now: Callable[[], None]) ->
             nodes[node] = 1
             todo.extend(ground.heads[user] for user in users[starts[node] : starts[node + 1]])
     return nodes
-
-
-def paced(
-    items: Iterable[T], yield_now: Callable[[], None], every: int = STEPS_PER_YIELD
-) -> Iterator[T]:
-    """Yield the items, and call `yield_now` after every `every` of them."""
-    left, more = iter(items), False
-    for item in left:
-        if more:
-            yield_now()
-        more = True
-        yield item
-        yield from islice(left, every - 1)
 
 
 def _premise_counts(ground: Ground) -> list[int]:

@@ -19,10 +19,11 @@ from itertools import compress
 
 from kbplanner.compile.plan import Plan
 from kbplanner.engine.backend import NO_ROW, Engine, Relation, Run, Truth, YieldNow
-from kbplanner.engine.ground import NEGATED, NONE, Ground, paced
+from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
+from kbplanner.pacing import paced
 from kbplanner.passes.wellfounded import (
     POSSIBLE,
     TRUE,

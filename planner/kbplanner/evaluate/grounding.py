@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Engine, Limits, YieldNow
-from kbplanner.engine.ground import Ground, paced
+from kbplanner.engine.ground import Ground
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, load
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Variable
 from kbplanner.lru import LruCache
+from kbplanner.pacing import paced
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.order import Statistics

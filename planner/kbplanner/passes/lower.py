@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from kbplanner.engine.ground import paced
 from kbplanner.ir.expressions import flatten
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
@@ -48,6 +47,7 @@ from kbplanner.ir.terms import (
     extremum_of,
     numbered_variables,
 )
+from kbplanner.pacing import paced
 from kbplanner.passes.aggregate import aggregate
 
 RULES_PER_REST = 8

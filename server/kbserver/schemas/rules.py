@@ -11,11 +11,11 @@ from kbcore.branching.preview import rule_retraction
 from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.state.facts import Fact
 from kbplanner.check.texts import KINDS
-from kbplanner.engine.ground import paced
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
+from kbplanner.pacing import paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json

@@ -105,7 +105,7 @@ def infer() -> Response:
     `scope`, `confidence` and `metadata` where an answer has them. A goal without variables has one
     column, `holds`. Proofs are JSON only.
     """
-    return _rows(load(InferBody), "question")
+    return _rows(reader(), load(InferBody), "question")
 
 
 @operation(
@@ -185,7 +185,7 @@ def query() -> Response:
     With `Accept: application/vnd.apache.arrow.stream` the facts are an Arrow IPC stream as for
     /infer, with the column `negated` if facts of both signs match.
     """
-    return _rows(load(QueryBody), "pattern")
+    return _rows(reader(), load(QueryBody), "pattern")
 
 
 @operation(
@@ -228,8 +228,8 @@ def neighbours(outcome: Neighbours, arguments: Json) -> Response:
 )
 def aggregate() -> Response:
     """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
-    arguments = load(AggregateBody)
-    kb, aggregation = seen(reader(), arguments), arguments["aggregation"]
+    kb, arguments = reader(), load(AggregateBody)
+    kb, aggregation = seen(kb, arguments), arguments["aggregation"]
     result = aggregation.answer(kb, runtime().clock.now_ms())
     return as_json(
         result, {} if result["matchedFacts"] else unknown_headers(aggregation.unknown(kb))
@@ -301,10 +301,10 @@ def predicates() -> Response:
     )
 
 
-def _rows(arguments: Json, key: str) -> Response:
+def _rows(kb: TenantKB, arguments: Json, key: str) -> Response:
     goal: Question | Conjunction | Pattern = arguments[key]
     notes, requested = Notes(), page((goal, arguments.get("known_at")))
-    kb = seen(reader(), arguments)
+    kb = seen(kb, arguments)
     if accepts_arrow(request):
         return _columns(kb, goal, notes, requested)
     if requested is None:
