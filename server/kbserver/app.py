@@ -31,7 +31,7 @@ from kbserver.replication import requests as replication
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
-from kbserver.security.guard import WHO, Guard, RevocableStream
+from kbserver.security.guard import WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.standing_goals.streams import GoalStreams
 
@@ -110,6 +110,7 @@ def create_app(
         app.wsgi_app = FastPath(  # type: ignore[method-assign]
             app.wsgi_app, runtime, accounting, bodies, active_guard
         )
+    app.wsgi_app = OwnKey(app.wsgi_app)  # type: ignore[method-assign]
     if runtime.config.cors_origins:
         app.wsgi_app = Cors(app.wsgi_app, runtime.config.cors_origins)  # type: ignore[method-assign]
     return app

@@ -110,6 +110,12 @@ def test_events_name_the_key_that_made_them(tmp_path: Path) -> None:
     (event,) = reply.get_json()["events"]
     assert event["key"] == made.key.id
     assert made.secret not in reply.text
+    open_to_all = create_app(runtime(tmp_path / "open"))
+    Client(open_to_all.test_client()).post("/tell", {"predicate": "p", "args": ["a"]})
+    (event,) = (
+        Client(open_to_all.test_client()).get("/facts/history?predicate=p").get_json()["events"]
+    )
+    assert event["key"] is None  # a request in the same thread, after one with a key
     node.close()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbcore.config.settings import Config
@@ -78,7 +78,6 @@ class Guard:
         if ADMITTED in environ:  # by the fast path, which passed the request on to Flask
             return
         who: Principal | None = None
-        API_KEY.set(None)
         if self._asks and need.role != PUBLIC:
             who = environ[WHO] = self._who(environ)
             demand(who.role, who.name, need.role)
@@ -168,6 +167,27 @@ class Guard:
                 f"kb_http_authenticate returned {type(who).__name__} instead of Principal"
             )
         return who
+
+
+class OwnKey:
+    """WSGI layer in which a request begins without a key, and after which its key is forgotten.
+
+    Several requests, and calls of an embedding program, can run in one thread one after the other;
+    the log must not name the key of another one.
+    """
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Serve a WSGI request."""
+        token = API_KEY.set(None)
+        try:
+            return self._app(environ, start_response)
+        finally:
+            API_KEY.reset(token)
 
 
 def credentials(environ: Mapping[str, Any]) -> str | None:
