@@ -120,7 +120,6 @@ STEPS: tuple[Step, ...] = (
         "/memory/correct",
         {"old": "likes(bob, tea)", "new": "likes(bob, coffee)", "reason": "Bob said so."},
     ),
-    ("GET", "/facts/history?predicate=likes&limit=2", None),
     ("POST", "/memory/purge", {"episode": "m-1", "dryRun": True}),
     ("POST", "/memory/purge", {"episode": "m-1"}),
     ("GET", "/memory/purges", None),

@@ -87,5 +87,6 @@ def _played(leader: Runtime, follower: Runtime) -> Iterator[Told]:
     yield step(here, "GET", "/replication/snapshot", query=f"?follower={NAME}")
     yield step(there, "GET", "/replication/status")
     yield step(there, "POST", "/tell", _FACT)
+    yield step(here, "GET", "/facts/history", query=f"?predicate={_FACT['predicate']}")
     yield step(here, "POST", "/memory/undo", {"commitSeq": 1})
     yield step(there, "POST", "/admin/promote", {"force": True})
