@@ -23,6 +23,7 @@ NAMES = {
     "__anext__": "__next__",
     "_async": "_sync",
     "aclose": "close",
+    "AsyncGenerator": "Generator",
     "aiter_lines": "iter_lines",
     "aread": "read",
     "async_calls": "calls",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -119,7 +119,7 @@ class AsyncConnection:
 
     async def messages(
         self, path: str, query: Mapping[str, str], destination: Destination
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncGenerator[Message, None]:
         """Yield the messages of a stream of events without an end.
 
         A lost connection is opened again after the last message. Raises ConnectionFailed after too

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -46,8 +46,9 @@ class AsyncFollowing(AsyncHandle):
             if since is None:
                 since, known = first["eventId"], AnswersChanged.answers_of(first)
                 yield AnswersChanged.between(set(), first)
+            changes = self._changes(first["id"], since, known)
             try:
-                async for event_id, change in self._changes(first["id"], since, known):
+                async for event_id, change in changes:
                     known.difference_update(change.disappeared)
                     known.update(change.appeared)
                     since = event_id
@@ -55,21 +56,27 @@ class AsyncFollowing(AsyncHandle):
                         yield change
             except NotFound:  # the goal has ended, but its event ids name states of the log
                 continue
+            finally:  # now, and not when the garbage is collected: it holds a connection
+                await changes.aclose()
 
     async def _changes(
         self, id: str, since: str, known: set[tuple[str, ...]]
-    ) -> AsyncIterator[tuple[str, AnswersChanged]]:
+    ) -> AsyncGenerator[tuple[str, AnswersChanged], None]:
         """Yield the changes of a standing goal after an event, with their event ids; the caller
         applies them to `known`.
         """
         path = f"/goals/{quote(id, safe='')}/events"
-        async for message in self._connection.messages(path, {"since": since}, self._destination):
-            body: dict[str, Any] = json.loads(message.data)
-            if message.kind == "goal_ended":
-                raise error_of(404, body, request_id=None, retry_after=None)
-            change = (
-                AnswersChanged.between(known, body)
-                if message.kind == "answers"
-                else AnswersChanged.of(body)
-            )
-            yield body["eventId"], change
+        messages = self._connection.messages(path, {"since": since}, self._destination)
+        try:
+            async for message in messages:
+                body: dict[str, Any] = json.loads(message.data)
+                if message.kind == "goal_ended":
+                    raise error_of(404, body, request_id=None, retry_after=None)
+                change = (
+                    AnswersChanged.between(known, body)
+                    if message.kind == "answers"
+                    else AnswersChanged.of(body)
+                )
+                yield body["eventId"], change
+        finally:
+            await messages.aclose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -119,7 +119,7 @@ class Connection:
 
     def messages(
         self, path: str, query: Mapping[str, str], destination: Destination
-    ) -> Iterator[Message]:
+    ) -> Generator[Message, None]:
         """Yield the messages of a stream of events without an end.
 
         A lost connection is opened again after the last message. Raises ConnectionFailed after too

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -46,8 +46,9 @@ class Following(Handle):
             if since is None:
                 since, known = first["eventId"], AnswersChanged.answers_of(first)
                 yield AnswersChanged.between(set(), first)
+            changes = self._changes(first["id"], since, known)
             try:
-                for event_id, change in self._changes(first["id"], since, known):
+                for event_id, change in changes:
                     known.difference_update(change.disappeared)
                     known.update(change.appeared)
                     since = event_id
@@ -55,21 +56,27 @@ class Following(Handle):
                         yield change
             except NotFound:  # the goal has ended, but its event ids name states of the log
                 continue
+            finally:  # now, and not when the garbage is collected: it holds a connection
+                changes.close()
 
     def _changes(
         self, id: str, since: str, known: set[tuple[str, ...]]
-    ) -> Iterator[tuple[str, AnswersChanged]]:
+    ) -> Generator[tuple[str, AnswersChanged], None]:
         """Yield the changes of a standing goal after an event, with their event ids; the caller
         applies them to `known`.
         """
         path = f"/goals/{quote(id, safe='')}/events"
-        for message in self._connection.messages(path, {"since": since}, self._destination):
-            body: dict[str, Any] = json.loads(message.data)
-            if message.kind == "goal_ended":
-                raise error_of(404, body, request_id=None, retry_after=None)
-            change = (
-                AnswersChanged.between(known, body)
-                if message.kind == "answers"
-                else AnswersChanged.of(body)
-            )
-            yield body["eventId"], change
+        messages = self._connection.messages(path, {"since": since}, self._destination)
+        try:
+            for message in messages:
+                body: dict[str, Any] = json.loads(message.data)
+                if message.kind == "goal_ended":
+                    raise error_of(404, body, request_id=None, retry_after=None)
+                change = (
+                    AnswersChanged.between(known, body)
+                    if message.kind == "answers"
+                    else AnswersChanged.of(body)
+                )
+                yield body["eventId"], change
+        finally:
+            messages.close()
