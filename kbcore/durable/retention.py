@@ -1,7 +1,8 @@
 """Which snapshots and records stay, so that states of the last days can be rebuilt.
 
 Each snapshot is a whole state, so only a few of those in the kept time stay: one at its beginning or
-before, and further ones at least an eighth of the time apart. All records after the first one stay.
+before, and further ones at least an eighth of the time apart. Of the records, the last one that the
+first of these snapshots includes stays, because it has the time of that state, and all later ones.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ PARTS = 8
 
 
 class Kept(NamedTuple):
-    """The snapshots to keep, and whether records before the oldest snapshot may be dropped."""
+    """The snapshots to keep, and whether records that the oldest of them includes may be dropped."""
 
     snapshots: tuple[int, ...]
     drops: bool
+
+    def unneeded(self, upto: int) -> int:
+        """Return the number up to which records may be dropped, at most `upto`; 0: none."""
+        if not self.drops:
+            return 0
+        return min([upto, *(number - 1 for number in self.snapshots[:1])])
 
 
 def kept_history(store: LogStore, now: int, days: int) -> Kept:

@@ -151,8 +151,7 @@ class Snapshots:
             self._store.keep_also(history.snapshots)
         chunks = list(paced(captured, self._scheduling.yield_in_background))
         self._scheduling.offload_disk(lambda: self._store.save_snapshot(head, chunks))
-        if history.drops:
-            unneeded = self._replication.leader.droppable(head)
+        if unneeded := history.unneeded(self._replication.leader.droppable(head)):
             self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
         self._at_bytes = self._committer.bytes
         self._at = self._clock.monotonic()

@@ -55,6 +55,29 @@ def test_the_days_that_are_kept(tmp_path: Path, storage: str) -> None:
 
 
 @pytest.mark.parametrize("storage", ["wal", "sqlite"])
+def test_a_state_that_lasted_longer_than_the_kept_days_can_be_asked_about(
+    tmp_path: Path, storage: str
+) -> None:
+    clock = ManualClock()
+    settings = {"storage_backend": storage, "sweep_interval_ms": 0, "history_days": 4}
+    begin = clock.now_ms()
+    for day in range(3):
+        node = runtime(tmp_path, clock=clock, **settings)
+        kb = node.knowledge_base("default", "t")
+        for _ in range(3):
+            kb.assert_facts([Fact("day", (str(day),))])
+            kb.assert_facts([Fact("other", (str(clock.now_ms()),))])
+            assert kb.history_start().at <= max(begin, clock.now_ms() - 4 * DAY_MS)
+            node.snapshot()
+            clock.advance(1)
+        assert kb.history_start().at <= max(begin, clock.now_ms() - 4 * DAY_MS)
+        if day:
+            assert days(kb, clock.now_ms() - 3 * DAY_MS) == day
+        clock.advance(30 * DAY_MS)
+        node.close()
+
+
+@pytest.mark.parametrize("storage", ["wal", "sqlite"])
 def test_a_purge_removes_what_is_kept(tmp_path: Path, storage: str) -> None:
     clock = ManualClock()
     node = runtime(
