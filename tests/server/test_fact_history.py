@@ -133,6 +133,18 @@ def test_expired_facts_and_purges(node: Runtime, client: Client) -> None:
     assert "milk" not in reply.text
 
 
+def test_a_fact_that_expired_is_asserted_anew(node: Runtime, client: Client) -> None:
+    client.tell("p", "a", ttl=1000)
+    client.tell("p", "b", ttl=1000)
+    node.clock._clock.advance(2000)  # type: ignore[attr-defined]
+    client.tell("p", "a")
+    client.post("/scope/fork", {"sourceScope": None, "targetScope": "s"})
+    expected = [("asserted", "assert"), ("asserted", "assert")]
+    assert [each[:2] for each in history(client, "p(a)")] == expected
+    # The copy of a scope does not assert a fact that expired in it.
+    assert [each[:2] for each in history(client, "p(b)")] == expected[:1]
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [

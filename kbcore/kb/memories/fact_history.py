@@ -204,6 +204,7 @@ def _of_change(
 ) -> Iterator[FactEvent]:
     changes = change.changes()
     tenant = states.tenant(change.at)
+    tenant.advance(change.at)  # which facts had expired before the change
     names = [name for name in named_facts(tenant, changes.changes) if pattern.selects(name)]
     wide = is_wide(changes.changes)
     if wide:
@@ -217,14 +218,14 @@ def _of_change(
     for name in sorted(before, key=repr):
         row, expired = before[name]
         after, _ = _row(tenant, name)
+        if row == after:
+            continue
         if after is not None and (row is None or expired):
             event, row = ASSERTED, None
-        elif row is not None and after is None:
+        elif after is None:
             event = RETRACTED
-        elif row is not None and row != after:
-            event = REPLACED
         else:
-            continue
+            event = REPLACED
         yield FactEvent(
             event,
             _cause(changes, name, after),
