@@ -101,6 +101,7 @@ def test_what_was_known_and_what_happened(kb):
     assert list(past.ask("likes(ann, ?x)")) == [("ann", "coffee")]
     assert len(past.query("likes(?x, ?y)")) == 1
     assert past.count("likes") == 1
+    assert past.context_summary().facts == 1
     assert past.prove("likes(ann, coffee)")
     assert past.why_not("likes(ann, tea)").text
     with pytest.raises(InvalidInput, match="is before"):

@@ -83,6 +83,8 @@ def test_every_read_takes_an_instant(node: Node) -> None:
     window = asked(ask, "/memory/context", {"goals": [GOAL], "maxFacts": 10}, knownAt=monday)
     assert window["generatedAt"] == monday
     assert ["bob", "cid"] in [entry["args"] for entry in window["entries"]]
+    summary = asked(ask, "/context/summary", {}, knownAt=tuesday)
+    assert (summary["totalFacts"], summary["predicateCount"]) == (3, 1)
     assert asked(ask, "/ask", GOAL) == []
 
 

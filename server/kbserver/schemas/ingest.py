@@ -45,7 +45,7 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, request_limits
 
 PROVIDER = "predicate-syntax"
 """The provider reported for a text that was read without a language model."""
@@ -129,7 +129,7 @@ class TurnsBody(TextBody):
         }
 
 
-class ContextSummaryBody(Budgeted):
+class ContextSummaryBody(Historic):
     """The scope to summarise."""
 
     scope = ReadScope()

@@ -8,7 +8,12 @@ from kbcore_client._sync.connection import Connection, Destination
 from kbcore_client.errors import InvalidInput
 from kbcore_client.requests import Reply, Request
 
-HISTORIC = frozenset({"/ask", "/query", "/explain", "/aggregate", "/neighbours", "/memory/context"})
+HISTORIC = frozenset(
+    {
+        *("/ask", "/query", "/explain", "/aggregate", "/neighbours"),
+        *("/memory/context", "/context/summary"),
+    }
+)
 """The paths of the reads that can be answered from an earlier state."""
 
 
