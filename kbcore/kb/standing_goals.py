@@ -279,7 +279,7 @@ class StandingGoalMethods(TenantHandle):
         return was_there
 
     def _goals_to_purge(self) -> list[PurgedGoal]:
-        return [PurgedGoal(goal.id, goal.goal) for goal in self.standing_goals()]
+        return [PurgedGoal(goal.id, goal.goal, goal.webhook_url) for goal in self.standing_goals()]
 
     def _end_goals(self, ids: Iterable[str]) -> None:
         goals = StandingGoals.of(self._read_tenant())
