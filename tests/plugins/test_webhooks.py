@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import socket
 import threading
 
@@ -104,7 +105,8 @@ def resolves_to(monkeypatch, *hosts):
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0", "::1", "fe80::1%eth0",
-     "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1"],
+     "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1",
+     "::127.0.0.1", "2002:7f00:1::", "fec0::1", "::"],
 )  # fmt: skip
 def test_private_addresses_are_refused(monkeypatch, host):
     resolves_to(monkeypatch, "93.184.216.34", host)
@@ -126,6 +128,38 @@ def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypa
     assert str(request.url) == "https://93.184.216.34/a?x=1"
     assert request.headers["host"] == "hooks.example.com"
     assert request.extensions["sni_hostname"] == "hooks.example.com"
+
+
+def test_a_receiver_that_sends_a_byte_from_time_to_time_is_given_up():
+    """Each byte comes in time, but the whole answer does not."""
+    address = "http://127.0.0.1:{}/hooks"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        hung_up = threading.Event()
+
+        def trickle():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(200):
+                    connection.sendall(b"x")
+                    connection.settimeout(0.02)
+                    with contextlib.suppress(TimeoutError):
+                        while connection.recv(1 << 16):
+                            pass
+                        hung_up.set()
+                        return
+                connection.sendall(b"\r\nContent-Length: 0\r\n\r\n")
+
+        receiver = threading.Thread(target=trickle)
+        receiver.start()
+        url = address.format(port)
+        config = Config(webhook_urls=(url,), webhook_private_addresses=True, webhook_timeout_ms=500)
+        sent = Sender(config).send(url, SECRET, MESSAGE)
+        receiver.join()
+        assert sent.outcome is DeliveryOutcome.FAILED
+        assert sent.reason == "TimeoutException"
+        assert hung_up.is_set()
 
 
 def test_the_signature_is_that_of_the_specification():
