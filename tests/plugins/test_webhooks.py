@@ -18,10 +18,11 @@ from kbcore.errors import ConfigError, InvalidInput
 from kbcore.kb.goals import deliveries
 from kbcore.kb.goals.deliveries import Circuit
 from kbcore.kb.standing_goals import Keeping
+from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance import WebhookSenderConformance
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.manager import Plugins
-from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage
+from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbcore.state.facts import Fact
 from kbcore.state.goals.subscriptions import Webhook
 from kbplanner.syntax.parser import parse_body
@@ -272,3 +273,138 @@ def test_a_plugin_offers_a_sender():
     assert Plugins(Config(webhook_sender="mine"), [_Plugin()]).webhook_sender() is None
     with pytest.raises(ConfigError, match="WEBHOOK_SENDER"):
         Plugins(Config(webhook_urls=("https://a/",), webhook_sender="x")).webhook_sender()
+
+
+class Gated:
+    """A sender that delivers nothing: it waits at a gate where an address has one."""
+
+    def __init__(self):
+        self.sent = []
+        self.gates = {}
+        self.failing = False
+        self._changed = threading.Condition()
+
+    def check(self, url, secret):
+        pass
+
+    def send(self, url, secret, message):
+        with self._changed:
+            self.sent.append(url)
+            self._changed.notify_all()
+        if url in self.gates:
+            assert self.gates[url].wait(60)
+        outcome = DeliveryOutcome.FAILED if self.failing else DeliveryOutcome.DELIVERED
+        return DeliveryResult(outcome)
+
+    def close(self):
+        pass
+
+    def wait(self, condition, seconds=20):
+        with self._changed:
+            return self._changed.wait_for(lambda: condition(self.sent), seconds)
+
+
+class _GatedPlugin:
+    def __init__(self, sender):
+        self._sender = sender
+
+    @hookimpl
+    def kb_webhook_senders(self, config):
+        return {"gated": lambda config: self._sender}
+
+
+@contextlib.contextmanager
+def gated(monkeypatch, **settings):
+    monkeypatch.setattr(deliveries, "MAX_IDLE_SECONDS", 3600.0)
+    sender = Gated()
+    config = Config(
+        storage_backend="memory", webhook_urls=("http://a/",), webhook_sender="gated", **settings
+    )
+    with open_runtime(config, plugins=[_GatedPlugin(sender)]) as node:
+        try:
+            yield node, sender
+        finally:
+            for gate in sender.gates.values():
+                gate.set()
+
+
+def subscribed(kb, *urls):
+    for url in urls:
+        kb.subscribe_goal(GOAL, id=url, keep=Keeping(Webhook(url)))
+
+
+def test_a_goal_that_waits_for_others_is_delivered_when_one_ends(monkeypatch):
+    monkeypatch.setattr(deliveries, "MAX_DELIVERING", 1)
+    with gated(monkeypatch) as (node, sender):
+        gate = threading.Event()
+        sender.gates = {"a": gate, "b": gate}
+        kb = node.knowledge_base()
+        subscribed(kb, "a", "b")
+        kb.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(len)
+        gate.set()
+        assert sender.wait(lambda sent: sorted(sent) == ["a", "b"])
+
+
+def test_slow_receivers_of_a_tenant_do_not_hold_up_those_of_others(monkeypatch):
+    with gated(monkeypatch) as (node, sender):
+        names = [f"slow{n}" for n in range(2 * deliveries.MAX_DELIVERING)]
+        sender.gates = {name: threading.Event() for name in names}
+        slow, other = (node.knowledge_base(tenant=name) for name in ("a", "b"))
+        subscribed(slow, *names)
+        subscribed(other, "quick")
+        slow.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: len(sent) == deliveries.MAX_OF_TENANT)
+        other.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: "quick" in sent)
+        for gate in sender.gates.values():
+            gate.set()
+        assert sender.wait(lambda sent: sorted(sent) == sorted([*names, "quick"]))
+
+
+def test_a_receiver_that_always_gets_changes_pauses_for_others(monkeypatch):
+    monkeypatch.setattr(deliveries, "MAX_DELIVERING", 1)
+    monkeypatch.setattr(deliveries, "BATCH", 1)
+    with gated(monkeypatch) as (node, sender):
+        gate = threading.Event()
+        sender.gates = {"busy": gate}
+        busy, other = (node.knowledge_base(tenant=name) for name in ("a", "b"))
+        subscribed(busy, "busy")
+        subscribed(other, "quick")
+        for number in range(100):
+            busy.assert_facts([Fact("p", (str(number),))])
+        assert sender.wait(len)
+        other.assert_facts([Fact("p", ("1",))])
+        looked = when_looked(monkeypatch)
+        node.wake_deliveries()
+        assert looked.wait(20)
+        gate.set()
+        assert sender.wait(lambda sent: len(sent) == 101)
+        assert sender.sent.index("quick") < 10
+
+
+def when_looked(monkeypatch):
+    """Return an event that is set after the next look for changes."""
+    event, forget = threading.Event(), deliveries.Deliveries._forget_others
+
+    def forget_others(self, *args):
+        forget(self, *args)
+        event.set()
+
+    monkeypatch.setattr(deliveries.Deliveries, "_forget_others", forget_others)
+    return event
+
+
+def test_an_address_that_fails_is_forgotten_with_its_last_goal(monkeypatch):
+    with gated(monkeypatch) as (node, sender):
+        sender.failing = True
+        kb = node.knowledge_base()
+        subscribed(kb, "a")
+        kb.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: len(sent) == 2)  # again after a failure
+        assert node.webhooks_failing == 1
+        kb.end_goal("a")
+        looked = when_looked(monkeypatch)
+        node.wake_deliveries()
+        assert looked.wait(20)
+        assert node.webhooks_failing == 0
