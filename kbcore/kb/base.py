@@ -139,12 +139,16 @@ class TenantHandle:
         changes: tuple[Change, ...],
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
+        undoes: int | None = None,
     ) -> Delta:
         """Make changes durable and apply them, unless `check` raises on the state at the write.
 
-        `depends` lists the inputs of the check (None: everything).
+        `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
+        change that these changes undo.
         """
-        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check, depends))
+        return self._services.commit(
+            ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes)
+        )
 
     def _check_writable(self, scope: str | None) -> None:
         """Raise InvalidInput if nothing can be written to a scope."""

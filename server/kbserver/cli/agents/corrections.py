@@ -266,13 +266,13 @@ def history(
                 str(row["commitSeq"]),
                 iso_text(row["at"]),
                 row["event"],
-                row["cause"],
+                _event_cause(row),
                 _event_fact(row),
                 row["key"] or "",
             ),
             lambda row: (
                 f"{row['commitSeq']}  {iso_text(row['at'])}  {_event_fact(row)}"
-                f" {row['event']} ({row['cause']})"
+                f" {row['event']} ({_event_cause(row)})"
             ),
         )
     )
@@ -281,6 +281,12 @@ def history(
 def _event_fact(event: dict[str, Any]) -> str:
     row = event["after"] or event["before"]
     return f"{event['count']} facts" if row is None else line_of(row)
+
+
+def _event_cause(event: dict[str, Any]) -> str:
+    if event["undoes"] is not None:
+        return f"{event['cause']} of {event['undoes']}"
+    return event["cause"] if event["reason"] is None else f"{event['cause']}: {event['reason']}"
 
 
 COMMANDS = (episodes, episode, correct, undo, purge, purges, history)
