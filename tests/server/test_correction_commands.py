@@ -84,10 +84,20 @@ def test_history_and_what_was_known(where):
     lines = memory(where, "history", "likes(ann, ?x)", "--oldest-first").stdout.splitlines()
     assert [line.split("  ", 2)[2] for line in lines] == [
         "likes(ann, tea) asserted (assert)",
-        "likes(ann, milk) asserted (correct)",
-        "likes(ann, tea) retracted (correct)",
+        "likes(ann, milk) asserted (correct: she said so)",
+        "likes(ann, tea) retracted (correct: she said so)",
     ]
     at = lines[-1].split("  ")[1]
     assert kbcore("query", *where, "likes(?x, ?y)", "--known-at", at).stdout == "likes(ann, milk)\n"
+    then = ("--known-at", at)
+    assert kbcore("predicates", *where, *then).stdout == "likes/2  1 facts, 0 rules\n"
+    assert kbcore("rules", *where, *then).stdout == ""
+    assert kbcore("scope", "list", *where, *then).stdout == ""
+    recalled = kbcore("memory", "recall", *where, "likes(?x, ?y)", at, *then)
+    assert recalled.stdout == "likes(ann, milk)\n"
+    assert "likes(ann, milk)" in kbcore("memory", "salient", *where, *then).stdout
+    assert kbcore("memory", "episodes", *where, *then).stdout == ""
+    late = kbcore("rules", *where, "--known-at", "9999999999999", expect=1)
+    assert "knownAt: is in the future" in late.stderr
     shown = kbcore("ask", *where, "likes(?x, ?y)", "--known-at", "1000", expect=1)
     assert "oldest instant available" in shown.stderr

@@ -188,6 +188,7 @@ class FactHistories(EarlierReads):
 
     def _check_history(self, scope: str | None) -> None:
         """Raise InvalidInput if there is no history to read, as in a transaction."""
+        self.check_of_present()
         self._check_scope(scope)
 
 
@@ -249,7 +250,7 @@ def _of_change(
 
 
 class _Causes:
-    """What each fact of a change set was changed by, and the corrections among the changes."""
+    """The causes of the changes of facts in one change set, and the corrections in it."""
 
     def __init__(self, changes: ChangeSet) -> None:
         self._undone = changes.undoes is not None
