@@ -73,10 +73,20 @@ def test_history_and_what_was_known(place):
     lines = memory(place, "history", "likes(ann, ?x)", "--oldest-first").stdout.splitlines()
     assert [line.split("  ", 2)[2] for line in lines] == [
         "likes(ann, tea) asserted (assert)",
-        "likes(ann, milk) asserted (correct)",
-        "likes(ann, tea) retracted (correct)",
+        "likes(ann, milk) asserted (correct: she said so)",
+        "likes(ann, tea) retracted (correct: she said so)",
     ]
     at = lines[-1].split("  ")[1]
     assert kbcore("query", *place, "likes(?x, ?y)", "--known-at", at).stdout == "likes(ann, milk)\n"
+    then = ("--known-at", at)
+    assert kbcore("predicates", *place, *then).stdout == "likes/2  1 facts, 0 rules\n"
+    assert kbcore("rules", *place, *then).stdout == ""
+    assert kbcore("scope", "list", *place, *then).stdout == ""
+    recalled = kbcore("memory", "recall", *place, "likes(?x, ?y)", at, *then)
+    assert recalled.stdout == "likes(ann, milk)\n"
+    assert "likes(ann, milk)" in kbcore("memory", "salient", *place, *then).stdout
+    assert kbcore("memory", "episodes", *place, *then).stdout == ""
+    late = kbcore("rules", *place, "--known-at", "9999999999999", expect=1)
+    assert "knownAt: is in the future" in late.stderr
     shown = kbcore("ask", *place, "likes(?x, ?y)", "--known-at", "1000", expect=1)
     assert "oldest instant available" in shown.stderr
