@@ -82,7 +82,8 @@ class WindowRequest:
     predicate. Facts below `min_salience` (0 to 1) are left out unless a goal depends on them.
 
     `query` is free text: matching facts come first, best match first. Facts below `min_relevance`
-    (0 to 1, a share of the best match) do not count as matches. `asker` is the constant that "I" in
+    (0 to 1, a share of the best match) do not count as matches, nor do facts that have less than
+    `min_coverage` (0 to 1) of the words of the query, by their weights. `asker` is the constant that "I" in
     the query refers to. `fill` selects whether the capacity left by goals and query is filled with
     the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if there are
     goals or a query.
@@ -108,6 +109,7 @@ class WindowRequest:
     query: str | None = None
     asker: str | None = None
     min_relevance: float = 0.0
+    min_coverage: float = 0.0
     fill: str | None = None
     explain: bool = False
     citations: bool = False

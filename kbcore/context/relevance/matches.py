@@ -10,9 +10,9 @@ from kbcore.context.ranking import Lexical
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
-from kbcore.search.bm25 import Found, LexicalIndex, Query
+from kbcore.search.bm25 import Coverage, Found, LexicalIndex, Query
 from kbcore.search.dates import resolved_dates
-from kbcore.search.tokens import in_first_person
+from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
@@ -46,17 +46,23 @@ def matching_facts(
     They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
     without `scores` salience is taken to be unknown. First-person words of the query count as the
     name of the asker, and dates relative to the instant of the request, such as "last May", as those
-    dates. The caller holds the read lock. Raises BudgetExceeded.
+    dates, which do not count for the coverage of the query. The caller holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
     text, asker = request.query, request.asker
     if dates := resolved_dates(text, tenant.at(budget.now or 0)):
         text = f"{text} {dates}"
+    covered = request.query
     if asker is not None and in_first_person(text):
         text = f"{asker} {text}"
+        covered = f"{asker} {without_first_person(covered)}"
+    coverage = Coverage(covered, request.min_coverage) if request.min_coverage > 0 else None
     index = LexicalIndex.of(tenant)
-    queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
+    queries = [
+        index.query(partition, text, budget, request.predicates, coverage)
+        for partition in partitions
+    ]
     symbol = None if asker is None else tenant.engine.find(asker)
     return _Matches(queries, request, salience_weight, symbol, scores).found()
 

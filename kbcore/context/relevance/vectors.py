@@ -1,7 +1,8 @@
 """Semantic similarity of facts to a query: the nearest facts by vector, blended with BM25.
 
 match = (1 - VECTOR_WEIGHT) * BM25 share + VECTOR_WEIGHT * cosine, where a cosine below NEAR counts
-as 0. Without an embedder the match is the BM25 share.
+as 0. Without an embedder the match is the BM25 share. A fact without enough words of the query
+(`min_coverage`) matches by its vector if the cosine is at least as high.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def blended(
             count,
             lambda: pause_of(budget),
             predicates=request.predicates,
-            least=NEAR,
+            least=max(NEAR, request.min_coverage),
         ):
             near[stored, row] = cosine
     if unseen := [where for where in lexical if where not in near]:

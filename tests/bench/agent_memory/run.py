@@ -34,6 +34,7 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "bm25-stems": lambda: BM25("bm25-stems", stems),
     "kbcore-text": lambda: _kbcore("kbcore-text"),
     "kbcore-facts": lambda: _kbcore("kbcore-facts"),
+    "kbcore-abstaining": lambda: _kbcore("kbcore-abstaining"),
     "kbcore": lambda: _kbcore("kbcore"),
     "kbcore-vectors": lambda: _kbcore("kbcore-vectors"),
 }
