@@ -13,7 +13,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 from weakref import WeakKeyDictionary, ref
 
@@ -34,7 +34,10 @@ normalised.
 """
 
 NO_SATURATION = 1e-12
-"""In place of `K1`, so that a word counts once however often a fact has it; the engine needs more than 0."""
+"""In place of `K1`, so that a word counts once however often a fact has it.
+
+The engine needs a number above 0.
+"""
 
 ROUNDING = 1 - 1e-9
 """Factor for minimum scores, which covers the rounding of a share of the highest possible score."""
@@ -44,19 +47,6 @@ MAX_QUERY_WORDS = MAX_WORDS
 
 Found = tuple[StoredRelation, int, float]
 """A fact: its relation, its row id while the read lock is held, its score."""
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The share of a text that a fact must have to be found, by the weights of the words it has.
-
-    A word weighs as much as in a search, however often the text or the fact has it. Words of the
-    text that no fact has count too, with the weight of the rarest words: a text about something
-    that is not known at all is covered by no fact. `share` is above 0, at most 1.
-    """
-
-    text: str
-    share: float
 
 
 class LexicalIndex:
@@ -117,25 +107,45 @@ class LexicalIndex:
         text: str,
         budget: Budget,
         predicates: Sequence[str] | None = None,
-        coverage: Coverage | None = None,
     ) -> Query:
         """Return the query for a text, which can be searched several times under one read lock.
 
-        With `coverage`, it finds only facts that have enough of another text. Raises
-        BudgetExceeded.
+        Raises BudgetExceeded.
         """
+        return self._query(partition, Counter(words(text)), budget, predicates)
+
+    def covers(
+        self,
+        partition: Partition,
+        text: str,
+        share: float,
+        budget: Budget,
+        predicates: Sequence[str] | None = None,
+    ) -> bool:
+        """Return whether a visible fact has at least a share (above 0, at most 1) of the words of a
+        text, by their weights.
+
+        A word counts once. Words that no fact has count with the weight of the rarest ones, so that
+        no fact has much of a text about something unknown. Raises BudgetExceeded.
+        """
+        counted = dict.fromkeys(words(text), 1)
+        return self._query(partition, counted, budget, predicates).covers(share, len(counted))
+
+    def _query(
+        self,
+        partition: Partition,
+        counted: Mapping[str, int],
+        budget: Budget,
+        predicates: Sequence[str] | None,
+    ) -> Query:
         with self._mutex:
             shelves = self._current(partition, budget)
-        numbers = [number for word in words(text) if (number := self._number(word)) is not None]
-        query = Query(self._engine, self._mutex, shelves, Counter(numbers), predicates)
-        if coverage is not None:
-            distinct = list(dict.fromkeys(words(coverage.text)))
-            query.require([self._number(word) for word in distinct], coverage.share)
-        return query
-
-    def _number(self, word: str) -> int | None:
-        """Return the number of a word, or None if no fact ever had it."""
-        return self._vocabulary.get(word)
+        numbered = {
+            number: times
+            for word, times in counted.items()
+            if (number := self._vocabulary.get(word)) is not None
+        }
+        return Query(self._engine, self._mutex, shelves, numbered, predicates)
 
     def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
         """Update and return the posting lists.
@@ -244,13 +254,12 @@ class Query:
         self._mutex = mutex
         self._shelves = shelves
         self._predicates = predicates
-        self._covering: list[bytearray] | None = None
         self._total = total = sum(shelf.count for shelf in shelves)
         mean = sum(shelf.words for shelf in shelves) / total if total else 1.0
         self._flat, self._slope = K1 * (1 - B), K1 * B / mean if mean else 0.0
         weights = []
         for word, times in counted.items():
-            having = self._facts_with(word)
+            having = sum(self._having(shelf, word) for shelf in shelves)
             if having:
                 weights.append((times * self._weight(having), word))
             if len(weights) == MAX_QUERY_WORDS:
@@ -265,31 +274,6 @@ class Query:
         """Return the relations that are searched; one may occur more than once."""
         return (stored for shelf in self._shelves for stored in shelf.relations)
 
-    def require(self, numbers: Sequence[int | None], share: float) -> None:
-        """Find only facts that have a share of some words by weight, None for words in no fact."""
-        counts = [0 if number is None else self._facts_with(number) for number in numbers]
-        minimum = share * sum(map(self._weight, counts)) * ROUNDING
-        known = [
-            (number, self._weight(count))
-            for number, count in zip(numbers, counts, strict=True)
-            if number is not None and count
-        ]
-        known = sorted(known, key=lambda pair: -pair[1])[:MAX_QUERY_WORDS]
-        self._covering = [self._covered(shelf, known, minimum) for shelf in self._shelves]
-
-    def _covered(
-        self, shelf: _Shelf, known: Sequence[tuple[int, float]], minimum: float
-    ) -> bytearray:
-        """Return for each place 1 if the weights of the words of its fact add up to `minimum`."""
-        matching = self._matching(shelf, known, self._predicates)
-        # Without saturation and length, a word gives its weight to each fact that has it.
-        matching = replace(matching, scale=1.0, flat=NO_SATURATION, slope=0.0, minimum=minimum)
-        covered = bytearray(len(matching.visible))
-        if matching.words:
-            for index in self._engine.best_matches(matching, len(covered))[0]:
-                covered[index] = 1
-        return covered
-
     def best(self, k: int, minimum: float = 0.0, symbol: int | None = None) -> list[Found]:
         """Return the `k` facts that match best, best first; see `LexicalIndex.search`.
 
@@ -298,30 +282,51 @@ class Query:
         """
         if len(self._shelves) == 1:
             (shelf,) = self._shelves
-            hits = self._best(0, shelf, k, minimum, symbol)
+            hits = self._best(shelf, k, minimum, symbol)
         else:
-            hits = [
-                hit
-                for at, shelf in enumerate(self._shelves)
-                for hit in self._best(at, shelf, k, minimum, symbol)
-            ]
+            hits = [hit for shelf in self._shelves for hit in self._best(shelf, k, minimum, symbol)]
             hits = sorted(hits, key=lambda hit: hit[:3])[:k]
         return [
             (relations[rank], row, min(1.0, -negative / self._max_score))
             for negative, rank, row, relations in hits
         ]
 
+    def covers(self, share: float, count: int) -> bool:
+        """Return whether a fact has a share of the `count` words of the query, by their weights.
+
+        Words that no fact has are not among the weights of the query.
+        """
+        absent = min(count, MAX_QUERY_WORDS) - len(self._weights)
+        total = sum(weight for _, weight in self._weights) + absent * self._weight(0)
+        for shelf in self._shelves:
+            matching = self._matching(shelf, self._weights, self._predicates)
+            # Without saturation and length, a word gives its weight to each fact that has it.
+            matching = replace(
+                matching,
+                scale=1.0,
+                flat=NO_SATURATION,
+                slope=0.0,
+                minimum=share * total * ROUNDING,
+            )
+            if matching.words and self._engine.best_matches(matching, 1)[0]:
+                return True
+        return False
+
+    def _weight(self, having: int) -> float:
+        """Return the weight of a word that a number of facts have."""
+        return math.log(1 + (self._total - having + 0.5) / (having + 0.5))
+
     def _best(
-        self, at: int, shelf: _Shelf, k: int, minimum: float, symbol: int | None
+        self, shelf: _Shelf, k: int, minimum: float, symbol: int | None
     ) -> list[tuple[float, int, int, Sequence[StoredRelation]]]:
-        """Return at most `k` best matches of the shelf with index `at`: negative score, rank of the
-        relation, row id, relations.
+        """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
+        relations.
         """
         matching = self._matching(shelf, self._weights, self._predicates)
         if not matching.words:
             return []
-        if minimum or symbol is not None or self._covering is not None:
-            visible = matching.visible if self._covering is None else self._covering[at]
+        if minimum or symbol is not None:
+            visible = matching.visible
             if symbol is not None:
                 with self._mutex:
                     visible = _both(visible, shelf.postings.with_symbol(symbol))
@@ -335,14 +340,6 @@ class Query:
             (-score, ranks[owners[index]], rows[index], relations)
             for index, score in zip(indices, scores, strict=True)
         ]
-
-    def _facts_with(self, word: int) -> int:
-        """Return the number of visible facts that have a word."""
-        return sum(self._having(shelf, word) for shelf in self._shelves)
-
-    def _weight(self, having: int) -> float:
-        """Return the weight of a word that a number of facts have."""
-        return math.log(1 + (self._total - having + 0.5) / (having + 0.5))
 
     def _having(self, shelf: _Shelf, word: int) -> int:
         if shelf.whole:

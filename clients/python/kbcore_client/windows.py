@@ -70,7 +70,7 @@ class DiffOptions(TypedDict, total=False):
     """Minimum relevance of facts that match `query`, 0 to 1, as a share of the best match."""
 
     min_coverage: float
-    """Minimum share of the words of `query` that a matching fact has, 0 to 1, by their weights."""
+    """Share of the words of `query` that some fact must have, 0 to 1; otherwise nothing matches."""
 
     auto_resolve: bool
     """Leave out the side of a contradiction that matters less; initially True."""

@@ -10,7 +10,7 @@ from kbcore.context.ranking import Lexical
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
-from kbcore.search.bm25 import Coverage, Found, LexicalIndex, Query
+from kbcore.search.bm25 import Found, LexicalIndex, Query
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
@@ -46,25 +46,40 @@ def matching_facts(
     They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
     without `scores` salience is taken to be unknown. First-person words of the query count as the
     name of the asker, and dates relative to the instant of the request, such as "last May", as those
-    dates, which do not count for the coverage of the query. The caller holds the read lock. Raises BudgetExceeded.
+    dates. The result is empty if no fact has `min_coverage` of the words of the query. The caller
+    holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
     text, asker = request.query, request.asker
+    if not _is_covered(tenant, partitions, request, text, budget):
+        return {}
     if dates := resolved_dates(text, tenant.at(budget.now or 0)):
         text = f"{text} {dates}"
-    covered = request.query
     if asker is not None and in_first_person(text):
         text = f"{asker} {text}"
-        covered = f"{asker} {without_first_person(covered)}"
-    coverage = Coverage(covered, request.min_coverage) if request.min_coverage > 0 else None
     index = LexicalIndex.of(tenant)
-    queries = [
-        index.query(partition, text, budget, request.predicates, coverage)
-        for partition in partitions
-    ]
+    queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
     symbol = None if asker is None else tenant.engine.find(asker)
     return _Matches(queries, request, salience_weight, symbol, scores).found()
+
+
+def _is_covered(
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    request: WindowRequest,
+    text: str,
+    budget: Budget,
+) -> bool:
+    """Return whether a fact has enough words of the query; first-person words count as the asker."""
+    if request.min_coverage <= 0:
+        return True
+    if request.asker is not None and in_first_person(text):
+        text = f"{request.asker} {without_first_person(text)}"
+    index, share = LexicalIndex.of(tenant), request.min_coverage
+    return any(
+        index.covers(partition, text, share, budget, request.predicates) for partition in partitions
+    )
 
 
 def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
