@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kbcore.context.ranking import Lexical
+from kbcore.context.relevance.answers import with_answers
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
@@ -41,7 +42,8 @@ def matching_facts(
     budget: Budget,
     scores: Scores | None = None,
 ) -> Lexical:
-    """Return the BM25 share of the best matching facts, doubled for facts about the asker.
+    """Return the BM25 share of the best matching facts, doubled for facts about the asker, and more
+    for answers to matching questions.
 
     They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
     without `scores` salience is taken to be unknown. First-person words of the query count as the
@@ -61,7 +63,8 @@ def matching_facts(
     index = LexicalIndex.of(tenant)
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
     symbol = None if asker is None else tenant.engine.find(asker)
-    return _Matches(queries, request, salience_weight, symbol, scores).found()
+    found = _Matches(queries, request, salience_weight, symbol, scores).found()
+    return with_answers(tenant, partitions, request.predicates, found)
 
 
 def _is_covered(

@@ -139,7 +139,9 @@ def _conversation(draw: random.Random, name: str, people: list[str]) -> Conversa
                 ability, turn = _tell(draw, session, who, other, subject, detail, value)
                 text = detail[0].format(who=who, what=subject)
                 questions.append(
-                    Question(f"{name}:q{len(questions) + 1}", ability, text, frozenset({turn}), (value,))
+                    Question(
+                        f"{name}:q{len(questions) + 1}", ability, text, frozenset({turn}), (value,)
+                    )
                 )
         turns += session.turns
     return Conversation(name, tuple(turns), tuple(questions))
