@@ -209,7 +209,9 @@ def main() -> None:
         seconds = filled(node, facts)
         assert node.vectors is not None
         figures = node.vectors.figures()
-        print(f"{figures.vectors:,} vectors in {figures.bytes >> 20} MiB, made in {seconds:.0f} s of a core")
+        print(
+            f"{figures.vectors:,} vectors in {figures.bytes >> 20} MiB, made in {seconds:.0f} s of a core"
+        )
         made, first = windows(node, clock, texts)
         made, again = windows(node, clock, texts)
         ratio = percentile(again, 0.5) / percentile(without, 0.5)
