@@ -36,7 +36,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, OfAnyInstant, request_limits
 from kbserver.schemas.rules import clauses_of
 
 _SOURCE = ("sourceScope", "source", "scopeA")
@@ -52,7 +52,7 @@ Reader = Callable[[Any, str], None]
 """Reads one element of a list; its second argument is the place of the element in the body."""
 
 
-class ScopeDiffBody(Body):
+class ScopeDiffBody(OfAnyInstant):
     """A source and a target, of which at least one is named.
 
     Null is the base, and so is the name `default`: published clients send it.
