@@ -20,7 +20,6 @@ from kbcore.search.vectors.store import VectorStore, entry_of, query_of
 from kbplanner.engine.engine import Engine
 
 DIMENSION = 70
-ENGINE = Engine()
 
 
 def vector(seed):
@@ -30,9 +29,9 @@ def vector(seed):
 
 def found(store, query, count, pause=lambda: None):
     """The positions of the candidates."""
-    store.signs.update(ENGINE, store.vectors, pause)
+    store.signs.update(Engine(), store.vectors, pause)
     positions = array("I", range(len(store.factors)))
-    return list(store.signs.candidates(ENGINE, query, positions, count, pause))
+    return list(store.signs.candidates(Engine(), query, positions, count, pause))
 
 
 @given(st.lists(st.tuples(st.sampled_from("aaadsq"), st.integers(0, 40)), max_size=60))
@@ -47,7 +46,7 @@ def test_signs_follow_the_vectors(steps):
             store.release(texts.pop(number))
             store.drop_unused()
         elif verb == "s":
-            store.signs.update(ENGINE, store.vectors, lambda: None)
+            store.signs.update(Engine(), store.vectors, lambda: None)
         elif verb == "q" and number in texts:
             # No sign of a stored vector differs from those of the same vector as a query, but for
             # numbers that are rounded to the other side of the mean.
@@ -59,7 +58,7 @@ def test_signs_of_removed_vectors_are_erased():
     store = VectorStore(DIMENSION, 1 << 20)
     for number in range(3):
         store.use(store.add(entry_of(str(number), vector(number))))
-    store.signs.update(ENGINE, store.vectors, lambda: None)
+    store.signs.update(Engine(), store.vectors, lambda: None)
     words = store.signs._bits[2:4]
     assert any(words)
     store.release(1)
@@ -73,7 +72,7 @@ def test_the_centre_follows_a_store_that_has_doubled():
     sizes = []
     for number in range(40):
         store.use(store.add(entry_of(str(number), vector(number))))
-        store.signs.update(ENGINE, store.vectors, lambda: None)
+        store.signs.update(Engine(), store.vectors, lambda: None)
         sizes.append(store.signs._centred)
     assert sorted(set(sizes)) == [1, 2, 4, 8, 16, 32]
     mean = sum(vector(number)[0] for number in range(32)) / 32
@@ -91,10 +90,10 @@ def test_work_that_was_ended_goes_on_where_it_stopped(monkeypatch):
 
     for written in (4, 8, 10):
         with pytest.raises(TimeoutError):
-            store.signs.update(ENGINE, store.vectors, stop)
+            store.signs.update(Engine(), store.vectors, stop)
         assert store.signs._written == written
     calls = []
-    store.signs.update(ENGINE, store.vectors, lambda: calls.append(1))
+    store.signs.update(Engine(), store.vectors, lambda: calls.append(1))
     assert calls == []
     assert 9 in found(store, query_of(vector(9)), 1)
 

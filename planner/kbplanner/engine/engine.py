@@ -412,9 +412,9 @@ class Engine:
         indexes, filled = new_array(count), ffi.new("size_t *")
         with (
             ffi.from_buffer("uint16_t[]", differing) as numbers,
-            ffi.from_buffer("uint32_t[]", indexes, require_writable=True) as found,
+            ffi.from_buffer("uint32_t[]", indexes, require_writable=True) as view,
         ):
-            check(lib.kb_signs_within(numbers, len(differing), most, found, count, filled))
+            check(lib.kb_signs_within(numbers, len(differing), most, view, count, filled))
         del indexes[filled[0] :]
         return indexes
 

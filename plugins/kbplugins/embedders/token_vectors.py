@@ -57,7 +57,7 @@ class _Tensors:
         return name in self._header
 
     def tensor(self, name: str, dimensions: int) -> Tensor:
-        """Return a tensor with so many dimensions by its name."""
+        """Return a tensor by its name and its number of dimensions."""
         try:
             described = self._header[name]
             code, shape = FORMATS[described["dtype"]], [int(size) for size in described["shape"]]
