@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-
-import snowballstemmer
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
 
@@ -47,7 +48,6 @@ Not `level_2_support`.
 _RUNS = re.compile(r"[^\W\d_]+|\d+")
 _WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|[^\W\d_]+|\d+")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}")
-_stemmer = snowballstemmer.stemmer("english")
 _stems: dict[str, tuple[str, ...]] = {}
 """Stems by run of letters or of digits."""
 
@@ -142,4 +142,10 @@ def _camel_parts(run: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    return str(_stemmer.stemWord(BASE_FORMS.get(word, word)))
+    return str(_stemmer().stemWord(BASE_FORMS.get(word, word)))
+
+
+@cache
+def _stemmer() -> Any:
+    """Return the stemmer, imported at its first use: the package has those of all languages."""
+    return import_module("snowballstemmer").stemmer("english")

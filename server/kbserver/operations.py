@@ -304,6 +304,8 @@ def need_of(method: str, template: str) -> Need:
 
 
 def install(app: Flask) -> None:
-    """Add the routes of all operations to an application."""
+    """Add the routes of all declared operations to an application, unless it has them already."""
     for (method, template), declared in _BY_ROUTE.items():
-        app.add_url_rule(template, f"{method} {template}", declared.view, methods=[method])
+        endpoint = f"{method} {template}"
+        if endpoint not in app.view_functions:
+            app.add_url_rule(template, endpoint, declared.view, methods=[method])
