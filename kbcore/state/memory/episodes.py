@@ -128,7 +128,7 @@ class Episodes:
             order = _Order()
             for each in self._known.values():
                 order.add(each)
-            self._order = order  # another reader may have made an equal one meanwhile
+            self._order = order  # another reader may have made an equal one at the same time
         if episode.id in self._known:
             after = self._order.after(episode)
         else:
@@ -160,6 +160,6 @@ class _Order:
 
     def after(self, episode: Episode) -> str | None:
         """Return the episode after an episode that was added."""
-        place = self._places[episode.id] + 1
+        following = self._places[episode.id] + 1
         ids = self._sessions[str(episode.session)]
-        return ids[place] if place < len(ids) else None
+        return ids[following] if following < len(ids) else None
