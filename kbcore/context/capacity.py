@@ -171,6 +171,12 @@ class Room:
                 self.draft.add(note)
                 self.notes.append(note)
 
+    def take_query_note(self, note: GoalNote) -> None:
+        """Add the note about the query if it fits, also to a window without facts."""
+        if self._fits([note]):
+            self.draft.add(note)
+            self.notes.append(note)
+
     def take_rules(self, rules: Iterable[str]) -> None:
         """Add the rules that fit, using the reserve; count the other rules as cut by `maxTokens`."""
         self.reserve = 0

@@ -84,6 +84,13 @@ def in_first_person(text: str) -> bool:
     return any(run.casefold() in FIRST_PERSON for run in _RUNS.findall(text))
 
 
+def without_first_person(text: str) -> str:
+    """Return a text without its words of the first person."""
+    return _RUNS.sub(
+        lambda run: "" if run.group().casefold() in FIRST_PERSON else run.group(), text
+    )
+
+
 def _stems_of(text: str) -> list[str]:
     """Return the stems of runs of letters or of digits."""
     known = _stems

@@ -26,6 +26,7 @@ from kbcore.context.text.notes import (
     DISPUTED,
     TITLES,
     group_of,
+    note_group,
     scope_heading,
     title_of,
 )
@@ -39,7 +40,7 @@ from kbcore.context.text.phrases import (
     sentence,
     verb_phrase,
 )
-from kbcore.context.window import Entry, GoalNote, Provenance, is_absence
+from kbcore.context.window import QUERY, Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
@@ -68,9 +69,10 @@ class NaturalDraft(Draft):
             yield Piece(("rule", item), block, phrase or item)
             return
         if isinstance(item, GoalNote):
-            yield from self._titled(f"goal {item.goal}")
+            group = note_group(item)
+            yield from self._titled(group)
             for kind, text in self._remarks(item):
-                yield Piece(("note", f"goal {item.goal}", kind), Block("", "\n"), text)
+                yield Piece(("note", group, kind), Block("", "\n"), text)
             return
         cited = self._step.cited
         if self._is_named(item):
@@ -219,7 +221,7 @@ class FactsDraft(Draft):
             yield Piece(("rule", item), Block("", "\n"), item)
             return
         if isinstance(item, GoalNote):
-            group = f"goal {item.goal}"
+            group = note_group(item)
             yield from self._titled(group)
             for kind, text in _remarks(item, ", ".join(item.elsewhere)):
                 yield Piece(("note", group, kind), Block("% ", "\n"), text)
@@ -390,7 +392,9 @@ def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
 
 def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
     """Yield what is said about a goal besides its facts, with a name for each remark."""
-    if note.denied:
+    if note.goal == QUERY:
+        yield "unanswered", "Nothing relevant to the query is known"
+    elif note.denied:
         yield "denied", "This does not hold"
     elif note.unanswered:
         unmet = f". Unmet conditions: {'; or '.join(note.unmet)}" if note.unmet else ""
