@@ -79,7 +79,11 @@ def _answers(tenant: Tenant, stored: StoredRelation, row: int) -> Iterator[str]:
         question = tenant.episodes.get(span["episode"])
         if question is None or question.session is None or not _is_question(question.text):
             continue
+<<<<<<< HEAD
         tenant.note_episodes()  # a transaction that is committed before it ends may add the answer
+=======
+        tenant.note_episodes()  # a transaction that is committed before may add the answer
+>>>>>>> retrieval
         answer = tenant.episodes.following(question)
         if answer is not None and answer.speaker != question.speaker:
             yield answer.id
