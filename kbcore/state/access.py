@@ -108,15 +108,15 @@ class Accesses:
         The caller holds the read lock.
         """
         with self._mutex:
-            shown = self._shown.get(stored)
-            if shown is None:
-                shown = self._shown[stored] = _Shown()
-            if shown.renumbered != stored.renumbered:
-                shown.renumbered, shown.ids = stored.renumbered, set()
-            if new := array("I", [row_id for row_id in ids if row_id not in shown.ids]):
-                shown.ids.update(new)
-                shown.symbols.extend(stored.relation.rows(new))
-                shown.count += len(new)
+            seen = self._shown.get(stored)
+            if seen is None:
+                seen = self._shown[stored] = _Shown()
+            if seen.renumbered != stored.renumbered:
+                seen.renumbered, seen.ids = stored.renumbered, set()
+            if new := array("I", [row_id for row_id in ids if row_id not in seen.ids]):
+                seen.ids.update(new)
+                seen.symbols.extend(stored.relation.rows(new))
+                seen.count += len(new)
 
     def settle_shown(self) -> None:
         """Raise the access counts of facts that were in windows.
@@ -127,10 +127,10 @@ class Accesses:
             return
         with self._mutex:
             accessed, self._shown = self._shown, {}
-            for stored, shown in accessed.items():
+            for stored, seen in accessed.items():
                 if not stored.gone:
                     # Located now: facts may have been removed or have other row ids since.
-                    located = stored.relation.locate(shown.symbols, shown.count)
+                    located = stored.relation.locate(seen.symbols, seen.count)
                     stored.raise_accesses(located, SHOWN_ACCESSES)
             self.epoch += 1
 

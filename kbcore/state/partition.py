@@ -293,7 +293,13 @@ class StoredRelation:
             supported: dict[str, dict[RowKey, None]] = {}
             for row, metadata in self.metadata.items():
                 _move_support(supported, row, None, metadata)
-            self._supported = supported  # another reader may have made an equal one meanwhile
+<<<<<<< HEAD
+            self._supported = (
+                supported  # another reader may have made an equal one at the same time
+            )
+=======
+            self._supported = supported  # another reader may have made an equal one in between
+>>>>>>> retrieval
         return self._supported.get(episode, ())
 
     def metadata_then(self) -> MetadataThen | None:

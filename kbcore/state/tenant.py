@@ -61,7 +61,7 @@ class EndsWithTenant(Protocol):
     def tenant_ended(self) -> None:
         """Tell those who wait that the tenant was dropped or emptied.
 
-        Must not block: writes wait meanwhile. Readers may still use the object.
+        Must not block: writes wait for it. Readers may still use the object.
         """
 
 

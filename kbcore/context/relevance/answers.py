@@ -3,7 +3,7 @@
 "Did anyone come with you to the concert?" matches what is asked later about the concert, and the
 answer, "Yes, my aunt", has none of these words. If a fact that matches the query is based on an
 episode that ends with a question, the facts based on the next episode of the session, said by
-somebody else, match ANSWER_WEIGHT times as well in addition to their own match. Nothing else of a
+another speaker, match ANSWER_WEIGHT times as well in addition to their own match. Nothing else of a
 session counts: scores of whole sessions and of all neighbours lost more than they gained where
 sessions have many subjects.
 """
@@ -41,22 +41,22 @@ def with_answers(
     tenant: Tenant,
     partitions: Sequence[Partition],
     predicates: Sequence[str] | None,
-    found: Lexical,
+    matches: Lexical,
 ) -> Lexical:
     """Return matches with those of the answers to matching questions, for facts of `predicates`.
 
     The caller holds the read lock.
     """
-    if not found or not len(tenant.episodes):
-        return found
+    if not matches or not len(tenant.episodes):
+        return matches
     answers: dict[str, float] = {}
-    best = nlargest(MAX_QUESTIONS, found.items(), key=lambda pair: pair[1])
+    best = nlargest(MAX_QUESTIONS, matches.items(), key=lambda pair: pair[1])
     for (stored, row), match in best:
         for answer in _answers(tenant, stored, row):
             answers[answer] = max(match, answers.get(answer, 0.0))
     if not answers:
-        return found
-    raised = dict(found)
+        return matches
+    raised = dict(matches)
     for partition in partitions:
         for stored in partition.relations():
             if predicates is not None and stored.schema.predicate not in predicates:
@@ -65,7 +65,7 @@ def with_answers(
                 for row in _visible(stored, answer):
                     more = ANSWER_WEIGHT * match
                     raised[stored, row] = max(
-                        raised.get((stored, row), 0.0), found.get((stored, row), 0.0) + more
+                        raised.get((stored, row), 0.0), matches.get((stored, row), 0.0) + more
                     )
     return raised
 
@@ -79,7 +79,11 @@ def _answers(tenant: Tenant, stored: StoredRelation, row: int) -> Iterator[str]:
         question = tenant.episodes.get(span["episode"])
         if question is None or question.session is None or not _is_question(question.text):
             continue
-        tenant.note_episodes()  # a transaction that is committed meanwhile may add the answer
+<<<<<<< HEAD
+        tenant.note_episodes()  # a transaction that is committed before it ends may add the answer
+=======
+        tenant.note_episodes()  # a transaction that is committed before may add the answer
+>>>>>>> retrieval
         answer = tenant.episodes.following(question)
         if answer is not None and answer.speaker != question.speaker:
             yield answer.id

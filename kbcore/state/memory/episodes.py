@@ -128,7 +128,11 @@ class Episodes:
             order = _Order()
             for each in self._known.values():
                 order.add(each)
-            self._order = order  # another reader may have made an equal one meanwhile
+<<<<<<< HEAD
+            self._order = order  # another reader may have made an equal one at the same time
+=======
+            self._order = order  # another reader may have made an equal one in between
+>>>>>>> retrieval
         if episode.id in self._known:
             after = self._order.after(episode)
         else:
@@ -144,13 +148,13 @@ class _Order:
 
     def __init__(self) -> None:
         self._sessions: dict[str, list[str]] = {}
-        self._places: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
 
     def add(self, episode: Episode) -> None:
         """Add an episode after all others of its session."""
         if episode.session is not None:
             ids = self._sessions.setdefault(episode.session, [])
-            self._places[episode.id] = len(ids)
+            self._indexes[episode.id] = len(ids)
             ids.append(episode.id)
 
     def first(self, session: str) -> str | None:
@@ -160,6 +164,12 @@ class _Order:
 
     def after(self, episode: Episode) -> str | None:
         """Return the episode after an episode that was added."""
-        place = self._places[episode.id] + 1
+<<<<<<< HEAD
+        following = self._places[episode.id] + 1
         ids = self._sessions[str(episode.session)]
-        return ids[place] if place < len(ids) else None
+        return ids[following] if following < len(ids) else None
+=======
+        index = self._indexes[episode.id] + 1
+        ids = self._sessions[str(episode.session)]
+        return ids[index] if index < len(ids) else None
+>>>>>>> retrieval

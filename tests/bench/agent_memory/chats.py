@@ -3,8 +3,7 @@
 The shape is that of long chats between friends, as public sets describe it: some twenty sessions of
 some twenty turns, a few subjects in each, greetings and remarks in between. A detail of a subject is
 either said in full, with the words of the subject, or as the short answer to a question of the other
-person, whose words it does not repeat. The person who writes alone says all details in full, and
-half of them refer to the subject as "it" after naming it in the sentence before.
+person, whose words it does not repeat. The person who writes alone says all details in full.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ SUBJECTS = (
     "chess tournament", "school reunion", "birthday party", "road trip", "dance workshop",
     "job interview", "adoption meeting", "music festival", "hiking tour", "language course",
 )  # fmt: skip
-MONTHS_APART = ("spring", "summer", "autumn", "winter")
-
 DETAILS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     (
         "Who went with {who} to the {what}?",

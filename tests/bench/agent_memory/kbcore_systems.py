@@ -27,8 +27,8 @@ class KBCore:
     knows what the baselines know. `kbcore-facts` stores the structured form too, each fact with
     its turn as evidence, and is asked in words. `kbcore` has the rules as well, and is asked with
     the goals of the question; without goals, in words. `kbcore-abstaining` is `kbcore-facts` with
-    `min_coverage`: its window is empty if no fact has enough words of the question. `kbcore-vectors` is `kbcore-text` with the
-    embedder that the environment names.
+    `min_coverage`: its window is empty if no fact has enough words of the question.
+    `kbcore-vectors` is `kbcore-text` with the embedder that the environment names.
     """
 
     def __init__(self, name: str, min_coverage: float | None = None) -> None:
