@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
@@ -148,4 +147,6 @@ def _stem(word: str) -> str:
 @cache
 def _stemmer() -> Any:
     """Return the stemmer, imported at its first use: the package has those of all languages."""
-    return import_module("snowballstemmer").stemmer("english")
+    from snowballstemmer import stemmer
+
+    return stemmer("english")
