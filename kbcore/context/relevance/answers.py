@@ -3,9 +3,9 @@
 "Did anyone come with you to the concert?" matches what is asked later about the concert, and the
 answer, "Yes, my aunt", has none of these words. If a fact that matches the query is based on an
 episode that ends with a question, the facts based on the next episode of the session, said by
-somebody else, match ANSWER_WEIGHT times as well in addition to their own match. Nothing else of a
-session counts: scores of whole sessions and of all neighbours lost more than they gained where
-sessions have many subjects.
+another speaker, match ANSWER_WEIGHT times as well in addition to their own match. Nothing else of a
+session counts: in made chats, scores of whole sessions changed nothing, and scores of all neighbours
+lost recall where neighbours are about different subjects.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def with_answers(
     tenant: Tenant,
     partitions: Sequence[Partition],
     predicates: Sequence[str] | None,
-    found: Lexical,
+    lexical: Lexical,
 ) -> Lexical:
     """Return matches with those of the answers to matching questions, for facts of `predicates`.
 
     The caller holds the read lock.
     """
-    if not found or not len(tenant.episodes):
-        return found
+    if not lexical or not len(tenant.episodes):
+        return lexical
     answers: dict[str, float] = {}
-    best = nlargest(MAX_QUESTIONS, found.items(), key=lambda pair: pair[1])
+    best = nlargest(MAX_QUESTIONS, lexical.items(), key=lambda pair: pair[1])
     for (stored, row), match in best:
         for answer in _answers(tenant, stored, row):
             answers[answer] = max(match, answers.get(answer, 0.0))
     if not answers:
-        return found
-    raised = dict(found)
+        return lexical
+    raised = dict(lexical)
     for partition in partitions:
         for stored in partition.relations():
             if predicates is not None and stored.schema.predicate not in predicates:
@@ -65,7 +65,7 @@ def with_answers(
                 for row in _visible(stored, answer):
                     more = ANSWER_WEIGHT * match
                     raised[stored, row] = max(
-                        raised.get((stored, row), 0.0), found.get((stored, row), 0.0) + more
+                        raised.get((stored, row), 0.0), lexical.get((stored, row), 0.0) + more
                     )
     return raised
 
