@@ -231,6 +231,10 @@ class Room:
     def _fits(self, items: Sequence[Item]) -> bool:
         if self._max_units is None:
             return True
+        if self._counter.exact and len(items) == 1 and isinstance(entry := items[0], Entry):
+            at_least = self.draft.size + self.draft.min_size(entry)
+            if at_least + self.reserve > self._max_units:
+                return False
         for item in items:
             self.draft.add(item)
         size = self.draft.size

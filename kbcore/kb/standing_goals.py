@@ -97,6 +97,7 @@ class StandingGoalMethods(TenantHandle):
         AlreadyExists if another goal has this id, Forbidden if it belongs to another key, and
         BudgetExceeded.
         """
+        self.check_of_present()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "a standing goal needs one scope, not '*'")
         self._check_scope(scope)
@@ -177,10 +178,14 @@ class StandingGoalMethods(TenantHandle):
 
     def note_delivery(self, goal: StandingGoal, delivered: Moment) -> None:
         """Record up to which state the receiver of a goal's webhook has the changes; this renews the
-        goal.
+        goal. One that has ended in the meantime stays as it is.
         """
         goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
-        self._commit((NoteDelivery(goal.id, delivered),))
+        if goal.subscription is not None:
+            with suppress(Outdated):
+                self._commit(
+                    (NoteDelivery(goal.id, delivered),), self._still_subscribed([goal.subscription])
+                )
 
     def end_goals_of(self, url: str) -> None:
         """End the standing goals whose webhook has an address."""
@@ -279,7 +284,7 @@ class StandingGoalMethods(TenantHandle):
         return was_there
 
     def _goals_to_purge(self) -> list[PurgedGoal]:
-        return [PurgedGoal(goal.id, goal.goal) for goal in self.standing_goals()]
+        return [PurgedGoal(goal.id, goal.goal, goal.webhook_url) for goal in self.standing_goals()]
 
     def _end_goals(self, ids: Iterable[str]) -> None:
         goals = StandingGoals.of(self._read_tenant())
@@ -303,7 +308,8 @@ class StandingGoalMethods(TenantHandle):
             with suppress(Outdated):
                 self._commit((EndSubscriptions(ended),), self._still_expired(goals, ended))
         if used := goals.to_renew():
-            self._commit(tuple(map(PutSubscription, used)))
+            with suppress(Outdated):
+                self._commit(tuple(map(PutSubscription, used)), self._still_subscribed(used))
 
     @property
     def clock(self) -> Clock:
@@ -329,6 +335,20 @@ class StandingGoalMethods(TenantHandle):
 
         return check
 
+    def _still_subscribed(self, subscriptions: Iterable[Subscription]) -> Callable[[], None]:
+        """Return a check that raises Outdated if one of the subscriptions has ended or was changed by
+        its owner. The tenant may be gone too, and the commit would create it again.
+        """
+
+        def check() -> None:
+            stored = self._read_tenant().subscriptions
+            for each in subscriptions:
+                known = stored.get(each.id)
+                if known is None or not known.is_same(each):
+                    raise Outdated("a standing goal was ended or changed")
+
+        return check
+
     @property
     def _is_admin(self) -> bool:
         return self.actor is None or self.actor.is_admin
@@ -336,6 +356,8 @@ class StandingGoalMethods(TenantHandle):
     def _known_goals(self, tenant: Tenant) -> StandingGoals | None:
         """Return the standing goals of a tenant, None if it has none."""
         known = StandingGoals.of(tenant)
+        if tenant.gone:
+            return None
         if known is None and len(tenant.subscriptions):
             return self._standing_goals(tenant)
         return known

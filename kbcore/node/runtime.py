@@ -55,10 +55,10 @@ from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
 from kbcore.search.vectors.indexer import VectorIndexes
-from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to
+from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to, forget_files
 from kbcore.standing_goals.registry import StandingGoals
 from kbcore.state.catalog import DEFAULT, Catalog
-from kbcore.state.changes import ChangeSet, Delta, PurgeMemory
+from kbcore.state.changes import ChangeCatalog, ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import Limits
@@ -483,6 +483,8 @@ class Runtime:
                 self._wake.set()  # on the leader, the request itself removes the text
         if purges or changes.of_catalog:
             self.known_states.forget(changes.database, changes.tenant)
+        if changes.of_catalog and self.vectors is None:
+            self._forget_vectors(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
         if any(shard.snapshots.grown for shard in list(self.shards.values())):
@@ -610,6 +612,15 @@ class Runtime:
             _log.warning("vectors of purged facts are still in the storage: %s", error)
             return False
         return True
+
+    def _forget_vectors(self, changes: ChangeSet) -> None:
+        """Delete the files of vectors of tenants that were emptied or dropped. With an embedder its
+        thread does so.
+        """
+        change = changes.changes[0]
+        if isinstance(change, ChangeCatalog) and not change.action.value.startswith("create"):
+            emptied, present = (changes.database, changes.tenant), self._all_tenants()
+            forget_files(self._vector_settings, emptied, present, list(self.shards))
 
     def erase_later(self) -> None:
         """Remove purged text in the background."""

@@ -265,6 +265,11 @@ class StandingGoal:
             self.close()
         self._notify()
 
+    def abandon(self, error: KBError) -> None:
+        """End the goal without a lock; its answers are released with the engine."""
+        self.ended = error
+        self._notify()
+
     def close(self) -> None:
         """Release the answers."""
         with self._busy:

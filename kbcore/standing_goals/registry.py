@@ -63,8 +63,17 @@ class StandingGoals:
         """Return the standing goals of a tenant, None if they were never used since the start."""
         return cast("StandingGoals | None", tenant.attached.get("standing_goals"))
 
+    def tenant_ended(self) -> None:
+        """End all goals, because the tenant was dropped or emptied, or is no longer in this process.
+
+        No lock is taken, because an evaluation that goes on may hold it for long: what the goals hold
+        of the engine is freed with the engine, when no reader is left.
+        """
+        for goal in list(self._goals.values()):
+            goal.abandon(NotFound("the tenant was emptied, dropped or moved"))
+
     def close(self) -> None:
-        """End all goals, because the tenant is dropped or emptied."""
+        """End all goals, and release what they hold of the engine."""
         self._tenant.observer = None
         with self._mutex:
             goals, self._goals = list(self._goals.values()), {}

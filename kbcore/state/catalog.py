@@ -10,7 +10,7 @@ from kbcore.errors import UnknownDatabase
 from kbcore.state.access import Uncounted
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeKeys, ChangeSet
 from kbcore.state.keys import KeyRing, StoredKey
-from kbcore.state.tenant import Tenant
+from kbcore.state.tenant import EndsWithTenant, Tenant
 from kbplanner.engine.backend import Engine
 
 DEFAULT = "default"
@@ -141,10 +141,11 @@ class Catalog:
             known = database.tenants
             emptied = [changes.tenant] if action is CatalogAction.NUKE_TENANT else list(known)
             with self._mutex:
-                self._delete([known[tenant] for tenant in emptied], seq)
+                before = [known[tenant] for tenant in emptied]
                 for tenant in emptied:
                     known[tenant] = self._new_tenant(name, tenant, known[tenant].created_at)
                     known[tenant].seq = seq
+                self._delete(before, seq)
         return None
 
     def mirror(
@@ -163,7 +164,7 @@ class Catalog:
         tenants.
         """
         with self._mutex:
-            self._release(list(self.tenants()))
+            before = list(self.tenants())
             vars(self).update(
                 {
                     name: value
@@ -171,6 +172,7 @@ class Catalog:
                     if name not in ("_mutex", "_make_engine")
                 }
             )
+            self._release(before)
 
     def _new_tenant(self, database: str, name: str, at: int) -> Tenant:
         tenant = Tenant(database, name, self._make_engine(), at)
@@ -200,6 +202,12 @@ class Catalog:
 
     @staticmethod
     def _release(tenants: Iterable[Tenant]) -> None:
+        # Call it after the tenants are replaced: listeners read the new state.
         for tenant in tenants:
             tenant.gone = True
+            tenant.observer = None
+            attached = list(tenant.attached.values())
             tenant.attached.clear()
+            for each in attached:
+                if isinstance(each, EndsWithTenant):
+                    each.tenant_ended()

@@ -9,6 +9,7 @@ soon as it is durable; its answer follows in a separate record.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,6 +23,9 @@ ANSWER_BYTES = 64 * 1024
 """Largest stored answer; the request of a larger answer still counts as executed."""
 
 _ENTRY_BYTES = 200
+
+_CONCEALED = " "
+"""First character of a digest in place of a key; no key of a client begins with a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Answered:
 class AnsweredRequests:
     """The requests with a key that a tenant executed in the last day of logged time, at most 10,000
     and about 4 MiB.
+
+    A purge replaces the keys by their digests, because clients may have put names into them.
     """
 
     def __init__(self) -> None:
@@ -69,7 +75,7 @@ class AnsweredRequests:
 
     def get(self, key: str, now: int) -> Answered | None:
         """Return the record of a key, None if there is no record within the retention period."""
-        record = self._known.get(key)
+        record = self._known.get(key) or self._known.get(_concealed(key))
         return record if record is not None and record.at > now - KEPT_MS else None
 
     def note(self, request: RequestKey, at: int, answer: Answer | None = None) -> None:
@@ -77,12 +83,15 @@ class AnsweredRequests:
 
         Logged times never decrease.
         """
-        before = self._known.pop(request.key, None)
+        key = request.key
+        before = self._known.pop(key, None)
+        if before is None and (before := self._known.pop(_concealed(key), None)) is not None:
+            key = _concealed(key)
         if before is not None:
             self._bytes -= before.size
             if answer is None and before.digest == request.digest:
                 answer = before.answer
-        record = self._known[request.key] = Answered(request.digest, at, answer)
+        record = self._known[key] = Answered(request.digest, at, answer)
         self._bytes += record.size
         while self._known:
             key, oldest = next(iter(self._known.items()))
@@ -95,10 +104,12 @@ class AnsweredRequests:
             del self._known[key]
             self._bytes -= oldest.size
 
-    def forget_answers(self) -> None:
-        """Remove all answers: the requests still count as executed."""
-        for key, record in self._known.items():
-            self._known[key] = replace(record, answer=None)
+    def forget_texts(self) -> None:
+        """Remove all answers and the texts of the keys: the requests still count as executed."""
+        self._known = OrderedDict(
+            (key if key.startswith(_CONCEALED) else _concealed(key), replace(record, answer=None))
+            for key, record in self._known.items()
+        )
         self._bytes = sum(record.size for record in self._known.values())
 
     def all(self) -> list[list[object]]:
@@ -115,6 +126,10 @@ class AnsweredRequests:
                 str(digest), int(str(at)), answer_from_json(answer)
             )
             self._bytes += record.size
+
+
+def _concealed(key: str) -> str:
+    return _CONCEALED + hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def answer_to_json(answer: Answer) -> list[object]:

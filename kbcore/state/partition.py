@@ -293,7 +293,13 @@ class StoredRelation:
             supported: dict[str, dict[RowKey, None]] = {}
             for row, metadata in self.metadata.items():
                 _move_support(supported, row, None, metadata)
+<<<<<<< HEAD
+            self._supported = (
+                supported  # another reader may have made an equal one at the same time
+            )
+=======
             self._supported = supported  # another reader may have made an equal one in between
+>>>>>>> retrieval
         return self._supported.get(episode, ())
 
     def metadata_then(self) -> MetadataThen | None:
@@ -334,18 +340,15 @@ class StoredRelation:
     def raise_accesses(self, ids: array[int], max_accesses: int) -> None:
         """Add one access to each row that has fewer than `max_accesses`, without an access time.
 
-        NO_ROW is skipped.
+        NO_ROW is skipped, and a repeated row counts once.
         """
-        ids = array("I", [row for row in ids if row != NO_ROW])
+        if _NO_ROW in ids.tobytes():  # as in `touch`
+            ids = array("I", [row for row in ids if row != NO_ROW])
         counts = self.relation.attributes(Attribute.ACCESSES, ids)
-        raised = [
-            (row, int(count) + 1)
-            for row, count in zip(ids, counts, strict=True)
-            if count < max_accesses
-        ]
+        # All cells are written, because selecting the rows that change would take longer.
+        raised = [int(count) + (count < max_accesses) for count in counts]
         if raised:
-            rows, values = zip(*raised, strict=True)
-            self.relation.set_attribute(Attribute.ACCESSES, array("I", rows), list(values))
+            self.relation.set_attribute(Attribute.ACCESSES, ids, raised)
 
     def copy(self) -> StoredRelation:
         """Return the same facts in a separate relation of the same version."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
@@ -52,6 +52,17 @@ class Attached(Protocol):
 
     def close(self) -> None:
         """Release what the object holds of the engine."""
+
+
+@runtime_checkable
+class EndsWithTenant(Protocol):
+    """An attached object that others wait for."""
+
+    def tenant_ended(self) -> None:
+        """Tell those who wait that the tenant was dropped or emptied.
+
+        Must not block: writes wait for it. Readers may still use the object.
+        """
 
 
 class Tenant:

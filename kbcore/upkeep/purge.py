@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
@@ -87,10 +88,16 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class PurgedGoal:
-    """A standing goal whose text mentions the subject: its id and its text."""
+    """A standing goal that mentions the subject in its id, its text, or the address of its webhook."""
 
     id: str
     goal: str
+    webhook: str | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that may mention the subject, the address also without percent-encoding."""
+        return self.id, self.goal, self.webhook or "", unquote(self.webhook or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +179,7 @@ def plan_purge(
             partition = tenant.partition(name)
             count = 0 if partition is None else partition.live()
             plan.scopes.append(NamedScope(name, count, target.drop_scopes))
-    plan.goals = [
-        goal for goal in goals if mentions.in_text(goal.goal) or mentions.in_text(goal.id)
-    ]
+    plan.goals = [goal for goal in goals if any(map(mentions.in_text, goal.texts))]
     plan.similar = mentions.similar()
     return plan
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from measure import Effort, Sample, collector_off, stream_of
@@ -39,7 +39,7 @@ TOP = 100
 Fact = tuple[str, ...]
 
 
-def speed_of_questions(effort: Effort, peers: Mapping[str, object] | None = None) -> Iterator[Row]:
+def speed_of_questions(effort: Effort, able: object) -> Iterator[Row]:
     """Give the time of the first window, then those of a stream of questions of several kinds."""
     facts, questions = made(effort.pick(100_000, 2000), effort.pick(400, 20))
     size = f"{len(facts):,}"

@@ -14,7 +14,9 @@ from kbcore.kb.base import Actor
 from kbcore.kb.standing_goals import Keeping
 from kbcore.standing_goals.goal import StandingGoal
 from kbcore.standing_goals.registry import GRACE_MS
+from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.facts import Fact
+from kbcore.state.goals.subscriptions import Moment
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.syntax.parser import parse_body
 
@@ -159,6 +161,54 @@ def test_an_id_belongs_to_one_goal_across_restarts(tmp_path: Path) -> None:
         node.knowledge_base().subscribe_goal(GOAL, id="g", keep=Keeping())
     with runtime(tmp_path) as node, pytest.raises(AlreadyExists):
         node.knowledge_base().subscribe_goal(parse_body("q(?x)"), id="g", keep=Keeping())
+
+
+@pytest.mark.parametrize("keep", [None, Keeping()])
+@pytest.mark.parametrize("action", ["nuke_tenant", "drop_tenant", "nuke_database"])
+def test_those_who_wait_are_told_that_the_tenant_has_ended(
+    tmp_path: Path, action: str, keep: Keeping | None
+) -> None:
+    with runtime(tmp_path) as node:
+        node.admin().create_database("d")
+        kb = node.knowledge_base("d", "t")
+        goal = kb.subscribe_goal(GOAL, id="g", keep=keep).goal
+        goals: list[list[StandingGoal]] = []
+        goal.listen(lambda: goals.append(kb.standing_goals()))
+        getattr(node.admin(), action)(*("d", "t")[: 1 + action.endswith("tenant")])
+        assert goals == [[]]  # told once, when the tenant was already empty
+        assert isinstance(goal.ended, NotFound)
+
+
+@pytest.mark.parametrize("action", ["end", "drop"])
+@pytest.mark.parametrize("upkeep", ["renew", "note"])
+def test_upkeep_brings_back_no_goal_that_ends_meanwhile(
+    tmp_path: Path, action: str, upkeep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    with runtime(tmp_path, clock=clock) as node:
+        kb = node.knowledge_base("default", "t")
+        goal = kb.subscribe_goal(GOAL, id="g", ttl_ms=10_000, keep=Keeping()).goal
+        clock.advance(6000)
+        kb.standing_goal("g")
+        commit = node.commit
+
+        def end_first(changes: ChangeSet) -> Delta:
+            monkeypatch.setattr(node, "commit", commit)
+            if action == "end":
+                kb.end_goal("g")
+            else:
+                node.admin().drop_tenant("default", "t")
+            return commit(changes)
+
+        monkeypatch.setattr(node, "commit", end_first)
+        if upkeep == "renew":
+            kb.keep_goals()
+        else:
+            kb.note_delivery(goal, Moment(1, 1))
+        assert kb.standing_goals() == []
+        tenant = node.find_tenant("default", "t")
+        assert tenant is None if action == "drop" else tenant is not None
+        assert tenant is None or len(tenant.subscriptions) == 0
 
 
 def test_a_nuke_ends_subscriptions(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_facts_of_other_scopes_and_tenants_are_never_found():
 def test_the_memory_of_a_tenant_is_limited(caplog):
     with opened(vector_index_mb=1) as node:
         kb = node.knowledge_base()
-        limit = (1 << 20) // (1024 + 160)
+        limit = (1 << 20) // (1024 + 1024 // 8 + 160)
         tell_many(kb, limit + 100)
         with caplog.at_level(logging.WARNING, "kbcore.vectors"):
             work(node)
@@ -219,6 +219,41 @@ def test_the_files_of_tenants_that_are_gone_are_deleted(tmp_path):
         node.admin().drop_tenant("default", "a")
         work(node)
         assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("embedder", ["hashing", "none"])
+@pytest.mark.parametrize("action", ["nuke_tenant", "drop_tenant", "nuke_database", "drop_database"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_file_of_a_tenant_has_no_vectors_from_before_it_was_emptied(
+    tmp_path, action, restart, embedder
+):
+    old, other = digest_of("zoe is old"), digest_of("zoe is other")
+    with opened(tmp_path) as node:
+        node.admin().create_database("d")
+        node.knowledge_base("d", "t").assert_facts([Fact("is", ("zoe", "old"))])
+        node.knowledge_base().assert_facts([Fact("is", ("zoe", "other"))])
+        work(node)
+        if embedder == "hashing":
+            remove(node, action)
+            if not restart:
+                node.knowledge_base("d", "t").assert_facts([Fact("is", ("zoe", "new"))])
+                work(node)
+                assert not any(old in each.read_bytes() for each in files(tmp_path))
+    with opened(tmp_path, plugin=embedder) as node:
+        if embedder == "none":
+            remove(node, action)
+        else:
+            work(node)
+        assert not any(old in each.read_bytes() for each in files(tmp_path))
+        assert any(other in each.read_bytes() for each in files(tmp_path))
+
+
+def remove(node, action):
+    getattr(node.admin(), action)(*("d", "t")[: 1 + action.endswith("tenant")])
+    if action == "drop_database":
+        node.admin().create_database("d")
+    if action != "nuke_database":
+        node.knowledge_base("d", "t").assert_facts([Fact("is", ("zoe", "next"))])
 
 
 def test_a_dropped_scope_is_not_kept_in_memory():

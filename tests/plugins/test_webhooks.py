@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import socket
 import threading
 
@@ -17,10 +18,11 @@ from kbcore.errors import ConfigError, InvalidInput
 from kbcore.kb.goals import deliveries
 from kbcore.kb.goals.deliveries import Circuit
 from kbcore.kb.standing_goals import Keeping
+from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance import WebhookSenderConformance
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.manager import Plugins
-from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage
+from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbcore.state.facts import Fact
 from kbcore.state.goals.subscriptions import Webhook
 from kbplanner.syntax.parser import parse_body
@@ -104,7 +106,8 @@ def resolves_to(monkeypatch, *hosts):
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0", "::1", "fe80::1%eth0",
-     "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1"],
+     "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1",
+     "::127.0.0.1", "2002:7f00:1::", "fec0::1", "::"],
 )  # fmt: skip
 def test_private_addresses_are_refused(monkeypatch, host):
     resolves_to(monkeypatch, "93.184.216.34", host)
@@ -126,6 +129,38 @@ def test_the_checked_address_is_connected_to_under_the_name_of_the_host(monkeypa
     assert str(request.url) == "https://93.184.216.34/a?x=1"
     assert request.headers["host"] == "hooks.example.com"
     assert request.extensions["sni_hostname"] == "hooks.example.com"
+
+
+def test_a_receiver_that_sends_a_byte_from_time_to_time_is_given_up():
+    """Each byte comes in time, but the whole answer does not."""
+    address = "http://127.0.0.1:{}/hooks"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        hung_up = threading.Event()
+
+        def trickle():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(200):
+                    connection.sendall(b"x")
+                    connection.settimeout(0.02)
+                    with contextlib.suppress(TimeoutError):
+                        while connection.recv(1 << 16):
+                            pass
+                        hung_up.set()
+                        return
+                connection.sendall(b"\r\nContent-Length: 0\r\n\r\n")
+
+        receiver = threading.Thread(target=trickle)
+        receiver.start()
+        url = address.format(port)
+        config = Config(webhook_urls=(url,), webhook_private_addresses=True, webhook_timeout_ms=500)
+        sent = Sender(config).send(url, SECRET, MESSAGE)
+        receiver.join()
+        assert sent.outcome is DeliveryOutcome.FAILED
+        assert sent.reason == "TimeoutException"
+        assert hung_up.is_set()
 
 
 def test_the_signature_is_that_of_the_specification():
@@ -238,3 +273,138 @@ def test_a_plugin_offers_a_sender():
     assert Plugins(Config(webhook_sender="mine"), [_Plugin()]).webhook_sender() is None
     with pytest.raises(ConfigError, match="WEBHOOK_SENDER"):
         Plugins(Config(webhook_urls=("https://a/",), webhook_sender="x")).webhook_sender()
+
+
+class Gated:
+    """A sender that delivers nothing: it waits at a gate where an address has one."""
+
+    def __init__(self):
+        self.sent = []
+        self.gates = {}
+        self.failing = False
+        self._changed = threading.Condition()
+
+    def check(self, url, secret):
+        pass
+
+    def send(self, url, secret, message):
+        with self._changed:
+            self.sent.append(url)
+            self._changed.notify_all()
+        if url in self.gates:
+            assert self.gates[url].wait(60)
+        outcome = DeliveryOutcome.FAILED if self.failing else DeliveryOutcome.DELIVERED
+        return DeliveryResult(outcome)
+
+    def close(self):
+        pass
+
+    def wait(self, condition, seconds=20):
+        with self._changed:
+            return self._changed.wait_for(lambda: condition(self.sent), seconds)
+
+
+class _GatedPlugin:
+    def __init__(self, sender):
+        self._sender = sender
+
+    @hookimpl
+    def kb_webhook_senders(self, config):
+        return {"gated": lambda config: self._sender}
+
+
+@contextlib.contextmanager
+def gated(monkeypatch, **settings):
+    monkeypatch.setattr(deliveries, "MAX_IDLE_SECONDS", 3600.0)
+    sender = Gated()
+    config = Config(
+        storage_backend="memory", webhook_urls=("http://a/",), webhook_sender="gated", **settings
+    )
+    with open_runtime(config, plugins=[_GatedPlugin(sender)]) as node:
+        try:
+            yield node, sender
+        finally:
+            for gate in sender.gates.values():
+                gate.set()
+
+
+def subscribed(kb, *urls):
+    for url in urls:
+        kb.subscribe_goal(GOAL, id=url, keep=Keeping(Webhook(url)))
+
+
+def test_a_goal_that_waits_for_others_is_delivered_when_one_ends(monkeypatch):
+    monkeypatch.setattr(deliveries, "MAX_DELIVERING", 1)
+    with gated(monkeypatch) as (node, sender):
+        gate = threading.Event()
+        sender.gates = {"a": gate, "b": gate}
+        kb = node.knowledge_base()
+        subscribed(kb, "a", "b")
+        kb.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(len)
+        gate.set()
+        assert sender.wait(lambda sent: sorted(sent) == ["a", "b"])
+
+
+def test_slow_receivers_of_a_tenant_do_not_hold_up_those_of_others(monkeypatch):
+    with gated(monkeypatch) as (node, sender):
+        names = [f"slow{n}" for n in range(2 * deliveries.MAX_DELIVERING)]
+        sender.gates = {name: threading.Event() for name in names}
+        slow, other = (node.knowledge_base(tenant=name) for name in ("a", "b"))
+        subscribed(slow, *names)
+        subscribed(other, "quick")
+        slow.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: len(sent) == deliveries.MAX_OF_TENANT)
+        other.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: "quick" in sent)
+        for gate in sender.gates.values():
+            gate.set()
+        assert sender.wait(lambda sent: sorted(sent) == sorted([*names, "quick"]))
+
+
+def test_a_receiver_that_always_gets_changes_pauses_for_others(monkeypatch):
+    monkeypatch.setattr(deliveries, "MAX_DELIVERING", 1)
+    monkeypatch.setattr(deliveries, "BATCH", 1)
+    with gated(monkeypatch) as (node, sender):
+        gate = threading.Event()
+        sender.gates = {"busy": gate}
+        busy, other = (node.knowledge_base(tenant=name) for name in ("a", "b"))
+        subscribed(busy, "busy")
+        subscribed(other, "quick")
+        for number in range(100):
+            busy.assert_facts([Fact("p", (str(number),))])
+        assert sender.wait(len)
+        other.assert_facts([Fact("p", ("1",))])
+        looked = when_looked(monkeypatch)
+        node.wake_deliveries()
+        assert looked.wait(20)
+        gate.set()
+        assert sender.wait(lambda sent: len(sent) == 101)
+        assert sender.sent.index("quick") < 10
+
+
+def when_looked(monkeypatch):
+    """Return an event that is set after the next look for changes."""
+    event, forget = threading.Event(), deliveries.Deliveries._forget_others
+
+    def forget_others(self, *args):
+        forget(self, *args)
+        event.set()
+
+    monkeypatch.setattr(deliveries.Deliveries, "_forget_others", forget_others)
+    return event
+
+
+def test_an_address_that_fails_is_forgotten_with_its_last_goal(monkeypatch):
+    with gated(monkeypatch) as (node, sender):
+        sender.failing = True
+        kb = node.knowledge_base()
+        subscribed(kb, "a")
+        kb.assert_facts([Fact("p", ("1",))])
+        assert sender.wait(lambda sent: len(sent) == 2)  # again after a failure
+        assert node.webhooks_failing == 1
+        kb.end_goal("a")
+        looked = when_looked(monkeypatch)
+        node.wake_deliveries()
+        assert looked.wait(20)
+        assert node.webhooks_failing == 0

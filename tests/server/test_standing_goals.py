@@ -193,6 +193,37 @@ def test_dropping_the_tenant_ends_its_goals(client: Any, served: Served) -> None
     error_of(client.get(f"/goals/{goal['id']}"), 404, "NOT_FOUND")
 
 
+def test_a_stream_hears_of_the_next_goal_with_its_id(client: Any, served: Served) -> None:
+    streams = served.app.extensions["kbcore.goal_streams"]
+    subscribe(client, "p(?x)", id="g")
+    stream = streams.open(lambda: served.runtime.knowledge_base("default", "t"), "g", None)
+    assert b"retry" in next(stream)
+    assert b"event: answers" in next(stream)
+    assert client.flask.delete("/goals/g", headers={"X-Tenant-ID": "t"}).status_code == 200
+    subscribe(client, "p(?x)", id="g")
+    client.tell("p", "1")
+    assert b'"1"' in next(stream)
+    stream.woken.clear()
+    client.tell("p", "2")
+    assert stream.woken.is_set()
+    stream.close()
+
+
+def test_a_stream_of_a_tenant_that_moves_ends_without_an_end_of_the_goal(
+    client: Any, served: Served
+) -> None:
+    streams = served.app.extensions["kbcore.goal_streams"]
+    subscribe(client, "p(?x)", id="g")
+    stream = streams.open(lambda: served.runtime.knowledge_base("default", "t"), "g", None)
+    assert b"retry" in next(stream)
+    shard = served.runtime.shards.pop(0)
+    try:
+        assert list(stream) == []
+        stream.close()
+    finally:
+        served.runtime.shards[0] = shard
+
+
 def events(client: Any, id: str, since: str | None = None) -> Iterator[dict[str, Any]]:
     headers = {"X-Tenant-ID": "t", **({} if since is None else {"Last-Event-ID": since})}
     response = client.flask.get(f"/goals/{id}/events", headers=headers, buffered=False)

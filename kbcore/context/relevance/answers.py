@@ -41,22 +41,22 @@ def with_answers(
     tenant: Tenant,
     partitions: Sequence[Partition],
     predicates: Sequence[str] | None,
-    lexical: Lexical,
+    matches: Lexical,
 ) -> Lexical:
     """Return matches with those of the answers to matching questions, for facts of `predicates`.
 
     The caller holds the read lock.
     """
-    if not lexical or not len(tenant.episodes):
-        return lexical
+    if not matches or not len(tenant.episodes):
+        return matches
     answers: dict[str, float] = {}
-    best = nlargest(MAX_QUESTIONS, lexical.items(), key=lambda pair: pair[1])
+    best = nlargest(MAX_QUESTIONS, matches.items(), key=lambda pair: pair[1])
     for (stored, row), match in best:
         for answer in _answers(tenant, stored, row):
             answers[answer] = max(match, answers.get(answer, 0.0))
     if not answers:
-        return lexical
-    raised = dict(lexical)
+        return matches
+    raised = dict(matches)
     for partition in partitions:
         for stored in partition.relations():
             if predicates is not None and stored.schema.predicate not in predicates:
@@ -65,7 +65,7 @@ def with_answers(
                 for row in _visible(stored, answer):
                     more = ANSWER_WEIGHT * match
                     raised[stored, row] = max(
-                        raised.get((stored, row), 0.0), lexical.get((stored, row), 0.0) + more
+                        raised.get((stored, row), 0.0), matches.get((stored, row), 0.0) + more
                     )
     return raised
 
@@ -79,7 +79,11 @@ def _answers(tenant: Tenant, stored: StoredRelation, row: int) -> Iterator[str]:
         question = tenant.episodes.get(span["episode"])
         if question is None or question.session is None or not _is_question(question.text):
             continue
+<<<<<<< HEAD
+        tenant.note_episodes()  # a transaction that is committed before it ends may add the answer
+=======
         tenant.note_episodes()  # a transaction that is committed before may add the answer
+>>>>>>> retrieval
         answer = tenant.episodes.following(question)
         if answer is not None and answer.speaker != question.speaker:
             yield answer.id

@@ -63,8 +63,8 @@ def matching_facts(
     index = LexicalIndex.of(tenant)
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
     symbol = None if asker is None else tenant.engine.find(asker)
-    lexical = _Matches(queries, request, salience_weight, symbol, scores).found()
-    return with_answers(tenant, partitions, request.predicates, lexical)
+    matches = _Matches(queries, request, salience_weight, symbol, scores).found()
+    return with_answers(tenant, partitions, request.predicates, matches)
 
 
 def _is_covered(

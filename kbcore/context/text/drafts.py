@@ -38,6 +38,7 @@ from kbcore.context.text.phrases import (
     reason_text,
     rule_phrase,
     sentence,
+    verb_phrase,
 )
 from kbcore.context.window import QUERY, Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
@@ -116,6 +117,20 @@ class NaturalDraft(Draft):
                 lines.pop()
                 if not lines:
                     del self._named[item.scope, premise]
+
+    def _min_size(self, entry: Entry) -> int:
+        arity = len(entry.args)
+        if self._named or (entry.predicate, arity) in self._templates(entry.scope):
+            return 0
+        phrase = verb_phrase(entry.predicate, arity, not entry.negated)
+        if phrase is None:
+            return _min_line(entry)
+        subject, *others = entry.args
+        # Printed arguments are at least as long; the last two characters are "; " or ".\n".
+        size = len(phrase) + sum(map(len, others)) + len(others) + 2
+        if ("subject", group_of(entry), (entry.scope, subject)) not in self._blocks:
+            size += len(subject) + 1
+        return size
 
     def _is_named(self, entry: Entry) -> bool:
         """Return whether a reason says all that the line of a fact would say."""
@@ -262,6 +277,10 @@ class FactsDraft(Draft):
         if self._lines[item.scope, item.signed].entry is item:
             del self._lines[item.scope, item.signed]
 
+    def _min_size(self, entry: Entry) -> int:
+        # A fact that gets a number makes the reasons of others shorter.
+        return 0 if (entry.scope, entry.signed) in self._users else _min_line(entry)
+
     def _written_line(self, line: _Line) -> str:
         entry = line.entry
         numbers = [self._number.get((entry.scope, premise)) for premise in _premises(entry)]
@@ -328,6 +347,11 @@ def _written_groups(groups: dict[object, dict[object, list[Block]]]) -> Iterator
             yield from parts.pop(None, ())
             for blocks in parts.values():
                 yield from blocks
+
+
+def _min_line(entry: Entry) -> int:
+    """Return the characters of the line of a stored fact in the rule language, without notes."""
+    return len(entry.signed) + len(".\n")
 
 
 def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes: list[str]) -> str:

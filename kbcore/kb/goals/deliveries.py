@@ -1,8 +1,9 @@
 """Delivery of the changes of standing goals to webhooks: in order, at least once.
 
 A thread looks for subscriptions whose receivers lack changes. Each goal is delivered by one thread
-at a time. What a receiver has acknowledged is recorded in the log after each batch, so that a
-restart repeats at most one batch; a message has the same id each time.
+at a time; the one that waited longest begins next. What a receiver has acknowledged is recorded in
+the log after each batch, so that a restart repeats at most one batch; a message has the same id each
+time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -28,6 +29,12 @@ from kbcore.state.tenant import Tenant
 
 MAX_DELIVERING = 8
 """Goals that are delivered at a time."""
+
+MAX_OF_TENANT = 4
+"""Goals of one tenant that are delivered at a time, so that its slow receivers leave some to others."""
+
+TURN_SECONDS = 2.0
+"""Time after which a delivery pauses for others that wait."""
 
 BATCH = 20
 """Changes that are delivered before the progress is recorded."""
@@ -89,7 +96,12 @@ class Deliveries:
         self._circuits: dict[str, Circuit] = {}
         self._listening: dict[Key, tuple[StandingGoal, Callable[[], None]]] = {}
         self._working: dict[Key, threading.Thread] = {}
-        self._again: set[Key] = set()
+        self._due: set[Key] = set()
+        """Goals that have changes to deliver, or may have."""
+        self._turns: dict[Key, int] = {}
+        self._turn = 0
+        self._is_waited_for = False
+        """True if a goal is due and waits for the end of another delivery."""
         self._mutex = threading.Lock()
         self._woken = threading.Event()
         self._closing = False
@@ -115,35 +127,57 @@ class Deliveries:
         self.sender.close()
 
     def _run(self) -> None:
+        was_idle = False
         while not self._closing:
             self._woken.clear()
             wait = MAX_IDLE_SECONDS
             try:
-                wait = self._look()
+                wait = self._look(all_due=was_idle)
             except KBError as error:
                 _log.warning("webhooks could not be delivered: %s", error)
-            self._woken.wait(wait)
+            was_idle = not self._woken.wait(wait) and wait >= MAX_IDLE_SECONDS
 
-    def _look(self) -> float:
-        """Begin the deliveries that are due; return the seconds until the next look."""
+    def _look(self, *, all_due: bool) -> float:
+        """Begin the deliveries that are due, or with `all_due` one for each goal; return the seconds
+        until the next look.
+        """
         wait = MAX_IDLE_SECONDS
-        present: set[Key] = set()
+        present: dict[Key, TenantKB] = {}
+        urls: set[str] = set()
+        self._is_waited_for = False
         for tenant in list(self._tenants()):
-            ids = [each.id for each in tenant.subscriptions if each.webhook is not None]
-            if not ids:
+            webhooks = {
+                each.id: each.webhook.url
+                for each in tenant.subscriptions
+                if each.webhook is not None
+            }
+            if not webhooks:
                 continue
+            urls.update(webhooks.values())
             kb = self._open_kb(tenant.database, tenant.name)
             if not kb.keeps_goals():
                 continue
             if (due := kb.next_due_seconds()) is not None:
                 wait = min(wait, due)
-            for id in ids:
-                key = tenant.database, tenant.name, id
-                present.add(key)
-                wait = min(wait, self._begin(key, kb))
-        for key in set(self._listening) - present:
-            self._listening.pop(key)[1]()
+            present.update(((tenant.database, tenant.name, id), kb) for id in webhooks)
+        if all_due:
+            with self._mutex:
+                self._due.update(present)
+        for key in sorted(present, key=lambda key: self._turns.get(key, 0)):
+            wait = min(wait, self._begin(key, present[key]))
+        self._forget_others(present, urls)
         return max(wait, 0.01)
+
+    def _forget_others(self, present: Collection[Key], urls: Collection[str]) -> None:
+        """Forget goals that have ended, and addresses that no goal has."""
+        for key in set(self._listening).difference(present):
+            self._listening.pop(key)[1]()
+        with self._mutex:
+            self._due.intersection_update(present)
+            for key in set(self._turns).difference(present):
+                del self._turns[key]
+        for url in set(self._circuits).difference(urls):
+            del self._circuits[url]
 
     def _begin(self, key: Key, kb: TenantKB) -> float:
         """Begin to deliver a goal if that is possible; return the seconds until it may be."""
@@ -161,12 +195,18 @@ class Deliveries:
         circuit = self._circuits.setdefault(webhook.url, Circuit())
         with self._mutex:
             if is_new:
-                self._again.add(key)
-            if key in self._working or len(self._working) >= MAX_DELIVERING:
-                return MAX_IDLE_SECONDS  # the end of a delivery wakes this thread
+                self._due.add(key)
+            if key in self._working or key not in self._due:
+                return MAX_IDLE_SECONDS
             if not circuit.admits(now):
                 return max(0.0, circuit.open_until - now) if not circuit.probing else 1.0
-            self._again.discard(key)
+            of_tenant = sum(1 for other in self._working if other[:2] == key[:2])
+            if len(self._working) >= MAX_DELIVERING or of_tenant >= MAX_OF_TENANT:
+                self._is_waited_for = True  # the end of a delivery wakes this thread
+                return MAX_IDLE_SECONDS
+            self._due.discard(key)
+            self._turn += 1
+            self._turns[key] = self._turn
             circuit.probing = True
             worker = threading.Thread(
                 target=self._deliver, args=(key, circuit), name="kbcore-webhook", daemon=True
@@ -177,15 +217,19 @@ class Deliveries:
 
     def _changed(self, key: Key) -> None:
         with self._mutex:
-            self._again.add(key)
+            self._due.add(key)
         self._woken.set()
 
     def _deliver(self, key: Key, circuit: Circuit) -> None:
-        """Deliver the changes of a goal, batch by batch, until there are none or one fails."""
+        """Deliver the changes of a goal, batch by batch, until there are none, one fails, or other
+        goals wait for their turn.
+        """
+        is_left = False
         try:
             kb = self._open_kb(key[0], key[1])
-            while not self._closing and self._batch(kb, key, circuit):
-                pass
+            while not self._closing and (is_left := self._batch(kb, key, circuit)):
+                if self._is_waited_for:
+                    break
         except NotFound:
             pass  # the goal ended
         except KBError as error:
@@ -195,8 +239,10 @@ class Deliveries:
             with self._mutex:
                 circuit.probing = False
                 del self._working[key]
-                again = key in self._again or bool(circuit.failures)
-            if again:
+                if is_left or circuit.failures:
+                    self._due.add(key)
+                is_due = key in self._due or self._is_waited_for
+            if is_due:
                 self._woken.set()
 
     def _batch(self, kb: TenantKB, key: Key, circuit: Circuit) -> bool:
@@ -241,6 +287,7 @@ class Deliveries:
             ]
         done: Moment | None = None
         is_well = True
+        begun = self._clock.monotonic()
         for moment, kind, data in messages:
             more = {"database": key[0], "tenant": key[1], "goalId": goal.id}
             data = {**more, "goal": goal.goal, "scope": goal.scope, **data}
@@ -248,6 +295,8 @@ class Deliveries:
             if not is_well:
                 break
             done = moment
+            if self._is_waited_for and self._clock.monotonic() - begun >= TURN_SECONDS:
+                break
         if done is not None and kb.find_goal(goal.id) is not None:
             kb.note_delivery(goal, done)
         return is_well and bool(messages)

@@ -180,7 +180,7 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeOutcome:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Standing goals whose text mentions
+        Facts that keep other evidence stay when their episodes go. Standing goals that mention
         the subject end. Rules are never removed, only listed; scopes whose names mention the subject
         are dropped if the target says so. A purge that finds nothing is carried out too, because the
         log may have facts about the subject that were retracted before. Without `wait`, the text is
@@ -300,7 +300,9 @@ class Corrections(EpisodeMethods, ABC):
                 replay.check_later(undone)
                 self._check_not_purged(seq)
                 try:
-                    delta = self._commit(undone.inverse, self._nothing_since(undone.seq_seen))
+                    delta = self._commit(
+                        undone.inverse, self._nothing_since(undone.seq_seen), undoes=seq
+                    )
                 except Outdated:
                     continue
                 return UndoOutcome(seq, delta.seq, delta.at, undone)

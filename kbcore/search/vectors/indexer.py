@@ -32,12 +32,17 @@ _log = logging.getLogger("kbcore.vectors")
 
 @dataclass(slots=True)
 class _Saved:
-    """The file of a tenant, None without a folder, and the tenant's index once the file was read."""
+    """The file of a tenant, None without a folder, and the tenant's index once the file was read.
+
+    `is_read` is True after the file was read, until its vectors were compared with the facts: it may
+    be the file of an earlier tenant of the same name, or from before the tenant was emptied.
+    """
 
     file: VectorFile | None
     loading: threading.Lock = field(default_factory=threading.Lock)
     writing: threading.Lock = field(default_factory=threading.Lock)  # before the lock of the tenant
     index: VectorIndex | None = None
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class VectorIndexes:
                 if saved.index is not index:
                     if saved.file is not None:
                         index.load(self._offload_disk(saved.file.read))
+                        saved.is_read = True
                     saved.index = index
         return index
 
@@ -204,7 +210,9 @@ class VectorIndexes:
         return bool(entries) and backlog > 0
 
     def _save(self, tenant: Tenant, index: VectorIndex) -> None:
-        """Save new vectors; rewrite a file that has many unused ones, or text of a purge."""
+        """Save new vectors; rewrite a file that has many unused ones, text of a purge, or unused ones
+        from before it was read.
+        """
         saved = self._file_of(tenant)
         file = saved.file
         if file is None:
@@ -217,11 +225,13 @@ class VectorIndexes:
             with saved.writing, tenant.lock.read():
                 seq, unsaved = tenant.purges.last_seq(), index.take_unsaved()
                 unused = file.entries + len(unsaved) - len(index.store)
-                if unused > max(MIN_UNUSED_ENTRIES, len(index.store)):
+                limit = 0 if saved.is_read else max(MIN_UNUSED_ENTRIES, len(index.store))
+                if unused > limit:
                     entries = index.all_entries()
                     self._offload_disk(lambda: file.replace(entries, seq))
                 elif unsaved:
                     self._offload_disk(lambda: file.append(unsaved, seq))
+                saved.is_read = False
         except OSError as error:
             _log.warning("vectors of facts were not saved and may be made again: %s", error)
 

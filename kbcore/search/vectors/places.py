@@ -66,6 +66,22 @@ def remove_others(
                 _log.warning("vectors of a tenant that is gone were not deleted: %s", error)
 
 
+def forget_files(
+    settings: VectorSettings,
+    emptied: tuple[str, str],
+    present: Iterable[Tenant],
+    shards: Iterable[int],
+) -> None:
+    """Delete the files of a tenant that was emptied or dropped, while no index uses them.
+
+    `emptied` has its database and name; with the name "" all tenants of the database were. Files
+    that cannot be deleted are reported.
+    """
+    keys = [(tenant.database, tenant.name) for tenant in present]
+    others = [key for key in keys if emptied not in (key, (key[0], ""))]
+    remove_others(settings, others, shards)
+
+
 def erased_to(settings: VectorSettings, tenant: Tenant) -> int:
     """Return the number of the last purge whose text has no vector in the files of a tenant."""
     path = path_of(settings, tenant.database, tenant.name)

@@ -55,6 +55,10 @@ class Subscription:
     webhook: Webhook | None = None
     delivered: Moment | None = None
 
+    def is_same(self, other: Subscription) -> bool:
+        """Return True if another subscription differs only in its end and in what was delivered."""
+        return self == replace(other, expires_at=self.expires_at, delivered=self.delivered)
+
 
 class Subscriptions:
     """The subscriptions of a tenant by id, in the order in which they were made.

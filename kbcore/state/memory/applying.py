@@ -42,7 +42,7 @@ def add_evidence(tenant: Tenant, change: AddEvidence) -> None:
 
 def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> None:
     """Remove facts, episodes with the evidence that names them, and subscriptions to goals; forget
-    stored answers.
+    stored answers and the texts of idempotency keys.
     """
     facts = sum(_remove(tenant, rows, delta, number) for rows in change.rows)
     episodes = tenant.episodes.remove(change.episodes)
@@ -50,7 +50,7 @@ def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> Non
         _forget_evidence(tenant, {episode.id for episode in episodes})
     if change.goals:
         tenant.subscriptions.remove(change.goals)
-    tenant.answered.forget_answers()
+    tenant.answered.forget_texts()
     tenant.purges.note(PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes)))
     delta.details["purgedFacts"] = delta.details.get("purgedFacts", 0) + facts
     delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)

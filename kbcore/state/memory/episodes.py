@@ -128,7 +128,11 @@ class Episodes:
             order = _Order()
             for each in self._known.values():
                 order.add(each)
+<<<<<<< HEAD
+            self._order = order  # another reader may have made an equal one at the same time
+=======
             self._order = order  # another reader may have made an equal one in between
+>>>>>>> retrieval
         if episode.id in self._known:
             after = self._order.after(episode)
         else:
@@ -160,6 +164,12 @@ class _Order:
 
     def after(self, episode: Episode) -> str | None:
         """Return the episode after an episode that was added."""
+<<<<<<< HEAD
+        following = self._places[episode.id] + 1
+        ids = self._sessions[str(episode.session)]
+        return ids[following] if following < len(ids) else None
+=======
         index = self._indexes[episode.id] + 1
         ids = self._sessions[str(episode.session)]
         return ids[index] if index < len(ids) else None
+>>>>>>> retrieval

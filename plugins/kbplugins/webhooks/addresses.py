@@ -71,9 +71,20 @@ def resolved(address: Address, private: bool) -> str | None:
     return hosts[0]
 
 
+_EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))
+"""Networks whose addresses end in an IPv4 address (RFC 6052, RFC 4291): a gateway may lead there."""
+
+_NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("2002::/16", "fec0::/10")))
+"""6to4, and site-local addresses: not every version of Python counts them as not global."""
+
+
 def _is_public(text: str) -> bool:
     ip = ipaddress.ip_address(text.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None)
-    if mapped is not None:
-        ip = mapped
+    if isinstance(ip, ipaddress.IPv6Address):
+        if any(ip in network for network in _NOT_PUBLIC):
+            return False
+        if ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        elif any(ip in network for network in _EMBEDDING):
+            ip = ipaddress.IPv4Address(ip.packed[-4:])
     return ip.is_global and not ip.is_multicast

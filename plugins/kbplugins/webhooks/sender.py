@@ -15,6 +15,7 @@ from kbcore.config import Config
 from kbcore.errors import ConfigError, InvalidInput
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbplugins.webhooks.addresses import Address, address_of, allowed, resolved
+from kbplugins.webhooks.transport import DeadlineTransport
 
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
 """Size of a signing secret, as the Standard Webhooks specification recommends."""
@@ -41,7 +42,7 @@ class Sender:
             follow_redirects=False,
             trust_env=False,
             timeout=config.webhook_timeout_ms / 1000,
-            transport=transport,
+            transport=transport or DeadlineTransport(config.webhook_timeout_ms / 1000),
             cookies=None,
         )
 

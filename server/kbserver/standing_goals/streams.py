@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from kbcore.errors import KBError
+from kbcore.errors import KBError, NotReady
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbserver.errors import answer_of
@@ -30,7 +30,8 @@ class GoalStream:
         self._since = since
         self.woken = threading.Event()
         self._ended = False
-        self._stop = open_kb().standing_goal(id).listen(self.woken.set)
+        self._goal = open_kb().standing_goal(id)
+        self._stop = self._goal.listen(self.woken.set)
         self._greeting = b"retry: %d\n: kbcore goal\n\n" % RETRY_MS
 
     def __iter__(self) -> Iterator[bytes]:
@@ -47,6 +48,8 @@ class GoalStream:
                     return text
                 due = self._kb().next_due_seconds()
                 seconds = KEEP_ALIVE_SECONDS if due is None else min(due, KEEP_ALIVE_SECONDS)
+            except NotReady:
+                break  # the tenant has moved: the goal goes on, and the client connects again
             except KBError as error:
                 self._ended = True
                 return _event("goal_ended", None, answer_of(error).shape())
@@ -56,6 +59,10 @@ class GoalStream:
 
     def _news(self) -> bytes:
         kb = self._kb()
+        goal = kb.standing_goal(self._id)
+        if goal is not self._goal:  # it has ended, and was subscribed again with its id
+            self._stop()
+            self._goal, self._stop = goal, goal.listen(self.woken.set)
         changes = None
         if self._since is not None:
             changes = kb.goal_changes(self._id, self._since, limit=CHANGES_AT_ONCE)

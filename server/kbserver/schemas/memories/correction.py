@@ -209,10 +209,14 @@ class MentioningRule(Answer):
 
 
 class EndedGoal(Answer):
-    """A standing goal whose text mentions the subject; a purge ends it."""
+    """A standing goal that mentions the subject in its id, its text, or the address of its webhook.
+
+    A purge ends it.
+    """
 
     id = Text()
     goal = Text()
+    webhook = Text("The address of the webhook.", allow_none=True)
 
 
 class NamedScopeAnswer(Answer):
