@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import struct
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,10 +34,32 @@ READ_ROWS = 512
 READ_BYTES = 8 << 20
 """Size of a read: at most this many records or, if the payloads are large, this many bytes."""
 
+ASK_AGAIN_SECONDS = 0.001
+"""Time after which a waiter asks again for the lock of a connection."""
+
 _HEAD = struct.Struct("<QBBI")
 _SNAPSHOT = struct.Struct("<QQQI")
 
 logger = logging.getLogger(__name__)
+
+
+class ConnectionLock:
+    """A reentrant lock that greenlets of the server and threads of its pool share.
+
+    Reads of the log run in greenlets, writes in the pool. With gevent, a waiter may never hear that
+    another thread has released the lock, not even with a timeout, so waiters ask again instead.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> ConnectionLock:
+        while not self._lock.acquire(blocking=False):
+            time.sleep(ASK_AGAIN_SECONDS)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ import threading
 import time
 
 import pytest
+from support.followers import GoalFollower, GoalWriter
 from support.nodes import SHARDS, TTL_MS, Nodes, post
 from support.postgres import schema
 from support.replicas import get, until
+from support.workers import until as wait_until
 
 from kbcore.node.placement import shard_of
 
@@ -321,6 +323,42 @@ def test_events_go_on_through_any_node_after_a_move(pair):
     assert tell(pair.nodes[0], "d", tenant)[0] == 200
     _event(stream, "d")
     connection.close()
+
+
+def test_a_goal_is_followed_through_moves_of_its_shard(pair):
+    """Followers through both nodes get every change once, in order, wherever the shard is."""
+    (tenant,) = pair.tenants_of(0, 1)
+    shard = shard_of("default", tenant, SHARDS)
+    body = {"goal": "p(?x)", "id": "g"}
+    status, goal, _ = post(pair.nodes[0], "/goals/subscribe", body, tenant)
+    assert status == 200, goal
+    first, second = pair.nodes
+
+    def write(path, body, tenant, **headers):
+        return post(second, path, body, tenant, **headers)
+
+    with (
+        GoalFollower(first.connect, tenant, "g", goal["eventId"]) as one,
+        GoalFollower(second.connect, tenant, "g", goal["eventId"]) as other,
+    ):
+        with GoalWriter(write, tenant) as writer:
+            for number in (1, 0, 1):
+                written = writer.written
+                wait_until(lambda w=written: writer.written > w + 5, "facts are written")
+                for follower in (one, other):
+                    follower.wait(lambda f: f.answers)
+                connections = one.connections, other.connections
+                move = {"shard": shard, "node": pair.name(number)}
+                assert post(first, "/admin/cluster/move", move)[0] == 200
+                pair.settled()
+                assert shard in pair.shards_of(number)
+                one.wait(lambda f, c=connections: f.connections > c[0])
+                other.wait(lambda f, c=connections: f.connections > c[1])
+            written = writer.written
+            wait_until(lambda w=written: writer.written > w + 5, "facts are written")
+        assert writer.refused == []
+        for follower in (one, other):
+            follower.wait(lambda f: f.answers == writer.truth)
 
 
 def _event_id(stream):

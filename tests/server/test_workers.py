@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.followers import GoalFollower, GoalWriter
 from support.servers import Server
 from support.workers import DEADLINE_S, SHARDS, children, tenants_of, until
 
@@ -309,6 +310,46 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
         assert {details["outcome"] for _, _, details in outcomes} <= {"unknown", "not_done"}
         assert server.stop() == 0
     assert check_storage(f"wal:{tmp_path / 'data'}", Config(min_free_mb=0)).shards == SHARDS
+
+
+def test_a_goal_is_followed_through_the_death_of_workers(tmp_path) -> None:
+    """Followers get every change once, in order, although each worker is killed in turn."""
+    (tenant,) = tenants_of(1, 1)
+    with Server(tmp_path / "data", "--workers", "2", STORAGE_SHARDS=str(SHARDS)) as server:
+        body = {"goal": "p(?x)", "id": "g"}
+        status, answer = server.post("/goals/subscribe", body, X_Tenant_ID=tenant)
+        assert status == 200, answer
+        since = json.loads(answer)["eventId"]
+
+        def write(path: str, body: Any, tenant: str, **headers: str) -> tuple[int, bytes]:
+            return server.post(path, body, X_Tenant_ID=tenant, **headers)
+
+        with (
+            GoalFollower(server.connect, tenant, "g", since) as one,
+            GoalFollower(server.connect, tenant, "g", since) as other,
+        ):
+            with GoalWriter(write, tenant) as writer:
+                for index in (1, 0, 1):
+                    written, connections = writer.written, one.connections + other.connections
+                    until(lambda w=written: writer.written > w + 5, "facts are written")
+                    one.wait(lambda f: f.answers)
+                    before = children(server)
+                    os.kill(before[index], signal.SIGKILL)
+                    until(
+                        lambda b=before: len(children(server)) == 2 and children(server) != b,
+                        "the worker is started again",
+                    )
+                    if index == 1:  # the owner: both streams end
+                        until(
+                            lambda c=connections: one.connections + other.connections >= c + 2,
+                            "the streams are open again",
+                        )
+                written = writer.written
+                until(lambda w=written: writer.written > w + 5, "facts are written")
+            assert writer.refused == []
+            for follower in (one, other):
+                follower.wait(lambda f: f.answers == writer.truth)
+        assert server.stop() == 0
 
 
 @pytest.mark.slow

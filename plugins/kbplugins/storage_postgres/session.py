@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +21,7 @@ from zlib import crc32
 
 from kbcore.errors import ConfigError, StorageBusy, StorageFailed
 from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
-from kbplugins.table_log import FORMAT, LogMeta, corrupted
+from kbplugins.table_log import FORMAT, ConnectionLock, LogMeta, corrupted
 
 LOCK_SECONDS = 1
 """Seconds to wait for a lock whose holder may just have died."""
@@ -55,7 +54,7 @@ class Session:
 
     def __init__(self, driver: Driver, log_id: bytes) -> None:
         self.driver = driver
-        self.lock = threading.RLock()
+        self.lock = ConnectionLock()
         self.token = os.urandom(16)
         self._connection: Any = None
         self._pid = 0

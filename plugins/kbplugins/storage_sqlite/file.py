@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
@@ -29,7 +28,7 @@ from kbcore.errors import (
     StorageFull,
 )
 from kbplugins.storage_wal.files import Disk
-from kbplugins.table_log import FORMAT, LogMeta, SnapshotRow, Tables, corrupted
+from kbplugins.table_log import FORMAT, ConnectionLock, LogMeta, SnapshotRow, Tables, corrupted
 
 APPLICATION = 0x6B62_6C67
 """SQLite's application id in the file header, which identifies a file of kbcore."""
@@ -57,7 +56,7 @@ class SqliteFile(Tables):
 
     def __init__(self, disk: Disk, name: str, policy: str, log_id: bytes) -> None:
         self.location = disk.path(name)
-        self.lock = threading.RLock()
+        self.lock = ConnectionLock()
         if name not in disk.names():
             self._make(disk, name, log_id)
         try:
