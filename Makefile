@@ -26,10 +26,10 @@ serve: $(VENV)/.installed
 
 test: $(VENV)/.test-tools
 	@echo "Running a representative part of the tests with $$($(BIN)/python -V), a few examples for each property."
-	@echo "Left out, and run by 'make test-all': other interpreters, all examples, killed processes, full disks, live"
-	@echo "protocol clients, generated requests, sanitizers, type and style checks."
+	@echo "Left out, and run by 'make test-all': other interpreters, most property tests, clients, killed processes,"
+	@echo "full disks, live protocol clients, generated requests, sanitizers, type and style checks."
 	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not crash and not thorough" \
-	    tests/meta tests/planner tests/engine tests/core tests/property tests/plugins tests/server tests/durability tests/client $(ARGS)
+	    tests/planner tests/engine tests/core tests/plugins tests/server tests/property/test_programs.py $(ARGS)
 
 test-all: $(VENV)/.tox
 	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),)

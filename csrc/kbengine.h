@@ -320,6 +320,24 @@ typedef struct kb_vectors {
  * skipped. Returns: OK; MISUSE for a parameter out of range. */
 kb_status kb_vectors_best(const kb_vectors *search, const uint32_t *places, size_t count, uint32_t *found, double *scores,
                           size_t room, size_t *filled);
+/* Signs of a vector: a bit for each number, 1 if it is above that of a centre, in whole words. The
+ * angle between two vectors is about proportional to the number of signs that differ. */
+#define KB_SIGN_WORDS 128             /* words for KB_VECTOR_DIMENSIONS */
+/* Add `count` vectors to `sums`, which has `dimension` items. Returns: OK; MISUSE for a parameter
+ * out of range. */
+kb_status kb_vectors_sum(const int8_t *cells, const float *factors, size_t dimension, size_t count, double *sums);
+/* Write the signs of `count` vectors. Returns: OK; MISUSE for a parameter out of range. */
+kb_status kb_signs_of(const int8_t *cells, const float *factors, size_t dimension, size_t count, const double *centre,
+                      uint64_t *signs);
+/* For each place, the number of signs that differ from those of the query, and UINT16_MAX for
+ * KB_NO_ROW. counts[n] rises by the number of places with n; it has 64 * words + 1 items. Returns:
+ * OK; MISUSE for a parameter out of range. */
+kb_status kb_signs_differing(const uint64_t *signs, size_t place_count, size_t words, const uint64_t *query,
+                             const uint32_t *places, size_t count, uint16_t *differing, uint32_t *counts);
+/* The indexes of the items of `differing` that are at most `most`, at most `room`, in order.
+ * Returns: OK; MISUSE for a parameter out of range. */
+kb_status kb_signs_within(const uint16_t *differing, size_t count, uint16_t most, uint32_t *found, size_t room,
+                          size_t *filled);
 
 /* --- answers as columns --- */
 #define KB_MAX_CODES 0x7FFFFFFF

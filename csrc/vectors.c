@@ -13,6 +13,9 @@
 #define HAS_WIDE() 0
 #endif
 
+#define AHEAD 4                       /* vectors between the one that is fetched and the current one */
+#define CACHE_LINE 64
+
 typedef int32_t (*dot_function)(const int16_t *query, const int8_t *cells, size_t dimension);
 
 typedef struct nearest {
@@ -39,6 +42,13 @@ static int32_t dot(const int16_t *query, const int8_t *cells, size_t dimension)
 WIDE static int32_t dot_wide(const int16_t *query, const int8_t *cells, size_t dimension)
 {
     return dot_of(query, cells, dimension);
+}
+
+/* Candidates are far apart, so that the processor does not prefetch them by itself. */
+static KB_ALWAYS_INLINE void fetch(const kb_vectors *search, size_t place)
+{
+    for (size_t at = 0; at < search->dimension; at += CACHE_LINE)
+        KB_PREFETCH(search->cells + place * search->dimension + at);
 }
 
 /* Return 1 if vector `a` comes before vector `b`. */
@@ -125,6 +135,8 @@ kb_status kb_vectors_best(const kb_vectors *search, const uint32_t *places, size
         uint32_t place = places[i];
         double score;
 
+        if (i + AHEAD < count && places[i + AHEAD] != KB_NO_ROW)
+            fetch(search, places[i + AHEAD]);
         if (place == KB_NO_ROW)
             continue;
         score = product(search->query, search->cells + place * search->dimension, search->dimension)

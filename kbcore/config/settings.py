@@ -394,13 +394,25 @@ class Config:
     embedder: str = _setting(
         "none",
         TEXT,
-        "plugin that embeds texts for context queries: none, onnx or a third-party plugin",
+        "plugin that embeds texts for context queries: none, onnx, static or a third-party plugin",
     )
     embedder_onnx_model: str = _setting(
         "", TEXT, "file of the sentence model in ONNX form, for EMBEDDER=onnx"
     )
     embedder_onnx_tokenizer: str = _setting(
         "", TEXT, "the tokenizer.json of that model, for EMBEDDER=onnx"
+    )
+    embedder_static_model: str = _setting(
+        "",
+        TEXT,
+        "file of word vectors (GloVe, word2vec or fastText, as text) or folder of a Model2Vec model,"
+        " for EMBEDDER=static",
+    )
+    embedder_static_mb: int = _setting(
+        512,
+        integer(1, 1 << 20),
+        "memory for word vectors, in MiB; further words of the file are not known, and a Model2Vec"
+        " model has to fit",
     )
     vector_index_mb: int = _setting(
         256,

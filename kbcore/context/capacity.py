@@ -171,6 +171,12 @@ class Room:
                 self.draft.add(note)
                 self.notes.append(note)
 
+    def take_query_note(self, note: GoalNote) -> None:
+        """Add the note about the query if it fits, also to a window without facts."""
+        if self._fits([note]):
+            self.draft.add(note)
+            self.notes.append(note)
+
     def take_rules(self, rules: Iterable[str]) -> None:
         """Add the rules that fit, using the reserve; count the other rules as cut by `maxTokens`."""
         self.reserve = 0
@@ -225,6 +231,10 @@ class Room:
     def _fits(self, items: Sequence[Item]) -> bool:
         if self._max_units is None:
             return True
+        if self._counter.exact and len(items) == 1 and isinstance(entry := items[0], Entry):
+            at_least = self.draft.size + self.draft.min_size(entry)
+            if at_least + self.reserve > self._max_units:
+                return False
         for item in items:
             self.draft.add(item)
         size = self.draft.size

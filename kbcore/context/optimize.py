@@ -21,7 +21,7 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import VIOLATION, Entry, Window
+from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
 from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
@@ -70,6 +70,8 @@ def make_window(
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
     room.take_notes(goals.notes())
+    if request.query is not None and request.min_coverage > 0 and not supply.lexical:
+        room.take_query_note(GoalNote(QUERY, unanswered=True))
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
     if request.with_rules and request.goals:

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from kbcore.context.capacity import Candidate
@@ -120,7 +120,10 @@ class Supply:
                 self._stream(batch, min(first, PREDICATE_BATCH), partial(full, name))
                 for name, batch in alike.items()
             ]
-        facts = heapq.merge(self._matched(relations), *streams, key=lambda supplied: supplied.order)
+        # Matches come first, because their rank is above 1 and salience is at most 1. So nothing is
+        # ranked by salience for a window that is full of matches.
+        others = heapq.merge(*streams, key=lambda supplied: supplied.order)
+        facts = chain(self._matched(relations), others)
         seen: set[tuple[StoredRelation, int]] = set()
         batch_size = (
             first if full is None else CANDIDATE_BATCH

@@ -82,10 +82,11 @@ class WindowRequest:
     predicate. Facts below `min_salience` (0 to 1) are left out unless a goal depends on them.
 
     `query` is free text: matching facts come first, best match first. Facts below `min_relevance`
-    (0 to 1, a share of the best match) do not count as matches. `asker` is the constant that "I" in
-    the query refers to. `fill` selects whether the capacity left by goals and query is filled with
-    the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if there are
-    goals or a query.
+    (0 to 1, a share of the best match) do not count as matches. Unless some fact has `min_coverage`
+    (0 to 1) of the words of the query, by their weights, no fact does. `asker` is the constant that
+    "I" in the query refers to. `fill` selects whether the capacity left by goals and query is filled
+    with the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if there
+    are goals or a query.
 
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
@@ -108,6 +109,7 @@ class WindowRequest:
     query: str | None = None
     asker: str | None = None
     min_relevance: float = 0.0
+    min_coverage: float = 0.0
     fill: str | None = None
     explain: bool = False
     citations: bool = False

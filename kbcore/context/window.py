@@ -47,11 +47,16 @@ MATCH, OTHER, VIOLATION = "match", "other", "violation"
 """Roles of entries without a goal: they match the query, fill the window, or report a violation."""
 
 
+QUERY = ""
+"""In place of the goal of a note: the note is about the query."""
+
+
 @dataclass(frozen=True, slots=True)
 class GoalNote:
-    """A remark of the text of a window about a goal, besides its facts.
+    """A remark of the text of a window about a goal, or about its query, besides its facts.
 
-    `unanswered` is True if the goal has no answer, `denied` if it is negated and does not hold;
+    A remark that nothing matches the query has QUERY in place of the goal. `unanswered` is True if
+    the goal has no answer, `denied` if it is negated and does not hold;
     `unmet` are the conditions that are not met, for each of its rules. `elsewhere` are answers
     whose entries are listed for another goal, and `elsewhere_more` is the number of further ones.
     `cut` is True if answers are not in the window because of its limits, `maybe_more` if the window

@@ -3,8 +3,8 @@
 A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each
 change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
 of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key, not its
-secret; records of versions before 0.3 have none. Derived facts are never logged;
-they follow from facts and rules.
+secret, and `undoes` the number of the record that this one undoes; records of versions before 0.3 have
+neither. Derived facts are never logged; they follow from facts and rules.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def encode_changes(changes: ChangeSet) -> bytes:
         body["req"] = [changes.request.key, changes.request.digest]
     if changes.key is not None:
         body["key"] = changes.key
+    if changes.undoes is not None:
+        body["undoes"] = changes.undoes
     return orjson.dumps(body)
 
 
@@ -140,6 +142,7 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
         transaction=body.get("tx"),
         request=request,
         key=body.get("key"),
+        undoes=body.get("undoes"),
     )
 
 

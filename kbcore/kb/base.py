@@ -48,10 +48,12 @@ class TenantHandle:
     """Handle on one tenant of a runtime: what all parts of a knowledge base share.
 
     `caller` is the client that waits for the result, or None if it cannot disconnect. `actor` is
-    the key of the request, None for programs in this process and servers without keys.
+    the key of the request, None for programs in this process and servers without keys. `instant`
+    is the one whose knowledge is read, in epoch milliseconds; None is the present.
     """
 
     actor: Actor | None = None
+    instant: int | None = None
 
     def __init__(
         self, services: Services, database: str, tenant: str, caller: Caller | None = None
@@ -139,12 +141,21 @@ class TenantHandle:
         changes: tuple[Change, ...],
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
+        undoes: int | None = None,
     ) -> Delta:
         """Make changes durable and apply them, unless `check` raises on the state at the write.
 
-        `depends` lists the inputs of the check (None: everything).
+        `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
+        change that these changes undo.
         """
-        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check, depends))
+        return self._services.commit(
+            ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes)
+        )
+
+    def check_of_present(self) -> None:
+        """Raise InvalidInput if this handle reads an earlier state."""
+        if self.instant is not None:
+            raise InvalidInput.at("knownAt", "is not available here: this is of the present only")
 
     def _check_writable(self, scope: str | None) -> None:
         """Raise InvalidInput if nothing can be written to a scope."""

@@ -336,6 +336,7 @@ def check_request(request: WindowRequest) -> None:
     for name, share in (
         ("minSalience", request.min_salience),
         ("minRelevance", request.min_relevance),
+        ("minCoverage", request.min_coverage),
     ):
         if not 0 <= share <= 1:
             raise InvalidInput.at(name, "must be a number from 0 to 1")

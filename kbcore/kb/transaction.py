@@ -182,6 +182,7 @@ class TransactionKB(TenantKB):
         changes: tuple[Change, ...],
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
+        undoes: int | None = None,
     ) -> Delta:
         """Stage changes."""
         if check is not None:

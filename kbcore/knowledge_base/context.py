@@ -78,6 +78,9 @@ class DiffOptions(TypedDict, total=False):
     min_relevance: float
     """Minimum relevance of facts that match `query`, 0 to 1, as a share of the best match."""
 
+    min_coverage: float
+    """Share of the words of `query` that some fact must have, 0 to 1; otherwise nothing matches."""
+
     auto_resolve: bool
     """Leave out the side of a contradiction that matters less; initially True."""
 
@@ -101,6 +104,7 @@ _NAMES = {
     "maxFactsPerPredicate": "max_per_predicate",
     "minSalience": "min_salience",
     "minRelevance": "min_relevance",
+    "minCoverage": "min_coverage",
 }
 """Options by the fields of JSON that errors of the core name."""
 
@@ -215,7 +219,7 @@ def _fields(options: DiffOptions | WindowOptions) -> dict[str, Any]:
             raise InvalidInput.at(name, f"is not an option of a context window{hint}")
     for name in ("max_facts", "max_tokens", "max_per_predicate"):
         positive(name, values.get(name))
-    for name in ("min_salience", "min_relevance"):
+    for name in ("min_salience", "min_relevance", "min_coverage"):
         fraction(name, values.get(name))
     values = {
         name: value for name, value in values.items() if value is not None or name in _NULLABLE

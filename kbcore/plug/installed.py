@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
 from kbcore.errors import ConfigError
@@ -46,10 +46,15 @@ def installed(disabled: Collection[str]) -> list[Source]:
     """
     sources: dict[str, Source] = {}
     for distribution in distributions():
-        for point in distribution.entry_points:
-            if point.group != GROUP or point.name in disabled:
+        points = [point for point in distribution.entry_points if point.group == GROUP]
+        if not points:
+            continue
+        metadata = distribution.metadata  # parsed again at each access
+        name, version = str(metadata["Name"] or "?"), str(metadata["Version"])
+        for point in points:
+            if point.name in disabled:
                 continue
-            source = Source(point.name, _name(distribution), distribution.version, point)
+            source = Source(point.name, name, version, point)
             known = sources.setdefault(point.name, source)
             if known.distribution != source.distribution:
                 raise ConfigError(
@@ -68,7 +73,3 @@ def check_version(label: str, plugin: object) -> None:
         raise ConfigError(
             f"plugin {label} is made for version {version} of the plugin protocols, not {API_VERSION}"
         )
-
-
-def _name(distribution: Distribution) -> str:
-    return str(distribution.metadata["Name"] or "?")

@@ -33,6 +33,12 @@ B = 0.75
 normalised.
 """
 
+NO_SATURATION = 1e-12
+"""In place of `K1`, so that a word counts once however often a fact has it.
+
+The engine needs a number above 0.
+"""
+
 ROUNDING = 1 - 1e-9
 """Factor for minimum scores, which covers the rounding of a share of the highest possible score."""
 
@@ -106,12 +112,40 @@ class LexicalIndex:
 
         Raises BudgetExceeded.
         """
+        return self._query(partition, Counter(words(text)), budget, predicates)
+
+    def covers(
+        self,
+        partition: Partition,
+        text: str,
+        share: float,
+        budget: Budget,
+        predicates: Sequence[str] | None = None,
+    ) -> bool:
+        """Return whether a visible fact has at least a share (above 0, at most 1) of the words of a
+        text, by their weights.
+
+        A word counts once. Words that no fact has count with the weight of the rarest ones, so that
+        no fact has much of a text about something unknown. Raises BudgetExceeded.
+        """
+        counted = dict.fromkeys(words(text), 1)
+        return self._query(partition, counted, budget, predicates).covers(share, len(counted))
+
+    def _query(
+        self,
+        partition: Partition,
+        counted: Mapping[str, int],
+        budget: Budget,
+        predicates: Sequence[str] | None,
+    ) -> Query:
         with self._mutex:
             shelves = self._current(partition, budget)
-        numbers = [
-            number for word in words(text) if (number := self._vocabulary.get(word)) is not None
-        ]
-        return Query(self._engine, self._mutex, shelves, Counter(numbers), predicates)
+        numbered = {
+            number: times
+            for word, times in counted.items()
+            if (number := self._vocabulary.get(word)) is not None
+        }
+        return Query(self._engine, self._mutex, shelves, numbered, predicates)
 
     def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
         """Update and return the posting lists.
@@ -220,16 +254,14 @@ class Query:
         self._mutex = mutex
         self._shelves = shelves
         self._predicates = predicates
-        total = sum(shelf.count for shelf in shelves)
+        self._total = total = sum(shelf.count for shelf in shelves)
         mean = sum(shelf.words for shelf in shelves) / total if total else 1.0
         self._flat, self._slope = K1 * (1 - B), K1 * B / mean if mean else 0.0
         weights = []
         for word, times in counted.items():
             having = sum(self._having(shelf, word) for shelf in shelves)
             if having:
-                weights.append(
-                    (times * math.log(1 + (total - having + 0.5) / (having + 0.5)), word)
-                )
+                weights.append((times * self._weight(having), word))
             if len(weights) == MAX_QUERY_WORDS:
                 break
         self._weights = [
@@ -258,6 +290,31 @@ class Query:
             (relations[rank], row, min(1.0, -negative / self._max_score))
             for negative, rank, row, relations in hits
         ]
+
+    def covers(self, share: float, count: int) -> bool:
+        """Return whether a fact has a share of the `count` words of the query, by their weights.
+
+        Words that no fact has are not among the weights of the query.
+        """
+        absent = min(count, MAX_QUERY_WORDS) - len(self._weights)
+        total = sum(weight for _, weight in self._weights) + absent * self._weight(0)
+        for shelf in self._shelves:
+            matching = self._matching(shelf, self._weights, self._predicates)
+            # Without saturation and length, a word gives its weight to each fact that has it.
+            matching = replace(
+                matching,
+                scale=1.0,
+                flat=NO_SATURATION,
+                slope=0.0,
+                minimum=share * total * ROUNDING,
+            )
+            if matching.words and self._engine.best_matches(matching, 1)[0]:
+                return True
+        return False
+
+    def _weight(self, having: int) -> float:
+        """Return the weight of a word that a number of facts have."""
+        return math.log(1 + (self._total - having + 0.5) / (having + 0.5))
 
     def _best(
         self, shelf: _Shelf, k: int, minimum: float, symbol: int | None

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-
-import snowballstemmer
+from functools import cache
+from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
 
@@ -36,8 +35,8 @@ FIRST_PERSON = frozenset(
 )
 """Words by which the author of a text refers to themselves."""
 
-MAX_STEMS = 1 << 17
-"""Maximum number of cached stems; stemming a word takes about 10 microseconds."""
+MAX_RUNS = 1 << 17
+"""Maximum number of runs whose stems are cached; stemming a word takes about 10 microseconds."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
 """Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
@@ -48,14 +47,17 @@ Not `level_2_support`.
 _RUNS = re.compile(r"[^\W\d_]+|\d+")
 _WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|[^\W\d_]+|\d+")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}")
-_stemmer = snowballstemmer.stemmer("english")
-_stems: dict[str, str] = {}
+_stems: dict[str, tuple[str, ...]] = {}
+"""Stems by run of letters or of digits."""
 
 
 def words(text: str) -> list[str]:
     """Return the stems of a text in order, without stop words; an identifier is one word."""
+    text = _folded(text)
+    if "_" not in text and ":" not in text:  # no identifiers
+        return _stems_of(text)
     stems: list[str] = []
-    for match in _WORD.finditer(_folded(text)):
+    for match in _WORD.finditer(text):
         run = match.group()
         if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
             stems.append(run.casefold())
@@ -81,13 +83,31 @@ def in_first_person(text: str) -> bool:
     return any(run.casefold() in FIRST_PERSON for run in _RUNS.findall(text))
 
 
-def _stems_of(text: str) -> Iterator[str]:
-    """Yield the stems of runs of letters or of digits."""
+def without_first_person(text: str) -> str:
+    """Return a text without its words of the first person."""
+    return _RUNS.sub(
+        lambda run: "" if run.group().casefold() in FIRST_PERSON else run.group(), text
+    )
+
+
+def _stems_of(text: str) -> list[str]:
+    """Return the stems of runs of letters or of digits."""
+    known = _stems
+    stems: list[str] = []
     for run in _RUNS.findall(text):
-        for part in _camel_parts(run):
-            word = part.casefold()
-            if word not in STOP_WORDS:
-                yield _stem(word)
+        run_stems = known.get(run)
+        stems += _add_stems(run) if run_stems is None else run_stems
+    return stems
+
+
+def _add_stems(run: str) -> tuple[str, ...]:
+    """Return the stems of a run, and cache them."""
+    words_of_run = map(str.casefold, _camel_parts(run))
+    stems = tuple(_stem(word) for word in words_of_run if word not in STOP_WORDS)
+    if len(_stems) >= MAX_RUNS:
+        _stems.clear()
+    _stems[run] = stems
+    return stems
 
 
 def _folded(text: str) -> str:
@@ -121,9 +141,12 @@ def _camel_parts(run: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    stem = _stems.get(word)
-    if stem is None:
-        if len(_stems) >= MAX_STEMS:
-            _stems.clear()
-        stem = _stems[word] = _stemmer.stemWord(BASE_FORMS.get(word, word))
-    return stem
+    return str(_stemmer().stemWord(BASE_FORMS.get(word, word)))
+
+
+@cache
+def _stemmer() -> Any:
+    """Return the stemmer, imported at its first use: the package has those of all languages."""
+    from snowballstemmer import stemmer
+
+    return stemmer("english")

@@ -33,6 +33,23 @@ other limit."""
 _Note = tuple["StoredRelation", "array[int] | tuple[int, ...]", int]
 
 
+class _Shown:
+    """The facts of one relation that were put in windows.
+
+    `symbols` are their rows, `count` in number, one after another. `ids` are the row ids whose rows
+    are in `symbols`; they hold while the relation has been renumbered `renumbered` times. A row may
+    be in `symbols` twice if it has got another id.
+    """
+
+    __slots__ = ("count", "ids", "renumbered", "symbols")
+
+    def __init__(self) -> None:
+        self.renumbered = -1
+        self.ids: set[int] = set()
+        self.symbols = array("I")
+        self.count = 0
+
+
 class Accesses:
     """Accesses of one tenant's facts that are not yet written to the attribute cells.
 
@@ -51,7 +68,7 @@ class Accesses:
     def __init__(self) -> None:
         self._notes: deque[_Note] = deque()
         self._latest: dict[StoredRelation, tuple[int, array[int]]] = {}
-        self._shown: dict[StoredRelation, set[tuple[int, ...]]] = {}
+        self._shown: dict[StoredRelation, _Shown] = {}
         self._mutex = threading.Lock()
         self.epoch = 0
 
@@ -90,13 +107,16 @@ class Accesses:
 
         The caller holds the read lock.
         """
-        arity = stored.schema.arity
-        rows = stored.relation.rows(ids)
         with self._mutex:
-            shown_rows = self._shown.setdefault(stored, set())
-            shown_rows.update(
-                tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids))
-            )
+            seen = self._shown.get(stored)
+            if seen is None:
+                seen = self._shown[stored] = _Shown()
+            if seen.renumbered != stored.renumbered:
+                seen.renumbered, seen.ids = stored.renumbered, set()
+            if new := array("I", [row_id for row_id in ids if row_id not in seen.ids]):
+                seen.ids.update(new)
+                seen.symbols.extend(stored.relation.rows(new))
+                seen.count += len(new)
 
     def settle_shown(self) -> None:
         """Raise the access counts of facts that were in windows.
@@ -107,12 +127,11 @@ class Accesses:
             return
         with self._mutex:
             accessed, self._shown = self._shown, {}
-            for stored, rows in accessed.items():
+            for stored, seen in accessed.items():
                 if not stored.gone:
-                    symbols = array("I", [symbol for row in sorted(rows) for symbol in row])
-                    stored.raise_accesses(
-                        stored.relation.locate(symbols, len(rows)), SHOWN_ACCESSES
-                    )
+                    # Located now: facts may have been removed or have other row ids since.
+                    located = stored.relation.locate(seen.symbols, seen.count)
+                    stored.raise_accesses(located, SHOWN_ACCESSES)
             self.epoch += 1
 
     def settle(self) -> None:

@@ -202,7 +202,7 @@ class Catalog:
 
     @staticmethod
     def _release(tenants: Iterable[Tenant]) -> None:
-        # Call it after the tenants are replaced: those that are notified read the new state.
+        # Call it after the tenants are replaced: listeners read the new state.
         for tenant in tenants:
             tenant.gone = True
             tenant.observer = None

@@ -394,7 +394,8 @@ class ChangeSet:
     `check`, if set, reads the state just before the record is written and raises to reject the
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
-    and digest of its request, `key` the id of the API key that it was made with.
+    and digest of its request, `key` the id of the API key that it was made with. `undoes` is the
+    number of the change in the log that the set undoes.
     """
 
     database: str
@@ -405,6 +406,7 @@ class ChangeSet:
     transaction: str | None = None
     request: RequestKey | None = None
     key: str | None = field(default=None, compare=False)
+    undoes: int | None = None
 
     @property
     def of_catalog(self) -> bool:

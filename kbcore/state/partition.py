@@ -160,6 +160,23 @@ class RowJournal:
         return bool(self._before)
 
 
+def _move_support(
+    supported: dict[str, dict[RowKey, None]],
+    row: RowKey,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    """Update the facts by episode for a fact whose metadata change."""
+    for span in (before or {}).get(EVIDENCE_KEY, ()):
+        rows = supported.get(span["episode"])
+        if rows is not None:
+            rows.pop(row, None)
+            if not rows:
+                del supported[span["episode"]]
+    for span in (after or {}).get(EVIDENCE_KEY, ()):
+        supported.setdefault(span["episode"], {})[row] = None
+
+
 class StoredRelation:
     """The asserted facts of one predicate, arity and sign in one scope.
 
@@ -171,6 +188,7 @@ class StoredRelation:
     hidden, shown or removed, for a reader that caches by row id and sets it; None: there is no such
     reader, or the row ids have changed. `journal` records the rows that were added, removed, hidden
     or shown, for a reader that sets it. `renumbered` counts how often the row ids have changed.
+    `_supported` has the facts with evidence by episode, None until a reader needs it.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -179,6 +197,7 @@ class StoredRelation:
         self.relation = relation
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
         self._looking: WeakSet[MetadataThen] | None = None
+        self._supported: dict[str, dict[RowKey, None]] | None = None
         self.limited: set[RowKey] = set()
         self.scheduled: dict[RowKey, int] = {}
         self.expired: set[RowKey] = set()
@@ -192,6 +211,7 @@ class StoredRelation:
         """Release the relation; it must not be used any more."""
         self.gone = True
         self.metadata = {}  # a new dict: readers of the old one go on
+        self._supported = None
         self.limited.clear()
         self.scheduled.clear()
         self.relation.drop()
@@ -254,10 +274,27 @@ class StoredRelation:
         if self._looking:
             for then in list(self._looking):
                 then.keep(row)
+        if self._supported is not None:
+            _move_support(self._supported, row, self.metadata.get(row), metadata)
         if metadata:
             self.metadata[row] = dict(metadata)
         else:
             self.metadata.pop(row, None)
+
+    def supported_by(self, episode: str) -> Iterable[RowKey]:
+        """Return the facts with evidence in an episode, hidden ones too; the caller holds the read
+        lock.
+
+        The first call reads the metadata of all facts; from then on each write updates the index.
+        """
+        if self._supported is None:
+            if not self.metadata:
+                return ()
+            supported: dict[str, dict[RowKey, None]] = {}
+            for row, metadata in self.metadata.items():
+                _move_support(supported, row, None, metadata)
+            self._supported = supported  # another reader may have made an equal one in between
+        return self._supported.get(episode, ())
 
     def metadata_then(self) -> MetadataThen | None:
         """Return the current metadata, unaffected by later writes while the caller holds it.
@@ -297,18 +334,15 @@ class StoredRelation:
     def raise_accesses(self, ids: array[int], max_accesses: int) -> None:
         """Add one access to each row that has fewer than `max_accesses`, without an access time.
 
-        NO_ROW is skipped.
+        NO_ROW is skipped, and a repeated row counts once.
         """
-        ids = array("I", [row for row in ids if row != NO_ROW])
+        if _NO_ROW in ids.tobytes():  # as in `touch`
+            ids = array("I", [row for row in ids if row != NO_ROW])
         counts = self.relation.attributes(Attribute.ACCESSES, ids)
-        raised = [
-            (row, int(count) + 1)
-            for row, count in zip(ids, counts, strict=True)
-            if count < max_accesses
-        ]
+        # All cells are written, because selecting the rows that change would take longer.
+        raised = [int(count) + (count < max_accesses) for count in counts]
         if raised:
-            rows, values = zip(*raised, strict=True)
-            self.relation.set_attribute(Attribute.ACCESSES, array("I", rows), list(values))
+            self.relation.set_attribute(Attribute.ACCESSES, ids, raised)
 
     def copy(self) -> StoredRelation:
         """Return the same facts in a separate relation of the same version."""

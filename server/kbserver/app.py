@@ -28,6 +28,7 @@ from kbserver.mcp.transport import Transport
 from kbserver.operations import need_of
 from kbserver.process.instruments import gauge
 from kbserver.replication import requests as replication
+from kbserver.routes import every  # noqa: F401  declares the operations
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask, Response, g, request
 from marshmallow import Schema
 
+from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
-from kbcore.state.keys import ADMIN, WRITER
+from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import JSON, PLAIN
 from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import load, seen
+from kbserver.schemas.requests import KNOWN_AT, check_of_present, load, seen
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
 
 Shape = Mapping[str, Any] | type[Schema]
@@ -235,11 +236,26 @@ class Operation:
         """Return the response to the current request."""
         if self.headers_checked and not self.transaction:
             outside(None if self.tenant else DEFAULT)
+        if self.role == READER:
+            self._check_known_at()
         if self.core is None:
             return self.respond(**path)
         kb = writer() if self.role == WRITER else reader()
         arguments = {} if self.body is None else load(self.body)
         return self.respond(self.core(seen(kb, arguments), **arguments), arguments)
+
+    def _check_known_at(self) -> None:
+        """Raise InvalidInput if an instant is given that this read would not see."""
+        if KNOWN_AT in request.args and KNOWN_AT not in self.query:
+            if self.is_historic:
+                raise InvalidInput.at(KNOWN_AT, "belongs in the body of this request")
+            check_of_present(request.args)
+        g.is_of_present = not self.is_historic
+
+    @cached_property
+    def is_historic(self) -> bool:
+        """True if the body may name an instant whose knowledge answers."""
+        return self.body_reader is not None and self.body_reader.has(KNOWN_AT)
 
 
 _BY_ROUTE: dict[tuple[str, str], Operation] = {}
@@ -288,6 +304,8 @@ def need_of(method: str, template: str) -> Need:
 
 
 def install(app: Flask) -> None:
-    """Add the routes of all operations to an application."""
+    """Add the routes of all declared operations to an application, unless it has them already."""
     for (method, template), declared in _BY_ROUTE.items():
-        app.add_url_rule(template, f"{method} {template}", declared.view, methods=[method])
+        endpoint = f"{method} {template}"
+        if endpoint not in app.view_functions:
+            app.add_url_rule(template, endpoint, declared.view, methods=[method])

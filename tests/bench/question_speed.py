@@ -39,7 +39,7 @@ TOP = 100
 Fact = tuple[str, ...]
 
 
-def speed_of_questions(effort: Effort) -> Iterator[Row]:
+def speed_of_questions(effort: Effort, able: object) -> Iterator[Row]:
     """Give the time of the first window, then those of a stream of questions of several kinds."""
     facts, questions = made(effort.pick(100_000, 2000), effort.pick(400, 20))
     size = f"{len(facts):,}"

@@ -30,6 +30,7 @@ import external
 import games
 import http_routes
 import joins
+import known_at
 import lexical
 import loading
 import memory
@@ -70,6 +71,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),
     "standing": (standing.standing, ""),
+    "known-at": (known_at.known_at, ""),
     "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),
     "aggregates": (aggregates.aggregates, "aggregates"),

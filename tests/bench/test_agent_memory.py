@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from agent_memory import abilities, public
 from agent_memory.baselines import BM25, plain_words, stems
+from agent_memory.chats import FULL, SHORT, chat, diary
 from agent_memory.interface import Conversation, Question, Recall, Request, Turn
-from agent_memory.kbcore_systems import GOALS, KBCore
+from agent_memory.kbcore_systems import ABSTAINING, GOALS, TEXTS, KBCore
 from agent_memory.made import SMALL_PEOPLE, made_conversation
 from agent_memory.report import BEGIN, END, write_markdown
 from agent_memory.runner import run
@@ -76,6 +77,35 @@ def test_what_an_abstention_asks_is_never_stated() -> None:
         if question.ability == abilities.ABSTENTION:
             predicate, rest = question.goals[0].split("(", 1)
             assert (predicate, rest.split('"')[1]) not in stated
+
+
+@pytest.mark.parametrize(("make", "speakers"), [(chat, 2), (diary, 1)])
+def test_chats_state_each_detail_once_in_the_turn_that_is_its_evidence(make, speakers) -> None:
+    talk = make(1)
+    assert talk == make(1) != make(2)
+    assert len({turn.speaker for turn in talk.turns}) == speakers
+    texts = {turn.id: turn.text for turn in talk.turns}
+    assert len({question.text for question in talk.questions}) == len(talk.questions)
+    for question in talk.questions:
+        (turn,) = question.evidence
+        assert contains(texts[turn], question.answers[0])
+        assert question.ability in ((FULL, SHORT) if speakers == 2 else (FULL,))
+        if question.ability == SHORT:
+            assert not set(stems(question.text)) & set(stems(texts[turn]))
+
+
+def test_short_answers_are_found_by_the_question_before_them() -> None:
+    talk = chat(1)
+    scores = run(KBCore(TEXTS), [talk], 200).by_ability()
+    assert scores[SHORT].recall > 0.5
+    assert run(BM25("plain", stems), [talk], 200).by_ability()[SHORT].recall < 0.1
+
+
+def test_a_system_that_abstains_has_empty_windows_for_some_questions() -> None:
+    talk = small()
+    scores = run(KBCore(ABSTAINING), [talk], 200).by_ability()
+    assert scores[abilities.ABSTENTION].supported > 0
+    assert scores[abilities.UPDATE].recall == 1.0
 
 
 @pytest.mark.parametrize("people", [3, 49])
@@ -332,7 +362,10 @@ def test_all_systems_run_small() -> None:
     header, _, *rows = done.stdout.split("\n\n")[1].splitlines()
     assert header.startswith("| system | evidence recall")
     names = [row.split("|")[1].strip() for row in rows]
-    assert names == ["bm25", "bm25-stems", "kbcore-text", "kbcore-facts", "kbcore"]
+    assert names == [
+        *("bm25", "bm25-stems", "kbcore-text", "kbcore-facts"),
+        *("kbcore-abstaining", "kbcore"),
+    ]
 
 
 @pytest.mark.parametrize("option", ["--locomo", "--longmemeval"])

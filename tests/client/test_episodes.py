@@ -94,6 +94,7 @@ def test_what_was_known_and_what_happened(kb):
         ("asserted", "correct"),
         ("retracted", "correct"),
     ]
+    assert [each.reason for each in told.events] == [None, "ann said so", "ann said so"]
     assert told.total == 3
     assert told.events[0].at >= told.start_at
     assert kb.history("likes", ["ann", "tea"], limit=1).events[0].before["args"] == ["ann", "tea"]
@@ -106,5 +107,16 @@ def test_what_was_known_and_what_happened(kb):
     assert past.why_not("likes(ann, tea)").text
     with pytest.raises(InvalidInput, match="is before"):
         list(kb.known_at(told.start_at - 1).ask("likes(ann, ?x)"))
+    assert [each.predicate for each in past.predicates()] == ["likes"]
+    assert past.scopes() == []
+    assert past.rules() == []
+    assert past.salient("likes")
+    assert past.recall("likes(ann, ?x)", at=told.events[-1].at)
+    assert past.episodes().total == kb.episodes().total
+    with pytest.raises(InvalidInput, match="of the present"):
+        next(iter(past.events()))
     with pytest.raises(InvalidInput):
         past.tell("likes", ["bob", "tea"])
+    kb.undo(seq=told.events[-1].seq)
+    undone = kb.history("likes", limit=2).events
+    assert [(each.cause, each.undoes) for each in undone] == [("undo", told.events[-1].seq)] * 2

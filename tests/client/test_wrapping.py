@@ -43,12 +43,27 @@ def kb(model):
         yield opened
 
 
+_CLIENTS = []
+
+
+@pytest.fixture(autouse=True)
+def closed_clients():
+    """Close the model clients of a test: they are in cycles, so their sockets would wait for the collector."""
+    yield
+    while _CLIENTS:
+        _CLIENTS.pop().close()
+
+
 def chat(model, **more):
-    return openai.OpenAI(base_url=f"{model.url}/v1", api_key="key", max_retries=0, **more)
+    client = openai.OpenAI(base_url=f"{model.url}/v1", api_key="key", max_retries=0, **more)
+    _CLIENTS.append(client)
+    return client
 
 
 def messages(model):
-    return anthropic.Anthropic(base_url=model.url, api_key="key", max_retries=0)
+    client = anthropic.Anthropic(base_url=model.url, api_key="key", max_retries=0)
+    _CLIENTS.append(client)
+    return client
 
 
 def works(kb):

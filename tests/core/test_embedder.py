@@ -96,6 +96,16 @@ def test_text_and_vector_scores_combine_as_documented(kb):
         assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-3)
 
 
+def test_a_fact_near_in_meaning_is_enough_for_an_uncovered_question(kb):
+    tell(kb)
+    asked = WindowRequest(query="who is a doctor", explain=True, max_facts=1)
+    (nearest,) = kb.context(asked).entries
+    cosine = nearest.why["lexical"] / VECTOR_WEIGHT
+    assert cosine > NEAR
+    assert first(kb, "who is a doctor", min_coverage=cosine - 0.01, max_facts=1)
+    assert first(kb, "who is a doctor", min_coverage=cosine + 0.01) == []
+
+
 def test_a_text_is_embedded_once(kb, embedder):
     tell(kb)
     first(kb, "doctor")

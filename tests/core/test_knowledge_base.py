@@ -496,6 +496,7 @@ def test_windows_of_a_query_and_of_buckets(family):
         ({"max_facts": 0}, "max_facts: must be a positive whole number"),
         ({"max_facts": "5"}, "max_facts: must be a positive whole number"),
         ({"min_relevance": 2}, "min_relevance: must be a number from 0 to 1"),
+        ({"min_coverage": 2}, "min_coverage: must be a number from 0 to 1"),
         ({"predicates": "age"}, "predicates: must be a list of names"),
         ({"buckets": {"a": "age"}}, "buckets['a']: must be a list of predicates"),
         ({"buckets": ["age"]}, "buckets: must be a list of Bucket, or a dict of lists"),

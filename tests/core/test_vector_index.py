@@ -143,7 +143,7 @@ def test_facts_of_other_scopes_and_tenants_are_never_found():
 def test_the_memory_of_a_tenant_is_limited(caplog):
     with opened(vector_index_mb=1) as node:
         kb = node.knowledge_base()
-        limit = (1 << 20) // (1024 + 160)
+        limit = (1 << 20) // (1024 + 1024 // 8 + 160)
         tell_many(kb, limit + 100)
         with caplog.at_level(logging.WARNING, "kbcore.vectors"):
             work(node)

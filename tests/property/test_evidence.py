@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kbcore.errors import Conflict
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
 from kbcore.state.facts import Fact
+from kbcore.state.memory.episodes import Episodes, NewEpisode
 from kbcore.state.memory.evidence import Evidence
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.ir.terms import Variable
@@ -149,11 +151,53 @@ class Checked:
             }
             assert stored == {key: set(spans) for key, spans in self.model.items() if key[0] == at}
             assert all(row["metadata"] == {} for row in rows)
+            self.check_index(at)
         for id in EPISODES:
             if id in self.episodes:
                 supported = sum(any(s[0] == id for s in spans) for spans in self.model.values())
                 assert self.kb.episode(id).total == supported
         assert {each.id for each in self.kb.episodes().episodes} == self.episodes
+
+    def check_index(self, at: str | None) -> None:
+        """The facts by episode, updated by each write, are those of the model."""
+        with self.kb._reads(None) as (tenant, _):
+            partition = tenant.partition(at)
+            stored = None if partition is None else partition.get(Fact("p", ("a",)).schema)
+            for id in EPISODES:
+                rows = [] if stored is None else list(stored.supported_by(id))
+                names = [tenant.engine.texts(array("I", row))[0] for row in rows]
+                wanted = {
+                    name
+                    for (place, name), spans in self.model.items()
+                    if place == at and any(span[0] == id for span in spans)
+                }
+                assert sorted(names) == sorted(wanted)
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from("abcdef"), st.sampled_from(["s", "t", None])),
+        max_size=30,
+    )
+)
+def test_the_next_episode_of_a_session_is_that_of_the_stored_order(
+    made: list[tuple[bool, str, str | None]],
+) -> None:
+    below = Episodes()
+    shown = Episodes(below)
+    for number, (add, id, session) in enumerate(made):
+        changed = below if number < len(made) // 2 else shown
+        if add:
+            if id not in shown:
+                changed.add(NewEpisode(id, "ann", id, session=session).dated(number))
+        else:
+            changed.remove([id])
+        for episodes in (below, shown):
+            for episode in episodes:
+                stored = [each for each in episodes if each.session == episode.session]
+                after = stored[stored.index(episode) + 1 :]
+                expected = after[0] if after and episode.session is not None else None
+                assert episodes.following(episode) == expected
 
 
 @settings(max_examples=60, deadline=None)

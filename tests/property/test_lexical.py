@@ -105,6 +105,21 @@ def check(kb, scope, text):
     assert (best, every) == new
 
 
+def check_coverage(kb, scope, text):
+    """A text is covered up to the largest share that a fact has by definition."""
+    _, every = found(kb, scope, text, 1)
+    shares = bm25.coverages(list(every), text)
+    with kb._reads(None) as (tenant, budget):
+        partition = tenant.partition(scope)
+        if partition is None:
+            return
+        index, most = LexicalIndex.of(tenant), max(shares, default=0.0)
+        if most:
+            assert index.covers(partition, text, most, budget)
+        if most + 1e-6 <= 1:
+            assert not index.covers(partition, text, most + 1e-6, budget)
+
+
 @given(steps)
 @examples(60)
 def test_scores_after_any_writes(made):
@@ -143,6 +158,7 @@ def test_scores_after_any_writes(made):
                     found(kb, scope, text, 3)
             for _, _, scope, text in made[-3:]:
                 check(kb, scope, text)
+                check_coverage(kb, scope, text)
         finally:
             node.close()
 

@@ -191,7 +191,11 @@ def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, 
             if kept:
                 assert draft.pop() == kept.pop()
         elif item not in kept:
+            before = draft.size
+            least = draft.min_size(item) if isinstance(item, Entry) else 0
+            event("lower bound above 0" if least else "no lower bound")
             draft.add(item)
+            assert draft.size - before >= least
             kept.append(item)
         text = draft.text()
         assert draft.size == (len(text) + 1 if kept else 0)

@@ -1,4 +1,7 @@
-"""Vector search after any writes equals a comparison with every stored fact."""
+"""Vector search after any writes equals a comparison with every stored fact.
+
+So does a search of candidates by signs, if all vectors are candidates.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +76,21 @@ def check(kb, node, text):
                 continue
             expected = wanted(tenant, partition, query)
             index = node.vectors.index(tenant)
-            for k, rows in ((1, 1 << 16), (3, 7), (1000, 1), (1000, 1 << 16)):
-                with mock.patch("kbcore.search.vectors.index.SEARCH_ROWS", rows):
+            visible = len(expected)
+            for k, rows, candidates in (
+                (1, 1 << 16, None),
+                (3, 7, None),
+                (3, 7, visible),
+                (1000, 1, None),
+                (1000, 1 << 16, visible),
+            ):
+                with (
+                    mock.patch("kbcore.search.vectors.index.SEARCH_ROWS", rows),
+                    mock.patch("kbcore.search.vectors.signs.SIGN_ROWS", rows),
+                    mock.patch(
+                        "kbcore.search.vectors.index.candidate_count", return_value=candidates
+                    ),
+                ):
                     found = index.search(tenant, partition, query, k, budget.check_time, least=-1.0)
                 ranked = sorted(expected.values(), reverse=True)
                 assert [score for _, _, score in found] == ranked[:k]

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from importlib import import_module
 
 import click
 import pytest
@@ -15,8 +16,9 @@ from support.commands import kbcore
 from support.servers import Server
 
 from kbcore import __version__
-from kbserver import cli
+from kbserver import cli, operations
 from kbserver.cli.shared.groups import summary_of
+from kbserver.routes import EVERY, PATHS, subject_of
 
 HEAVY = (
     *("kbplanner.engine", "kbplanner._engine", "kbplanner.compile", "kbplanner.syntax.parser"),
@@ -107,6 +109,36 @@ def test_load_and_dump_import_the_parser_but_not_the_engine(url, tmp_path):
     for arguments in (["load", str(file)], ["dump"]):
         heavy = [name for name in heavy_modules(arguments) if not name.startswith(PARSING)]
         assert heavy == [], arguments
+
+
+def modules_of(arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (arguments, done.stderr)
+    return done.stderr.rpartition("modules:")[2].split()
+
+
+def test_commands_on_a_folder_import_only_the_operations_of_their_subject(tmp_path):
+    folder = ["--storage-dir", str(tmp_path / "kb")]
+    modules_of(["tell", *folder, "parent(ann, bob)", "anc(?x, ?y) :- parent(?x, ?y)"])
+    asked = modules_of(["ask", *folder, "anc(ann, ?x)"])
+    declared = {name for name in asked if name.startswith("kbserver.routes.") and "." in name[16:]}
+    assert declared == {"kbserver.routes.knowledge.reason"}
+    others = ("kbserver.routes.every", "kbserver.app", "kbserver.a2a", "kbserver.mcp.calls")
+    assert [name for name in asked if name.startswith((*others, "snowballstemmer"))] == []
+
+
+def test_every_path_leads_to_the_module_that_declares_its_operation():
+    import_module(EVERY)
+    subjects = set()
+    for (_, path), declared in operations.routes().items():
+        subject = subject_of(f"{path}?limit=1")
+        assert subject in (declared.respond.__module__, EVERY), path
+        subjects.add(subject)
+    assert set(PATHS) == {
+        subject.removeprefix("kbserver.routes.") for subject in subjects if subject != EVERY
+    }
 
 
 def test_the_summaries_of_the_overview_are_those_of_the_commands():

@@ -14,15 +14,6 @@ import kbcore as library
 from kbcore.language.dump import DUMP_FORMATS
 
 
-@pytest.fixture(params=["server", "folder"])
-def where(request, tmp_path):
-    if request.param == "folder":
-        yield ("--storage-dir", str(tmp_path / "kb"))
-    else:
-        with Server(tmp_path / "kb") as server:
-            yield ("--url", f"http://127.0.0.1:{server.address[1]}")
-
-
 def test_answers_as_table_csv_json_count(where):
     kbcore("tell", *where, "age(ann, 41)", 'age("Bo, \\"B\\"", 7) [confidence=0.5]', "old(ann)")
     ask = ("ask", "age(?who, ?years)", *where)
@@ -122,17 +113,17 @@ def test_context_prints_the_text_of_a_prompt(where):
     assert "facts" not in window
 
 
-def test_status(where):
-    kbcore("tell", *where, "p(a)", "q(?x) :- p(?x)", "p(b) [scope=s]")
-    report = json.loads(kbcore("status", "--json", *where).stdout)
+def test_status(place):
+    kbcore("tell", *place, "p(a)", "q(?x) :- p(?x)", "p(b) [scope=s]")
+    report = json.loads(kbcore("status", "--json", *place).stdout)
     assert (report["status"], report["facts"], report["rules"], report["scopes"]) == (
         "healthy",
         1,
         1,
         1,
     )
-    assert ("version" in report) == (where[0] == "--url")
-    assert "facts       1\n" in kbcore("status", *where).stdout
+    assert ("version" in report) == (place[0] == "--url")
+    assert "facts       1\n" in kbcore("status", *place).stdout
 
 
 def test_deletions_ask_first(where):

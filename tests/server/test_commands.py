@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from support.commands import kbcore
-from support.servers import Server
-
-
-@pytest.fixture(params=["server", "folder"])
-def where(request, tmp_path):
-    if request.param == "folder":
-        yield ("--storage-dir", str(tmp_path / "kb"))
-    else:
-        with Server(tmp_path / "kb") as server:
-            yield ("--url", f"http://127.0.0.1:{server.address[1]}")
 
 
 def test_tell_teach_ask_load(where, tmp_path):
@@ -158,29 +147,29 @@ def test_scopes(where):
     assert kbcore("ask", *where, "parent(cid, ?x)").stdout == "parent(cid, dan)\n"
 
 
-def test_administration(where):
-    kbcore("tell", *where, "p(a)")
-    kbcore("admin", "create-database", "d:1", *where)
-    kbcore("admin", "create-tenant", "d:1", "t", *where)
-    kbcore("admin", "create-tenant", "d:1", "t", *where)
+def test_administration(place):
+    kbcore("tell", *place, "p(a)")
+    kbcore("admin", "create-database", "d:1", *place)
+    kbcore("admin", "create-tenant", "d:1", "t", *place)
+    kbcore("admin", "create-tenant", "d:1", "t", *place)
     assert (
-        kbcore("admin", "databases", *where).stdout
+        kbcore("admin", "databases", *place).stdout
         == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
     )
-    assert kbcore("admin", "tenants", "d:1", *where).stdout == "t\n"
-    kbcore("admin", "nuke-tenant", "default", "default", "--yes", *where)
-    assert kbcore("admin", "databases", *where).stdout.endswith("default  1 tenants, 0 facts\n")
-    kbcore("admin", "nuke-database", "d:1", "--yes", *where)
-    kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *where)
-    kbcore("admin", "delete-database", "d:1", "--yes", *where)
+    assert kbcore("admin", "tenants", "d:1", *place).stdout == "t\n"
+    kbcore("admin", "nuke-tenant", "default", "default", "--yes", *place)
+    assert kbcore("admin", "databases", *place).stdout.endswith("default  1 tenants, 0 facts\n")
+    kbcore("admin", "nuke-database", "d:1", "--yes", *place)
+    kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *place)
+    kbcore("admin", "delete-database", "d:1", "--yes", *place)
     assert (
         "cannot be deleted"
-        in kbcore("admin", "delete-database", "default", "--yes", *where, expect=1).stderr
+        in kbcore("admin", "delete-database", "default", "--yes", *place, expect=1).stderr
     )
     assert kbcore(
-        "admin", "delete-tenant", "default", "default", *where, expect=1
+        "admin", "delete-tenant", "default", "default", *place, expect=1
     ).stderr.startswith("This deletes all data.")
-    assert kbcore("admin", "tenants", *where).stdout == "default\n"
+    assert kbcore("admin", "tenants", *place).stdout == "default\n"
 
 
 def test_memory(where):

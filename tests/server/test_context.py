@@ -275,7 +275,11 @@ def test_a_window_for_a_query_holds_its_matches(client: Client) -> None:
         entry["args"][0] for entry in window(client, {**asked, "minRelevance": 1})["entries"]
     ] == ["bob"]
     assert len(window(client, {**asked, "fill": "salience"})["entries"]) == 3
-    for name, value in (("fill", "more"), ("minRelevance", 2), ("asker", 7)):
+    unknown = window(client, {"query": "who has allergies", "minCoverage": 0.5, "format": "facts"})
+    assert unknown["entries"] == []
+    assert unknown["formattedText"] == "% Nothing relevant to the query is known"
+    wrong = (("fill", "more"), ("minRelevance", 2), ("minCoverage", -1), ("asker", 7))
+    for name, value in wrong:
         error = error_of(
             client.post("/memory/context", {**asked, name: value}), 400, "VALIDATION_ERROR"
         )

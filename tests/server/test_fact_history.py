@@ -88,6 +88,63 @@ def test_scopes_corrections_and_undoing_have_their_causes(client: Client) -> Non
     ]
 
 
+def test_a_correction_has_its_reason_and_an_undo_what_it_undid(client: Client) -> None:
+    client.tell("likes", "ann", "tea")
+    body = {"old": "likes(ann, tea)", "reason": "she said so"}
+    client.post("/memory/correct", {**body, "new": {"predicate": "likes", "args": ["ann", "milk"]}})
+    client.post("/memory/undo", {"commitSeq": 2})
+    client.post("/memory/undo", {"commitSeq": 3})
+    client.tell("likes", "bob", "tea")
+    client.post("/memory/undo", {"commitSeq": 5})  # which only retracts
+    events = client.get("/facts/history?predicate=likes&order=oldest").get_json()["events"]
+    rows = [
+        (
+            event["commitSeq"],
+            (event["after"] or event["before"])["args"][1],
+            *(event[field] for field in ("event", "cause", "reason", "undoes")),
+        )
+        for event in events
+    ]
+    assert rows == [
+        (1, "tea", "asserted", "assert", None, None),
+        (2, "milk", "asserted", "correct", "she said so", None),
+        (2, "tea", "retracted", "correct", "she said so", None),
+        (3, "milk", "retracted", "undo", None, 2),
+        (3, "tea", "asserted", "undo", None, 2),
+        (4, "milk", "asserted", "undo", None, 3),
+        (4, "tea", "retracted", "undo", None, 3),
+        (5, "tea", "asserted", "assert", None, None),
+        (6, "tea", "retracted", "undo", None, 5),
+    ]
+
+
+def test_the_reason_of_a_correction_is_not_that_of_other_facts_in_its_commit(
+    client: Client,
+) -> None:
+    client.tell("likes", "ann", "tea")
+    client.tell("likes", "bob", "tea")
+    id = client.post("/tx/begin").text
+    headers = {"X-Transaction-ID": id}
+    for name in ("ann", "bob"):
+        new = {"predicate": "likes", "args": [name, "milk"]}
+        body = {"old": f"likes({name}, tea)", "new": new, "reason": f"{name} said so"}
+        assert client.post("/memory/correct", body, headers=headers).status_code == 200
+    client.post("/tell", {"predicate": "likes", "args": ["cid", "milk"]}, headers=headers)
+    client.post(f"/tx/commit/{id}")
+    events = client.get("/facts/history?predicate=likes&order=oldest").get_json()["events"]
+    reasons = [
+        ((event["after"] or event["before"])["args"], event["cause"], event["reason"])
+        for event in events[2:]
+    ]
+    assert reasons == [
+        (["ann", "milk"], "correct", "ann said so"),
+        (["ann", "tea"], "correct", "ann said so"),
+        (["bob", "milk"], "correct", "bob said so"),
+        (["bob", "tea"], "correct", "bob said so"),
+        (["cid", "milk"], "assert", None),
+    ]
+
+
 def test_events_name_their_request_and_transaction(client: Client) -> None:
     fact = {"predicate": "p", "args": ["a"]}
     client.post("/tell", fact, headers={"Idempotency-Key": "order-1"})

@@ -26,3 +26,17 @@ def scores(facts, text):
             n = document[word]
             total[at] += weight * n * (K1 + 1) / (n + K1 * (1 - B + B * lengths[at] / mean))
     return [min(1.0, one / most) if one else 0.0 for one in total]
+
+
+def coverages(facts, text):
+    """The share of the distinct words of a text, by their weights, that each of some facts has."""
+    documents = [{word for part in fact for word in words(part)} for fact in facts]
+    weights = {}
+    for word in words(text):
+        having = sum(word in document for document in documents)
+        weights[word] = math.log(1 + (len(facts) - having + 0.5) / (having + 0.5))
+    total = sum(weights.values())
+    return [
+        sum(weights[word] for word in weights if word in document) / total if total else 0.0
+        for document in documents
+    ]

@@ -49,13 +49,14 @@ def standing(server):
 
 
 def until(what, seconds=20.0):
-    """Ask until something holds; each question takes its time, so nothing here waits by itself."""
-    end = time.monotonic() + seconds
+    """Ask until something holds; the pause between questions leaves the processors to the servers."""
+    end, pause = time.monotonic() + seconds, threading.Event()
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
             if found := what():
                 return found
         assert time.monotonic() < end, "it did not come about in time"
+        pause.wait(0.02)
 
 
 def caught_up(follower, leader, seconds=20.0):
@@ -126,6 +127,7 @@ class Writer:
                 if connection is not None:
                     connection.close()
                 connection = None
+                self._rest.wait(0.02)
         if connection is not None:
             connection.close()
 
@@ -153,10 +155,12 @@ class Reader:
         return self.reads
 
     def _run(self):
+        pause = threading.Event()
         while not self._stop and not self.wrong:
             try:
                 found = numbers(self.server) if self.reads % WHOLE == 0 else known(self.server)
             except (OSError, http.client.HTTPException, AssertionError):
+                pause.wait(0.02)
                 continue
             if isinstance(found, set):
                 if found != set(range(len(found))):

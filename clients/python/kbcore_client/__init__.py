@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         RetractOutcome,
         StoredRule,
         StoreOutcome,
+        Subscription,
     )
     from kbcore_client.settings import Retries, Settings, Timeouts
     from kbcore_client.windows import Bucket, ContextDiff, Window, WindowOptions
@@ -69,6 +70,7 @@ _HOMES = {
     "Settings": "settings",
     "StoreOutcome": "results",
     "StoredRule": "results",
+    "Subscription": "results",
     "Timeouts": "settings",
     "WhyNot": "proofs",
     "WhyNotCandidate": "proofs",
@@ -112,6 +114,7 @@ __all__ = [
     "StorageFull",
     "StoreOutcome",
     "StoredRule",
+    "Subscription",
     "TimedOut",
     "Timeouts",
     "TooLarge",

@@ -221,7 +221,8 @@ class FactEvent:
 
     `cause` says by what, `before` and `after` are the fact before and after it, None where it was
     not stored. `at` is in epoch milliseconds, `seq` the number of the commit. `key` is the id of
-    the API key. A `purged` event has only the `count` of removed facts.
+    the API key. A `purged` event has only the `count` of removed facts. `reason` is that of a
+    correction, `undoes` the number of the commit that an undo undid.
     """
 
     event: str
@@ -234,6 +235,8 @@ class FactEvent:
     transaction: str | None
     key: str | None
     count: int | None
+    reason: str | None = None
+    undoes: int | None = None
 
     @classmethod
     def of(cls, answer: Json) -> FactEvent:
@@ -249,6 +252,8 @@ class FactEvent:
             answer["transaction"],
             answer["key"],
             answer["count"],
+            answer.get("reason"),
+            answer.get("undoes"),
         )
 
 

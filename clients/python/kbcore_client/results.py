@@ -518,6 +518,39 @@ def _answer(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """A goal whose answers a server keeps current.
+
+    It ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `count` is
+    the number of its answers, `webhook` the address to which its changes are sent. One that is not
+    `durable` ends with the server.
+    """
+
+    id: str
+    goal: str
+    scope: str | None
+    ttl_ms: int
+    expires_at: int
+    count: int
+    webhook: str | None
+    durable: bool
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> Subscription:
+        """Return the subscription that an answer describes."""
+        return cls(
+            answer["id"],
+            answer["goal"],
+            answer["scope"],
+            answer["ttl"],
+            answer["expiresAt"],
+            answer["count"],
+            answer["webhook"],
+            answer["durable"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NeighbourCount:
     """A predicate and the number of its facts that contain a constant."""
 

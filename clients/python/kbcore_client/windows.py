@@ -69,6 +69,9 @@ class DiffOptions(TypedDict, total=False):
     min_relevance: float
     """Minimum relevance of facts that match `query`, 0 to 1, as a share of the best match."""
 
+    min_coverage: float
+    """Share of the words of `query` that some fact must have, 0 to 1; otherwise nothing matches."""
+
     auto_resolve: bool
     """Leave out the side of a contradiction that matters less; initially True."""
 
@@ -120,6 +123,7 @@ FIELDS = {
     "asker": "asker",
     "min_salience": "minSalience",
     "min_relevance": "minRelevance",
+    "min_coverage": "minCoverage",
     "auto_resolve": "autoResolveContradictions",
     "explain": "explain",
     "citations": "citations",

@@ -4,7 +4,7 @@ import { Answers } from "./answers.js";
 import { KBError, isKBError, type ErrorCode } from "./errors.js";
 import { eventsOf, type KBEvent } from "./events.js";
 import type { components, paths } from "./schema.js";
-import { pause, Transport, type Options } from "./transport.js";
+import { knownAt, pause, Transport, type Options } from "./transport.js";
 
 type Schemas = components["schemas"];
 type FieldOf<T> = T extends unknown ? keyof T : never;
@@ -47,17 +47,30 @@ export class KnowledgeBase {
     readonly tenant: string,
     readonly database: string,
     private readonly transactionId?: string,
+    private readonly instant?: number | string,
   ) {
     this.client = createClient<paths>({
       baseUrl: transport.url,
       headers: transport.headers(tenant, database, transactionId),
-      fetch: (request) => transport.send(request),
+      fetch: async (request) =>
+        transport.send(instant === undefined ? request : await knownAt(request, transport.url, instant)),
     });
   }
 
-  /** A knowledge base on another tenant of the same connection. */
+  /** A knowledge base on another tenant of the same connection, known at the same instant. */
   open(tenant: string, database: string = this.database): KnowledgeBase {
-    return new KnowledgeBase(this.transport, tenant, database);
+    return new KnowledgeBase(this.transport, tenant, database, undefined, this.instant);
+  }
+
+  /**
+   * This knowledge base as it was known at an instant, for `ask`, `query`, `rules` and other reads: a Date, epoch milliseconds,
+   * or an ISO 8601 text with an offset. `knownAt(monday).ask(goal, { asOf: lastYear })` says what was known on Monday about last
+   * year. Its reads throw VALIDATION_ERROR for an instant in the future, and before the oldest one available, which is in the
+   * details; so do operations of the present, such as writes.
+   */
+  knownAt(at: Date | number | string): KnowledgeBase {
+    const instant = at instanceof Date ? at.getTime() : at;
+    return new KnowledgeBase(this.transport, this.tenant, this.database, this.transactionId, instant);
   }
 
   async #post<T>(path: string, body: object, sent: Sent = {}): Promise<T> {
@@ -303,6 +316,25 @@ export class KnowledgeBase {
   // ---- goals whose answers are kept current ----
 
   /**
+   * Have the server keep the answers of a goal current, also across its restarts. With a `webhook` it sends each change after now
+   * to an address that it allows. Subscribing again with the same `id` renews the goal, which ends `ttl` milliseconds after its
+   * last use; `follow` with that `id` yields its changes.
+   */
+  async subscribe(goal: string, options: Omit<Body<"Subscribe">, "goal"> = {}): Promise<Subscribed> {
+    return this.#post("/goals/subscribe", { goal, ...options });
+  }
+
+  /** The goals that the server keeps current, in the order of their subscription. */
+  async subscriptions(): Promise<Schemas["StandingGoal"][]> {
+    return (await this.client.GET("/goals")).data!.goals;
+  }
+
+  /** End the subscription to a goal, with its webhook; false if there was none. */
+  async unsubscribe(id: string): Promise<boolean> {
+    return (await this.client.DELETE("/goals/{id}", { params: { path: { id } } })).data!.ended;
+  }
+
+  /**
    * Yield the answers of a goal, then each change of them, until the caller stops or the signal ends it. In the first item all
    * answers have appeared; each commit that changes the answers is one item. A lost connection is opened again, also after
    * a restart of the server, and continues after the last item. If the log does not go back so far, the next item has the whole
@@ -354,6 +386,9 @@ export class KnowledgeBase {
     const signal = ending === undefined ? stop.signal : AbortSignal.any([ending, stop.signal]);
     let last = "";
     let failures = 0;
+    if (this.instant !== undefined) {
+      throw new KBError("VALIDATION_ERROR", "events are of the present; knownAt is for reads only");
+    }
     try {
       for (;;) {
         const silence = new AbortController();

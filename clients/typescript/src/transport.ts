@@ -42,6 +42,31 @@ export const READS: ReadonlySet<string> = new Set([
   "/check", "/scope/diff", "/goals/subscribe",
 ]);
 
+/** Paths of POST requests whose body may have `knownAt`, and of GET requests that may have it in the query string. */
+export const HISTORIC: Readonly<Record<string, ReadonlySet<string>>> = {
+  POST: new Set([
+    "/infer", "/ask", "/query", "/explain", "/aggregate", "/neighbours", "/memory/context", "/context/summary",
+    "/memory/recall", "/memory/query/temporal", "/memory/query/salient", "/scope/diff",
+  ]),
+  GET: new Set(["/rules", "/predicates", "/scopes", "/episodes", "/episodes/{id}"]),
+};
+
+/** A request about what was known at an instant; throws KBError if the operation is of the present. */
+export async function knownAt(request: Request, base: string, instant: number | string): Promise<Request> {
+  const url = new URL(request.url);
+  const path = request.url.slice(base.length).replace(/[?].*$/, "").replace(/^\/episodes\/[^/]+$/, "/episodes/{id}");
+  if (HISTORIC[request.method]?.has(path) !== true) {
+    throw new KBError("VALIDATION_ERROR", "this operation is of the present; knownAt is for reads only");
+  }
+  if (request.method === "GET") {
+    url.searchParams.set("knownAt", String(instant));
+    return new Request(url, request);
+  }
+  const body = JSON.stringify({ ...((await request.json()) as object), knownAt: instant });
+  const { headers, method, signal } = request;
+  return new Request(url, { method, headers, body, signal });
+}
+
 /** Where requests go: the parts of a connection that its transactions share. */
 export class Transport {
   readonly url: string;

@@ -2,7 +2,13 @@ import { readFileSync } from "node:fs";
 import { describe, expect, inject, test } from "vitest";
 
 import { connect, isKBError, KBError, ERROR_CODES, type GoalAnswer, type KnowledgeBase } from "../src/index.js";
-import { READS } from "../src/transport.js";
+import { HISTORIC, READS } from "../src/transport.js";
+
+/** The parts of an operation of the OpenAPI document that the tests read. */
+interface Described {
+  parameters?: { name?: string }[];
+  requestBody?: { content: Record<string, { schema: { $ref?: string } }> };
+}
 
 const url = inject("url");
 let tenants = 0;
@@ -170,6 +176,54 @@ describe("reads", () => {
     const kb = await family();
     const { data } = await kb.client.POST("/aggregate", { body: { predicate: "parent", op: "COUNT" } });
     expect(data?.result).toBe(2);
+  });
+});
+
+describe("what was known", () => {
+  test("reads answer from an earlier instant, and nothing else takes one", async () => {
+    const kb = await family();
+    const { events } = await kb.factHistory("parent");
+    const before = events[0]!.at;
+    while (Date.now() <= before) await kb.scopes(); // the correction has a later instant
+    await kb.correct({ old: "parent(bob, cid)", new: "parent(bob, dan)", reason: "said so" });
+    await kb.fork("draft");
+    const page = (await kb.factHistory("parent(bob, ?x)", { limit: 2 })).events;
+    expect(page.map((event) => [event.cause, event.reason])).toEqual([["correct", "said so"], ["correct", "said so"]]);
+    for (const at of [before, new Date(before), new Date(before).toISOString()]) {
+      const past = kb.knownAt(at);
+      expect((await past.ask("parent(bob, ?x)")).one()).toEqual(["bob", "cid"]);
+    }
+    const past = kb.knownAt(before);
+    expect(await past.query("parent(?x, ?y)")).toHaveLength(2);
+    expect(await past.explain("parent(bob, ?x)")).toContain("cid");
+    expect((await past.rules()).rules).toEqual([]); // taught after the facts
+    expect((await past.predicates()).predicates.map((each) => each.predicate)).toEqual(["parent"]);
+    expect([await past.scopes(), await kb.scopes()]).toEqual([[], ["draft"]]);
+    expect((await past.episodes()).total).toBe(0);
+    expect(JSON.stringify(await past.context({ goals: ["parent(bob, ?x)"] }))).toContain("cid");
+    const { data } = await past.client.POST("/aggregate", { body: { predicate: "parent", op: "COUNT" } });
+    expect(data?.result).toBe(2);
+    for (const refused of [
+      past.tell("p(a)"), past.transaction(async () => 1), past.subscribe("p(?x)"), past.factHistory("p"),
+      past.events().next(), past.follow("p(?x)").next(), past.contextDiff("s1"),
+    ]) {
+      expect((await failure(refused)).code).toBe("VALIDATION_ERROR");
+    }
+    const error = await failure(kb.knownAt(1).rules());
+    expect([error.code, error.details?.["oldest"]]).toEqual(["VALIDATION_ERROR", expect.any(Number)]);
+  });
+
+  test("the reads that take an instant are those of the interface", () => {
+    const takes: Record<string, string[]> = { GET: [], POST: [] };
+    const bodies = document.components.schemas as Record<string, { properties?: Record<string, unknown> }>;
+    for (const [path, operations] of Object.entries(document.paths)) {
+      const { get, post } = operations as Record<string, Described>;
+      if (get?.parameters?.some(({ name }) => name === "knownAt")) takes["GET"]!.push(path);
+      const shape = post?.requestBody?.content["application/json"]?.schema.$ref?.split("/").at(-1);
+      if (shape !== undefined && bodies[shape]?.properties?.["knownAt"]) takes["POST"]!.push(path);
+    }
+    expect(takes["GET"]!.length).toBeGreaterThan(3);
+    for (const method of ["GET", "POST"]) expect([...HISTORIC[method]!].sort()).toEqual(takes[method]!.sort());
   });
 });
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from kbcore.context.ranking import Lexical
+from kbcore.context.relevance.answers import with_answers
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
 from kbcore.search.bm25 import Found, LexicalIndex, Query
 from kbcore.search.dates import resolved_dates
-from kbcore.search.tokens import in_first_person
+from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
@@ -41,16 +42,20 @@ def matching_facts(
     budget: Budget,
     scores: Scores | None = None,
 ) -> Lexical:
-    """Return the BM25 share of the best matching facts, doubled for facts about the asker.
+    """Return the BM25 share of the best matching facts, doubled for facts about the asker, and more
+    for answers to matching questions.
 
     They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
     without `scores` salience is taken to be unknown. First-person words of the query count as the
     name of the asker, and dates relative to the instant of the request, such as "last May", as those
-    dates. The caller holds the read lock. Raises BudgetExceeded.
+    dates. The result is empty if no fact has `min_coverage` of the words of the query. The caller
+    holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
     text, asker = request.query, request.asker
+    if not _is_covered(tenant, partitions, request, text, budget):
+        return {}
     if dates := resolved_dates(text, tenant.at(budget.now or 0)):
         text = f"{text} {dates}"
     if asker is not None and in_first_person(text):
@@ -58,7 +63,26 @@ def matching_facts(
     index = LexicalIndex.of(tenant)
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
     symbol = None if asker is None else tenant.engine.find(asker)
-    return _Matches(queries, request, salience_weight, symbol, scores).found()
+    matches = _Matches(queries, request, salience_weight, symbol, scores).found()
+    return with_answers(tenant, partitions, request.predicates, matches)
+
+
+def _is_covered(
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    request: WindowRequest,
+    text: str,
+    budget: Budget,
+) -> bool:
+    """Return whether a fact has enough words of the query; first-person words count as the asker."""
+    if request.min_coverage <= 0:
+        return True
+    if request.asker is not None and in_first_person(text):
+        text = f"{request.asker} {without_first_person(text)}"
+    index, share = LexicalIndex.of(tenant), request.min_coverage
+    return any(
+        index.covers(partition, text, share, budget, request.predicates) for partition in partitions
+    )
 
 
 def at_least(lexical: Lexical, share_of_best: float) -> Lexical:

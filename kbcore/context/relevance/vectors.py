@@ -1,7 +1,8 @@
 """Semantic similarity of facts to a query: the nearest facts by vector, blended with BM25.
 
 match = (1 - VECTOR_WEIGHT) * BM25 share + VECTOR_WEIGHT * cosine, where a cosine below NEAR counts
-as 0. Without an embedder the match is the BM25 share.
+as 0. Without an embedder the match is the BM25 share. If no fact has enough words of the query
+(`min_coverage`), the highest cosine has to be that high, or nothing matches.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def blended(
             least=NEAR,
         ):
             near[stored, row] = cosine
+    if not lexical and max(near.values(), default=0.0) < request.min_coverage:
+        return {}
     if unseen := [where for where in lexical if where not in near]:
         near.update(index.cosines(tenant, unseen, query))
     for where, cosine in near.items():

@@ -169,6 +169,13 @@ class Draft(ABC):
         self._count(step, 1)
         self._steps.append(step)
 
+    def min_size(self, entry: Entry) -> int:
+        """Return a lower bound of the characters that an entry would add to the text.
+
+        This takes much less time than `add`; 0 if nothing is known.
+        """
+        return 0 if entry.provenance is not None else self._min_size(entry)
+
     def pop(self) -> Item:
         """Remove the item added last, and return it."""
         step = self._steps.pop()
@@ -215,6 +222,10 @@ class Draft(ABC):
     @abstractmethod
     def _forget(self, item: Item) -> None:
         """Undo what `_pieces` recorded about an item; called for the item added last."""
+
+    @abstractmethod
+    def _min_size(self, entry: Entry) -> int:
+        """Return a lower bound of the characters that an entry without provenance would add."""
 
     @abstractmethod
     def _ordered(self) -> Iterator[Block]:

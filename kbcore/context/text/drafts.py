@@ -26,6 +26,7 @@ from kbcore.context.text.notes import (
     DISPUTED,
     TITLES,
     group_of,
+    note_group,
     scope_heading,
     title_of,
 )
@@ -37,8 +38,9 @@ from kbcore.context.text.phrases import (
     reason_text,
     rule_phrase,
     sentence,
+    verb_phrase,
 )
-from kbcore.context.window import Entry, GoalNote, Provenance, is_absence
+from kbcore.context.window import QUERY, Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
@@ -67,9 +69,10 @@ class NaturalDraft(Draft):
             yield Piece(("rule", item), block, phrase or item)
             return
         if isinstance(item, GoalNote):
-            yield from self._titled(f"goal {item.goal}")
+            group = note_group(item)
+            yield from self._titled(group)
             for kind, text in self._remarks(item):
-                yield Piece(("note", f"goal {item.goal}", kind), Block("", "\n"), text)
+                yield Piece(("note", group, kind), Block("", "\n"), text)
             return
         cited = self._step.cited
         if self._is_named(item):
@@ -114,6 +117,20 @@ class NaturalDraft(Draft):
                 lines.pop()
                 if not lines:
                     del self._named[item.scope, premise]
+
+    def _min_size(self, entry: Entry) -> int:
+        arity = len(entry.args)
+        if self._named or (entry.predicate, arity) in self._templates(entry.scope):
+            return 0
+        phrase = verb_phrase(entry.predicate, arity, not entry.negated)
+        if phrase is None:
+            return _min_line(entry)
+        subject, *others = entry.args
+        # Printed arguments are at least as long; the last two characters are "; " or ".\n".
+        size = len(phrase) + sum(map(len, others)) + len(others) + 2
+        if ("subject", group_of(entry), (entry.scope, subject)) not in self._blocks:
+            size += len(subject) + 1
+        return size
 
     def _is_named(self, entry: Entry) -> bool:
         """Return whether a reason says all that the line of a fact would say."""
@@ -204,7 +221,7 @@ class FactsDraft(Draft):
             yield Piece(("rule", item), Block("", "\n"), item)
             return
         if isinstance(item, GoalNote):
-            group = f"goal {item.goal}"
+            group = note_group(item)
             yield from self._titled(group)
             for kind, text in _remarks(item, ", ".join(item.elsewhere)):
                 yield Piece(("note", group, kind), Block("% ", "\n"), text)
@@ -259,6 +276,10 @@ class FactsDraft(Draft):
                     del self._users[item.scope, premise]
         if self._lines[item.scope, item.signed].entry is item:
             del self._lines[item.scope, item.signed]
+
+    def _min_size(self, entry: Entry) -> int:
+        # A fact that gets a number makes the reasons of others shorter.
+        return 0 if (entry.scope, entry.signed) in self._users else _min_line(entry)
 
     def _written_line(self, line: _Line) -> str:
         entry = line.entry
@@ -328,6 +349,11 @@ def _written_groups(groups: dict[object, dict[object, list[Block]]]) -> Iterator
                 yield from blocks
 
 
+def _min_line(entry: Entry) -> int:
+    """Return the characters of the line of a stored fact in the rule language, without notes."""
+    return len(entry.signed) + len(".\n")
+
+
 def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes: list[str]) -> str:
     """Return an entry in the rule language, with its notes in a comment."""
     text = entry.signed
@@ -366,7 +392,9 @@ def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
 
 def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
     """Yield what is said about a goal besides its facts, with a name for each remark."""
-    if note.denied:
+    if note.goal == QUERY:
+        yield "unanswered", "Nothing relevant to the query is known"
+    elif note.denied:
         yield "denied", "This does not hold"
     elif note.unanswered:
         unmet = f". Unmet conditions: {'; or '.join(note.unmet)}" if note.unmet else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from kbcore.context.window import OTHER, VIOLATION, Entry
+from kbcore.context.window import MATCH, OTHER, QUERY, VIOLATION, Entry, GoalNote
 from kbplanner.syntax.printer import print_constant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -64,6 +64,11 @@ def notes_of(entry: Entry, contradicted: str = CONTRADICTED) -> Iterator[str]:
 def group_of(entry: Entry) -> str:
     """Return the group of an entry: the text of its goal after `goal `, or its role."""
     return entry.role if entry.goal is None else f"goal {entry.goal}"
+
+
+def note_group(note: GoalNote) -> str:
+    """Return the group that a note stands in: that of its goal, or of the matches of the query."""
+    return MATCH if note.goal == QUERY else f"goal {note.goal}"
 
 
 def title_of(group: str, goal_driven: bool, goal: str) -> str:

@@ -93,12 +93,12 @@ def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES) -> tuple[str, str
         if text.startswith("{0} "):
             return terms[0], filled[len(terms[0]) + 1 :]
         return "", filled
-    phrase = _verb_phrase(atom.predicate, len(atom.args), atom.positive)
+    phrase = verb_phrase(atom.predicate, len(atom.args), atom.positive)
     return None if phrase is None else (terms[0], " ".join((phrase, *terms[1:])))
 
 
 @lru_cache(maxsize=4096)
-def _verb_phrase(predicate: str, arity: int, positive: bool) -> str | None:
+def verb_phrase(predicate: str, arity: int, positive: bool) -> str | None:
     """Return the words between the arguments, `does not work at`; None if they could mislead."""
     phrase = words(predicate)
     if not phrase or not 1 <= arity <= 2 or not _fits(phrase, arity):

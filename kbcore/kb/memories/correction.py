@@ -300,7 +300,9 @@ class Corrections(EpisodeMethods, ABC):
                 replay.check_later(undone)
                 self._check_not_purged(seq)
                 try:
-                    delta = self._commit(undone.inverse, self._nothing_since(undone.seq_seen))
+                    delta = self._commit(
+                        undone.inverse, self._nothing_since(undone.seq_seen), undoes=seq
+                    )
                 except Outdated:
                     continue
                 return UndoOutcome(seq, delta.seq, delta.at, undone)

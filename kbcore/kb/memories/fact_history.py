@@ -29,13 +29,14 @@ from kbcore.state.changes import (
     MergeScope,
     RestoreFacts,
 )
-from kbcore.state.facts import FactKey, Row
+from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.memory.purges import PurgeRecord
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import ANONYMOUS, Term, Variable
+from kbplanner.ir.terms import ANONYMOUS, Atom, Term, Variable
+from kbplanner.syntax.printer import print_atom
 
 ASSERTED, REPLACED, RETRACTED, PURGED = "asserted", "replaced", "retracted", "purged"
 EVENTS = ASSERTED, REPLACED, RETRACTED, PURGED
@@ -49,6 +50,7 @@ DEFAULT_EVENTS = 100
 MAX_EVENTS = 1000
 """Number of events of one page: the default, and the most."""
 
+CORRECTED, UNDONE = "correct", "undo"
 CORRECTS = "corrects"
 
 _EVICTED = {"expired": "expired", "faded": "faded", "replaced": "summarised"}
@@ -117,6 +119,7 @@ class FactEvent:
     None where it was not stored. A purge has neither; `count` is the number of facts it removed, of
     any predicate. `at` is in epoch milliseconds, `seq` the number of the change in the log.
     `request` is the idempotency key, `key` the id of the API key; None if the record has none.
+    `reason` is the reason of a correction, `undoes` the number of the change that an undo undid.
     """
 
     event: str
@@ -129,6 +132,8 @@ class FactEvent:
     transaction: str | None = None
     key: str | None = None
     count: int | None = None
+    reason: str | None = None
+    undoes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +188,7 @@ class FactHistories(EarlierReads):
 
     def _check_history(self, scope: str | None) -> None:
         """Raise InvalidInput if there is no history to read, as in a transaction."""
+        self.check_of_present()
         self._check_scope(scope)
 
 
@@ -215,7 +221,8 @@ def _of_change(
     if wide:
         for name in pattern.stored(tenant, budget):
             before.setdefault(name, (None, False))
-    for name in sorted(before, key=repr):
+    causes = _Causes(changes)
+    for name in budget.paced(sorted(before, key=repr)):
         row, expired = before[name]
         after, _ = _row(tenant, name)
         if row == after:
@@ -226,9 +233,10 @@ def _of_change(
             event = RETRACTED
         else:
             event = REPLACED
+        cause, reason = causes.of(name, after)
         yield FactEvent(
             event,
-            _cause(changes, name, after),
+            cause,
             change.at,
             change.seq,
             row,
@@ -236,43 +244,63 @@ def _of_change(
             change.request,
             change.transaction,
             changes.key,
+            reason=reason,
+            undoes=changes.undoes,
         )
 
 
-def _cause(changes: ChangeSet, name: FactKey, after: Row | None) -> str:
-    """Return what kind of change concerned a fact last."""
-    causes = [cause for change in changes.changes if (cause := _cause_of(change, name))]
-    corrects = any(
-        CORRECTS in fact.metadata
-        for change in changes.changes
-        if isinstance(change, AssertFacts)
-        for fact in change.facts
-    )
-    if corrects and len(changes.changes) > 1:
-        return "correct"
-    if any(isinstance(change, RestoreFacts) for change in changes.changes):
-        return "undo"
-    return causes[-1] if causes else ("retract" if after is None else "assert")
+class _Causes:
+    """The causes of the changes of facts in one change set, and the corrections in it."""
 
+    def __init__(self, changes: ChangeSet) -> None:
+        self._undone = changes.undoes is not None
+        self._facts: dict[FactKey, tuple[int, str]] = {}
+        self._scopes: dict[str | None, tuple[int, str]] = {}
+        self._corrections: dict[tuple[str | None, str] | FactKey, str] = {}
+        for index, change in enumerate(changes.changes):
+            self._add(index, change)
+        if len(changes.changes) > 1:  # a correction also retracts; metadata alone corrects nothing
+            for change in changes.changes:
+                for fact in change.facts if isinstance(change, AssertFacts) else ():
+                    self._add_correction(fact)
 
-def _cause_of(change: Change, name: FactKey) -> str | None:
-    """Return the cause that a change is, None if it does not concern a fact."""
-    if isinstance(change, EvictFacts):
-        named = any(fact.key == name for rows in change.rows for fact in rows.facts())
-        return _EVICTED[change.reason.value] if named else None
-    if isinstance(change, ForkScope | MergeScope):
-        return _WIDE[type(change)] if change.target == name[0] else None
-    if isinstance(change, DropScope):
-        return "drop_scope" if change.scope == name[0] else None
-    if isinstance(change, AddEvidence):
-        return "evidence" if any(fact.key == name for fact in change.facts) else None
-    if isinstance(change, AssertFacts):
-        return "assert" if any(fact.key == name for fact in change.facts) else None
-    if isinstance(change, AssertRows):
-        return (
-            "assert" if any(name == f.key for rows in change.rows for f in rows.facts()) else None
-        )
-    return None
+    def of(self, name: FactKey, after: Row | None) -> tuple[str, str | None]:
+        """Return the kind of change that concerned a fact last, and the reason of a correction."""
+        if self._undone:
+            return UNDONE, None
+        scope, predicate, args, positive = name
+        text = print_atom(Atom(predicate, args, positive))
+        reason = self._corrections.get(name) or self._corrections.get((scope, text))
+        if reason is not None:
+            return CORRECTED, reason
+        known = (self._facts.get(name), self._scopes.get(scope))
+        last = max((each for each in known if each is not None), default=None)
+        return ("retract" if after is None else "assert") if last is None else last[1], None
+
+    def _add(self, index: int, change: Change) -> None:
+        if isinstance(change, EvictFacts):
+            self._add_facts(index, _EVICTED[change.reason.value], change.rows)
+        elif isinstance(change, AssertRows):
+            self._add_facts(index, "assert", change.rows)
+        elif isinstance(change, AddEvidence | AssertFacts):
+            cause = "assert" if isinstance(change, AssertFacts) else "evidence"
+            self._facts.update((fact.key, (index, cause)) for fact in change.facts)
+        elif isinstance(change, ForkScope | MergeScope):
+            self._scopes[change.target] = index, _WIDE[type(change)]
+        elif isinstance(change, DropScope):
+            self._scopes[change.scope] = index, _WIDE[DropScope]
+        elif isinstance(change, RestoreFacts):
+            self._undone = True  # records of earlier versions do not say what they undo
+
+    def _add_facts(self, index: int, cause: str, rows: tuple[FactRows, ...]) -> None:
+        self._facts.update((fact.key, (index, cause)) for part in rows for fact in part.facts())
+
+    def _add_correction(self, fact: Fact) -> None:
+        correction = fact.metadata.get(CORRECTS)
+        if isinstance(correction, dict) and isinstance(reason := correction.get("reason"), str):
+            self._corrections[fact.key] = reason
+            if isinstance(old := correction.get("fact"), str):
+                self._corrections[fact.scope, old] = reason
 
 
 def _row(tenant: Tenant, name: FactKey) -> tuple[Row | None, bool]:

@@ -92,7 +92,9 @@ class EarlierReads(TenantHandle):
                 budget,
             )
         earlier = cast("Services", EarlierServices(services, tenant, instant))
-        return type(self)(earlier, database, name, self._caller)
+        handle = type(self)(earlier, database, name, self._caller)
+        handle.instant = instant
+        return handle
 
     def history_start(self) -> HistoryStart:
         """Return the oldest state of the tenant that can still be read with `known_at`.

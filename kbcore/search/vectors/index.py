@@ -1,8 +1,9 @@
-"""Index of the vectors of a tenant's facts: exact search, updated when a search reads it.
+"""Index of the vectors of a tenant's facts, updated when a search reads it.
 
 A vector belongs to a text, so that equal facts of several scopes share it. The index knows for each
 row of a relation the position of its vector. Rows without one are *missing*: they are given to the
-embedder in batches, by the thread of `indexer` or, if they are few, by a search.
+embedder in batches, by the thread of `indexer` or, if they are few, by a search. A search compares
+all visible vectors, or, if they are many, the candidates that `signs` chooses.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 from weakref import ref
 
+from kbcore.search.vectors.signs import candidate_count
 from kbcore.search.vectors.store import Digest, Entry, VectorStore, digest_of
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
@@ -157,13 +159,16 @@ class VectorIndex:
     ) -> list[Near]:
         """Return the `k` visible facts of a partition nearest to a query, nearest first.
 
-        Facts whose text has no vector yet are left out, and those with a cosine below `least`.
+        Facts whose text has no vector yet are left out, and those with a cosine below `least`. Among
+        many facts a few of the nearest may be missing (`signs`).
         Ties are ordered by predicate, arity and sign, then by age, oldest first.
         """
         relations = _ordered(partition, predicates)
         with self._mutex:
             self._update(tenant, relations, pause)
-            positions, starts, owners = self._shelf(tenant, partition, relations, predicates)
+            visible, starts, owners = self._shelf(tenant, partition, relations, predicates)
+            chosen = self._candidates(tenant, query, visible, k, pause)
+            positions = visible if chosen is None else array("I", map(visible.__getitem__, chosen))
             hits: list[tuple[float, int]] = []
             for start in range(0, len(positions), SEARCH_ROWS):
                 chunk = (
@@ -178,7 +183,10 @@ class VectorIndex:
                     if len(hits) == k:
                         least = max(least, -hits[-1][0])
                     pause()
-            return [_fact(negative, at, starts, owners) for negative, at in hits]
+            return [
+                _fact(negative, at if chosen is None else chosen[at], starts, owners)
+                for negative, at in hits
+            ]
 
     def cosines(
         self, tenant: Tenant, facts: Iterable[tuple[StoredRelation, int]], query: Quantized
@@ -196,6 +204,16 @@ class VectorIndex:
                 positions.append(part.positions[row] if part is not None and known else NO_POSITION)
             indexes, scores = self._nearest(tenant, query, positions, len(positions), -2.0)
             return {facts[at]: score for at, score in zip(indexes, scores, strict=True)}
+
+    def _candidates(
+        self, tenant: Tenant, query: Quantized, visible: array[int], k: int, pause: Pause
+    ) -> array[int] | None:
+        """Return the indexes of the visible positions to compare, in order; None: all."""
+        count = candidate_count(len(visible), self.store.dimension, k)
+        if count is None:
+            return None
+        self.store.signs.update(tenant.engine, self.store.vectors, pause)
+        return self.store.signs.candidates(tenant.engine, query, visible, count, pause)
 
     def _nearest(
         self, tenant: Tenant, query: Quantized, positions: array[int], k: int, least: float

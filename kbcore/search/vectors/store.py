@@ -7,7 +7,16 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kbplanner.engine.vectors import CELL_MAX, NO_POSITION, QUERY_MAX, Quantized, quantized
+from kbcore.search.vectors.signs import Signs
+from kbplanner.engine.vectors import (
+    CELL_MAX,
+    NO_POSITION,
+    QUERY_MAX,
+    Quantized,
+    StoredVectors,
+    quantized,
+    sign_words,
+)
 
 DIGEST_BYTES = 16
 """Bytes of the digest of a text."""
@@ -46,15 +55,17 @@ def query_of(vector: array[float]) -> Quantized:
 class VectorStore:
     """Vectors of `dimension` numbers, in at most `max_bytes` of memory.
 
-    `cells` has the numbers by position and `factors` the factor of each position. A position is in use while
-    facts count on it; the others are freed by `drop_unused`. Not safe for several threads at once.
+    `cells` has the numbers by position, `factors` the factor of each position, `signs` the signs.
+    A position is in use while facts count on it; the others are freed by `drop_unused`. Not safe for
+    several threads at once.
     """
 
     def __init__(self, dimension: int, max_bytes: int) -> None:
         self.dimension = dimension
         self.cells = bytearray()
         self.factors = array("f")
-        self._entry_bytes = dimension + ENTRY_BYTES
+        self.signs = Signs(dimension)
+        self._entry_bytes = dimension + 8 * sign_words(dimension) + ENTRY_BYTES
         self._max_entries = max_bytes // self._entry_bytes
         self._uses = array("I")
         self._positions: dict[Digest, int] = {}
@@ -63,6 +74,11 @@ class VectorStore:
 
     def __len__(self) -> int:
         return len(self._positions)
+
+    @property
+    def vectors(self) -> StoredVectors:
+        """The vectors by position, as the engine takes them."""
+        return StoredVectors(self.cells, self.factors, self.dimension)
 
     @property
     def bytes(self) -> int:
@@ -92,6 +108,7 @@ class VectorStore:
             position = self._free.pop()
             self.cells[position * self.dimension : (position + 1) * self.dimension] = entry.cells
             self.factors[position] = entry.factor
+            self.signs.change(position)
         else:
             position = len(self.factors)
             self.cells += entry.cells
@@ -128,6 +145,7 @@ class VectorStore:
             self.cells[position * self.dimension : (position + 1) * self.dimension] = bytes(
                 self.dimension
             )
+            self.signs.erase(position)
             self._free.append(position)
         self._idle = 0
         return len(unused)

@@ -77,6 +77,7 @@ class Episodes:
     def __init__(self, below: Episodes | None = None) -> None:
         self._known: dict[str, Episode] = {}
         self._below = below
+        self._order: _Order | None = None
         self.version = 0
         """Increases when an episode is stored or removed."""
 
@@ -101,6 +102,8 @@ class Episodes:
         if episode.id in self:
             return False
         self._known[episode.id] = episode
+        if self._order is not None:
+            self._order.add(episode)
         self.version += 1
         return True
 
@@ -109,4 +112,54 @@ class Episodes:
         popped = (self._known.pop(id, None) for id in ids)
         removed = [episode for episode in popped if episode is not None]
         self.version += len(removed)
+        if removed:
+            self._order = None  # made again when it is needed: episodes are seldom removed
         return removed
+
+    def following(self, episode: Episode) -> Episode | None:
+        """Return the episode of the same session that was stored after an episode, None if there is
+        none.
+
+        The caller holds the read lock. The first call reads all episodes.
+        """
+        if episode.session is None:
+            return None
+        if self._order is None:
+            order = _Order()
+            for each in self._known.values():
+                order.add(each)
+            self._order = order  # another reader may have made an equal one in between
+        if episode.id in self._known:
+            after = self._order.after(episode)
+        else:
+            below = None if self._below is None else self._below.following(episode)
+            if below is not None:
+                return below
+            after = self._order.first(episode.session)
+        return None if after is None else self._known[after]
+
+
+class _Order:
+    """The ids of the episodes of each session, in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[str]] = {}
+        self._indexes: dict[str, int] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Add an episode after all others of its session."""
+        if episode.session is not None:
+            ids = self._sessions.setdefault(episode.session, [])
+            self._indexes[episode.id] = len(ids)
+            ids.append(episode.id)
+
+    def first(self, session: str) -> str | None:
+        """Return the first episode of a session."""
+        ids = self._sessions.get(session)
+        return None if ids is None else ids[0]
+
+    def after(self, episode: Episode) -> str | None:
+        """Return the episode after an episode that was added."""
+        index = self._indexes[episode.id] + 1
+        ids = self._sessions[str(episode.session)]
+        return ids[index] if index < len(ids) else None

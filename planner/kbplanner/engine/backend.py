@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.salience import Salience
-from kbplanner.engine.vectors import NearestSearch
+from kbplanner.engine.vectors import NearestSearch, SignSearch, StoredVectors
 
 
 class RunState(IntEnum):
@@ -498,6 +498,37 @@ class Engine(Protocol):
 
         Highest first; among equal scores the lower index.
         """
+
+    def add_vectors(
+        self, vectors: StoredVectors, start: int, stop: int, sums: array[float]
+    ) -> None:
+        """Add the vectors at the positions from `start` to `stop` to `sums`, number by number."""
+
+    def write_signs(
+        self,
+        vectors: StoredVectors,
+        start: int,
+        stop: int,
+        centre: array[float],
+        signs: array[int],
+    ) -> None:
+        """Write the signs of the vectors at the positions from `start` to `stop`."""
+
+    def differing_signs(
+        self,
+        search: SignSearch,
+        positions: memoryview,
+        differing: memoryview,
+        counts: array[int],
+    ) -> None:
+        """Write how many signs of the vectors at `positions` differ from the query, 0xFFFF for
+        NO_POSITION, and count in `counts` how many vectors have each number.
+
+        `positions` are integers of 32 bits, `differing` of 16 bits.
+        """
+
+    def at_most(self, differing: array[int], most: int, count: int) -> array[int]:
+        """Return the indexes of the first `count` numbers that are at most `most`."""
 
     @property
     def bytes(self) -> int:

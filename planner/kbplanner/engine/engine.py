@@ -38,7 +38,7 @@ from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.model import Model
 from kbplanner.engine.relation import Relation, handle_of
-from kbplanner.engine.vectors import NearestSearch
+from kbplanner.engine.vectors import NearestSearch, SignSearch, StoredVectors, sign_words
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
@@ -358,6 +358,66 @@ class Engine:
         del indexes[filled[0] :], scores[filled[0] :]
         return indexes, scores
 
+    def add_vectors(
+        self, vectors: StoredVectors, start: int, stop: int, sums: array[float]
+    ) -> None:
+        """Add the vectors at the positions from `start` to `stop` to `sums`, number by number."""
+        with _PinnedVectors(vectors, start, stop, sums) as (cells, factors, numbers):
+            check(lib.kb_vectors_sum(cells, factors, vectors.dimension, stop - start, numbers))
+
+    def write_signs(
+        self,
+        vectors: StoredVectors,
+        start: int,
+        stop: int,
+        centre: array[float],
+        signs: array[int],
+    ) -> None:
+        """Write the signs of the vectors at the positions from `start` to `stop`."""
+        words = sign_words(vectors.dimension)
+        if len(signs) < stop * words:
+            raise EngineFault("there are fewer signs than vectors")
+        with (
+            _PinnedVectors(vectors, start, stop, centre) as (cells, factors, numbers),
+            ffi.from_buffer("uint64_t[]", signs, require_writable=True) as bits,
+        ):
+            first = bits + start * words
+            check(lib.kb_signs_of(cells, factors, vectors.dimension, stop - start, numbers, first))
+
+    def differing_signs(
+        self,
+        search: SignSearch,
+        positions: memoryview,
+        differing: memoryview,
+        counts: array[int],
+    ) -> None:
+        """Write how many signs of the vectors at `positions` differ from the query."""
+        words = len(search.query)
+        if len(differing) < len(positions) or len(counts) <= 64 * words:
+            raise EngineFault("an array does not fit the number of signs or vectors")
+        with (
+            ffi.from_buffer("uint64_t[]", search.signs) as signs,
+            ffi.from_buffer("uint64_t[]", search.query) as query,
+            ffi.from_buffer("uint32_t[]", positions) as places,
+            ffi.from_buffer("uint16_t[]", differing, require_writable=True) as out,
+            ffi.from_buffer("uint32_t[]", counts, require_writable=True) as totals,
+        ):
+            stored = len(search.signs) // (words or 1)
+            count = len(positions)
+            check(lib.kb_signs_differing(signs, stored, words, query, places, count, out, totals))
+
+    def at_most(self, differing: array[int], most: int, count: int) -> array[int]:
+        """Return the indexes of the first `count` numbers that are at most `most`."""
+        count = min(count, len(differing))
+        indexes, filled = new_array(count), ffi.new("size_t *")
+        with (
+            ffi.from_buffer("uint16_t[]", differing) as numbers,
+            ffi.from_buffer("uint32_t[]", indexes, require_writable=True) as view,
+        ):
+            check(lib.kb_signs_within(numbers, len(differing), most, view, count, filled))
+        del indexes[filled[0] :]
+        return indexes
+
     @property
     def bytes(self) -> int:
         """Return all bytes held."""
@@ -376,6 +436,31 @@ class Engine:
                 self._close_pending()
                 lib.kb_engine_close(self._handle)  # an open run keeps the memory until it is closed
                 self._handle = None
+
+
+class _PinnedVectors:
+    """Pointers to the vectors of a range of positions and to as many numbers as a vector has."""
+
+    def __init__(
+        self, vectors: StoredVectors, start: int, stop: int, numbers: array[float]
+    ) -> None:
+        fits = 0 <= start <= stop <= len(vectors.factors)
+        if not fits or len(vectors.cells) < stop * vectors.dimension:
+            raise EngineFault("there are fewer vectors than positions")
+        if len(numbers) != vectors.dimension:
+            raise EngineFault("the centre or the sums are of another dimension")
+        self._vectors, self._start, self._numbers = vectors, start, numbers
+
+    def __enter__(self) -> tuple[Any, Any, Any]:
+        self._cells = ffi.from_buffer("int8_t[]", self._vectors.cells)
+        self._factors = ffi.from_buffer("float[]", self._vectors.factors)
+        self._doubles = ffi.from_buffer("double[]", self._numbers)
+        first = self._cells + self._start * self._vectors.dimension
+        return first, self._factors + self._start, self._doubles
+
+    def __exit__(self, *exception: object) -> None:
+        for pointer in (self._cells, self._factors, self._doubles):
+            ffi.release(pointer)
 
 
 class _PinnedSearch:

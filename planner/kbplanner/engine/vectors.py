@@ -44,3 +44,37 @@ class NearestSearch:
     factors: array[float]
     query: Quantized
     least: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVectors:
+    """Vectors by position, `dimension` integers of 8 bits each, with a factor each."""
+
+    cells: bytearray
+    factors: array[float]
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignSearch:
+    """The signs of vectors by position, and of a query: `len(query)` words of 64 bits each.
+
+    Bit `i` of a vector, from the lowest bit of the first word on, is 1 if number `i` is above that of
+    a centre. The number of signs that differ between two vectors grows with the angle between them.
+    """
+
+    signs: array[int]
+    query: array[int]
+
+
+def sign_words(dimension: int) -> int:
+    """Return the number of words for the signs of a vector."""
+    return (dimension + 63) // 64
+
+
+def signs_of_query(query: Quantized, centre: array[float]) -> array[int]:
+    """Return the signs of a query."""
+    words = array("Q", bytes(8 * sign_words(len(centre))))
+    for index, (number, middle) in enumerate(zip(query.cells, centre, strict=True)):
+        words[index >> 6] |= (number * query.factor > middle) << (index & 63)
+    return words

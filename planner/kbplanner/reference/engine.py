@@ -13,6 +13,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.bytecode import Opcode
@@ -27,7 +28,13 @@ from kbplanner.engine.backend import (
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
-from kbplanner.engine.vectors import NO_POSITION, NearestSearch
+from kbplanner.engine.vectors import (
+    NO_POSITION,
+    NearestSearch,
+    SignSearch,
+    StoredVectors,
+    sign_words,
+)
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
@@ -524,6 +531,52 @@ class ReferenceEngine:
         best = heapq.nsmallest(k, scores, key=lambda index: (-scores[index], index))
         return array("I", best), array("d", [scores[index] for index in best])
 
+    def add_vectors(
+        self, vectors: StoredVectors, start: int, stop: int, sums: array[float]
+    ) -> None:
+        """Add the vectors at the positions from `start` to `stop` to `sums`, number by number."""
+        for position in range(start, stop):
+            for index, summand in enumerate(_numbers(vectors, position)):
+                sums[index] += summand
+
+    def write_signs(
+        self,
+        vectors: StoredVectors,
+        start: int,
+        stop: int,
+        centre: array[float],
+        signs: array[int],
+    ) -> None:
+        """Write the signs of the vectors at the positions from `start` to `stop`."""
+        words = sign_words(vectors.dimension)
+        for position in range(start, stop):
+            first = position * words
+            signs[first : first + words] = array("Q", bytes(8 * words))
+            for index, cell in enumerate(_numbers(vectors, position)):
+                signs[first + index // 64] |= (cell > centre[index]) << index % 64
+
+    def differing_signs(
+        self,
+        search: SignSearch,
+        positions: memoryview,
+        differing: memoryview,
+        counts: array[int],
+    ) -> None:
+        """Write how many signs of the vectors at `positions` differ from the query."""
+        words = len(search.query)
+        for index, position in enumerate(positions):
+            if position == NO_POSITION:
+                differing[index] = 0xFFFF
+                continue
+            signs = search.signs[position * words : (position + 1) * words]
+            differing[index] = sum(map(int.bit_count, map(operator.xor, signs, search.query)))
+            counts[differing[index]] += 1
+
+    def at_most(self, differing: array[int], most: int, count: int) -> array[int]:
+        """Return the indexes of the first `count` numbers that are at most `most`."""
+        indexes = (index for index, count_ in enumerate(differing) if count_ <= most)
+        return array("I", islice(indexes, count))
+
     @property
     def bytes(self) -> int:
         """Return 0: memory is not measured here."""
@@ -531,3 +584,11 @@ class ReferenceEngine:
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
+
+
+def _numbers(vectors: StoredVectors, position: int) -> Iterator[float]:
+    """Yield the numbers of a vector."""
+    cells = memoryview(vectors.cells).cast("b")
+    start = position * vectors.dimension
+    for cell in cells[start : start + vectors.dimension]:
+        yield cell * vectors.factors[position]

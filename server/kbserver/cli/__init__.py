@@ -17,6 +17,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "whynot": Entry("knowledge.goals:whynot", "Show why a goal has no answer"),
         "follow": Entry("server.follow:follow", "Print the answers of a goal as they change"),
+        "goals": Entry(
+            "server.subscriptions:goals",
+            "Subscribe to goals, whose changes a server keeps or sends to a webhook",
+        ),
         "query": Entry("knowledge.facts:query", "List stored facts, without applying rules"),
         "predicates": Entry("knowledge.facts:predicates", "List the predicates"),
         "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),

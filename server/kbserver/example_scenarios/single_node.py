@@ -124,6 +124,11 @@ STEPS: tuple[Step, ...] = (
     ("POST", "/memory/purge", {"episode": "m-1"}),
     ("GET", "/memory/purges", None),
     ("POST", "/memory/context", {"maxFacts": 2, "goals": [_WHO], "sessionId": "chat-1"}),
+    (
+        "POST",
+        "/memory/context",
+        {"query": "which allergies", "minCoverage": 0.5, "format": "facts"},
+    ),
     ("POST", "/context/diff", {"sessionId": "chat-1"}),
     ("POST", "/context/session/clear", {"sessionId": "chat-1"}),
     ("POST", "/context/ingest", {"text": "likes(ann, tea).", "maxFacts": 1}),

@@ -14,9 +14,10 @@ from kbcore.state.keys import READER
 from kbserver.mcp.work import cut
 from kbserver.operations import Operation, operations
 from kbserver.operations import Tool as Declared
-from kbserver.schemas.base import Answer
+from kbserver.schemas.base import Answer, instance
 from kbserver.schemas.fields import Json
 from kbserver.schemas.json_schema import inline
+from kbserver.schemas.requests import KNOWN_AT, seen
 
 TRANSACTION = "transactionId"
 """The argument that makes a tool part of a transaction."""
@@ -73,7 +74,14 @@ class Tool:
         body, core, answer = self.operation.body_reader, self.operation.core, self.answer
         if body is None or core is None or not issubclass(answer, Answer):
             raise TypeError(f"tool {self.name} needs work, or an operation with body and answer")
-        return cut(answer.write(core(kb, **body.read(data, strict=strict))))
+        arguments = body.read(data, strict=strict)
+        return cut(answer.write(core(seen(kb, arguments), **arguments)))
+
+    @cached_property
+    def is_historic(self) -> bool:
+        """True if the arguments may name an instant whose knowledge answers."""
+        body = self.declared.body or self.operation.body
+        return body is not None and instance(body).has(KNOWN_AT)
 
     def _input(self) -> Json:
         body = self.declared.body or self.operation.body

@@ -41,7 +41,7 @@ from kbserver.schemas.reason import (
     QueryBody,
     Question,
 )
-from kbserver.schemas.requests import Nothing, seen
+from kbserver.schemas.requests import OfAnyInstant, seen
 from kbserver.schemas.scopes import ScopeDiffBody, ScopeForkBody, diff_counts
 
 DEFAULT_ANSWERS = 100
@@ -54,12 +54,16 @@ MAX_LISTED = 100
 DEFAULT_PREDICATES = 200
 
 
-class PredicatesToolBody(Body):
+class PredicatesToolBody(OfAnyInstant):
     """Arguments of the tool predicates."""
 
     scope = ReadScope()
     prefix = Text()
     limit = Whole(1, MAX_ANSWERS)
+
+
+class ScopesToolBody(OfAnyInstant):
+    """Arguments of the tool list_scopes."""
 
 
 class DeleteScopeToolBody(Body):
@@ -149,7 +153,7 @@ def why_not(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """List the predicates."""
     arguments = instance(PredicatesToolBody).read(data, strict=strict)
-    schema = kb.predicates(arguments.get("scope"))
+    schema = seen(kb, arguments).predicates(arguments.get("scope"))
     prefix = arguments.get("prefix", "")
     rows = [row for row in schema["predicates"] if row["predicate"].startswith(prefix)]
     max_rows = arguments.get("limit", DEFAULT_PREDICATES)
@@ -175,7 +179,7 @@ def recall(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Return the facts that were valid at a point in time."""
     max_rows = _limit(data)
     arguments = instance(RecallBody).read({**data, "limit": max_rows + 1}, strict=strict)
-    return _listed(with_truth_values(kb.recall(**arguments)), max_rows)
+    return _listed(with_truth_values(seen(kb, arguments).recall(**arguments)), max_rows)
 
 
 def forked(outcome: ForkOutcome, arguments: Json) -> Json:
@@ -192,7 +196,8 @@ def fork_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 def diff_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Compare two scopes."""
-    difference = kb.diff_scopes(**instance(ScopeDiffBody).read(data, strict=strict))
+    arguments = instance(ScopeDiffBody).read(data, strict=strict)
+    difference = seen(kb, arguments).diff_scopes(**arguments)
     pairs = [{"before": pair.before, "after": pair.after} for pair in difference.modified]
     rows = {"added": difference.added, "removed": difference.removed, "modified": pairs}
     return cut({**rows, **diff_counts(difference)})
@@ -200,8 +205,7 @@ def diff_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 def list_scopes(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """List the scopes."""
-    instance(Nothing).read(data, strict=strict)
-    names = kb.scopes()
+    names = seen(kb, instance(ScopesToolBody).read(data, strict=strict)).scopes()
     return {"scopes": names, "count": len(names)}
 
 

@@ -1,59 +1,49 @@
-"""The operations, by subject; importing this package declares them all.
+"""The operations, by subject; importing a module of this package declares those of its subject.
 
-An operation reads the body, calls one method of the core and returns the serialized outcome.
+An operation reads the body, calls one method of the core and returns the serialized outcome. The
+module `every` declares all operations. A process that needs few of them starts faster if it imports
+only their modules.
 """
 
-from kbserver.routes.agents import (
-    agent,
-    context,
-    correction,
-    episodes,
-    history,
-    ingest,
-    language,
-    mcp,
-    memory,
-)
-from kbserver.routes.knowledge import (
-    facts,
-    preview,
-    reason,
-    rules,
-    scopes,
-    standing_goals,
-    transactions,
-)
-from kbserver.routes.node import (
-    admin,
-    auth,
-    cluster,
-    console,
-    documents,
-    events,
-    maintenance,
-    ops,
-    replication,
-)
+from collections.abc import Mapping
 
-SUBJECTS = (
-    *(
-        ops,
-        facts,
-        rules,
-        reason,
-        standing_goals,
-        preview,
-        transactions,
-        scopes,
-        memory,
-        episodes,
-        history,
-        correction,
-        context,
-        events,
-        ingest,
-        language,
+EVERY = f"{__name__}.every"
+"""The module that declares all operations."""
+
+PATHS = {
+    "agents.context": ("context/diff", "context/optimize", "context/session", "memory/context"),
+    "agents.correction": ("memory/correct", "memory/purge", "memory/purges", "memory/undo"),
+    "agents.episodes": ("episodes",),
+    "agents.history": ("facts/history",),
+    "agents.language": ("extract", "synthesize"),
+    "agents.memory": (
+        *("memory/cleanup", "memory/compress", "memory/consolidate", "memory/decay"),
+        *("memory/prioritize", "memory/priority", "memory/query", "memory/recall"),
     ),
-    *(admin, cluster, maintenance, mcp, agent, auth, console, documents, replication),
-)
-"""The modules with operations."""
+    "knowledge.facts": (
+        *("assert/fact", "assert/facts", "forget", "retract", "retract/pattern", "tell"),
+    ),
+    "knowledge.preview": ("preview",),
+    "knowledge.reason": (
+        *("aggregate", "ask", "execute", "explain", "goals/slow", "infer", "neighbours"),
+        *("predicates", "query"),
+    ),
+    "knowledge.rules": ("assert/rule", "check", "retract/rule", "rules", "teach"),
+    "knowledge.scopes": ("scope", "scopes"),
+    "knowledge.standing_goals": ("goals",),
+}
+"""The beginnings of the paths of subjects, one or two segments each."""
+
+_SUBJECTS: Mapping[str, str] = {
+    path: f"{__name__}.{subject}" for subject, paths in PATHS.items() for path in paths
+}
+
+
+def subject_of(path: str) -> str:
+    """Return the module that declares the operations of a path; EVERY for a path of no subject here.
+
+    The path may have a query string.
+    """
+    first, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
+    two = f"{first}/{rest.partition('/')[0]}"
+    return _SUBJECTS.get(two) or _SUBJECTS.get(first) or EVERY

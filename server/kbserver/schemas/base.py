@@ -73,6 +73,10 @@ class Body(Part):
         }
         self._required = {name for name, field in self.fields.items() if field.required}
 
+    def has(self, key: str) -> bool:
+        """Return True if an object may have this key."""
+        return key in self._fields
+
     @property
     def is_optional(self) -> bool:
         """True if an empty object is valid, so that the body may be missing."""

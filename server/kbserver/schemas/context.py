@@ -138,6 +138,7 @@ class WindowBody(OptimizeBody):
     asker = Text()
     fill = Choice(*FILLS)
     min_relevance = Fraction()
+    min_coverage = Fraction()
     explain = Flag()
     citations = Flag("True: facts with evidence cite the `sources` of the answer.")
 

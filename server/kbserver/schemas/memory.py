@@ -32,6 +32,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
+from kbserver.schemas.requests import OfAnyInstant
 
 
 class DecayBody(Body):
@@ -75,7 +76,7 @@ class PriorityBody(AtomBody):
         }
 
 
-class SalientBody(Body):
+class SalientBody(OfAnyInstant):
     """The facts to rank: without a predicate all, without arguments of every arity."""
 
     predicate = Predicate()
@@ -97,7 +98,7 @@ class SalientBody(Body):
         return fields
 
 
-class RecallBody(AtomBody):
+class RecallBody(AtomBody, OfAnyInstant):
     """A pattern of facts, and the point in time at which they were valid."""
 
     args = PatternArguments()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,13 +42,20 @@ class KnownAt(NamedTuple):
     request_limits: RequestLimits
 
 
-class Historic(Budgeted):
+KNOWN_AT = "knownAt"
+"""The member of a body, and the parameter of a query string, that names an instant."""
+
+_KNOWN_AT_MEANS = (
+    "Answer from what was known at this instant: epoch milliseconds, or ISO 8601 with an offset."
+)
+KNOWN_AT_PARAMETER: Json = {**Instant.schema, "description": _KNOWN_AT_MEANS}
+"""The JSON Schema of `knownAt` in a query string."""
+
+
+class OfAnyInstant(Body):
     """A read that can be answered from an earlier state."""
 
-    known_at = Instant(
-        description="Answer from what was known at this instant: epoch milliseconds, or ISO 8601 "
-        "with an offset."
-    )
+    known_at = Instant(description=_KNOWN_AT_MEANS)
 
     def _arguments(self, fields: Json) -> Json:
         known_at = fields.pop("known_at", None)
@@ -57,14 +65,33 @@ class Historic(Budgeted):
         return {**arguments, "known_at": KnownAt(known_at, request_limits(fields))}
 
 
+class Historic(OfAnyInstant, Budgeted):
+    """A read that has a run budget and can be answered from an earlier state."""
+
+
 _SCOPE = ReadScope()
+_INSTANT = Instant()
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def load(body: type[Body]) -> Json:
     """Read the body of the current request; its headers are checked first."""
     strict = current().strict
+    data = _object()
+    if g.get("is_of_present"):
+        check_of_present(data)
     with ignored_fields() as g.ignored:
-        return instance(body).read(_object(), strict=strict)
+        return instance(body).read(data, strict=strict)
+
+
+def check_of_present(arguments: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a read that shows the present only is asked about an earlier instant.
+
+    Other unknown arguments are ignored and named in a header, but an answer from another time than
+    the one asked about would be wrong.
+    """
+    if arguments.get(KNOWN_AT) is not None:
+        raise InvalidInput.at(KNOWN_AT, "is not available here: this reads the present state only")
 
 
 def seen(kb: TenantKB, arguments: Json) -> TenantKB:
@@ -74,6 +101,21 @@ def seen(kb: TenantKB, arguments: Json) -> TenantKB:
     """
     known_at: KnownAt | None = arguments.pop("known_at", None)
     return kb if known_at is None else kb.known_at(*known_at)
+
+
+def seen_asked(kb: TenantKB, query: Mapping[str, str]) -> TenantKB:
+    """Return a knowledge base as it was known at the instant in a query string, if any.
+
+    Raises what `TenantKB.known_at` raises.
+    """
+    text = query.get(KNOWN_AT)
+    if text is None:
+        return kb
+    try:
+        instant = _INSTANT.read(int(text) if _NUMBER.fullmatch(text) else text)
+    except ValueError as error:
+        raise InvalidInput.at(KNOWN_AT, str(error)) from error
+    return kb.known_at(instant, request_limits({}))
 
 
 def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:

@@ -36,7 +36,7 @@ from kbserver.schemas.fields import (
     Whole,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, OfAnyInstant, request_limits
 from kbserver.schemas.rules import clauses_of
 
 _SOURCE = ("sourceScope", "source", "scopeA")
@@ -52,7 +52,7 @@ Reader = Callable[[Any, str], None]
 """Reads one element of a list; its second argument is the place of the element in the body."""
 
 
-class ScopeDiffBody(Body):
+class TwoScopesBody(Body):
     """A source and a target, of which at least one is named.
 
     Null is the base, and so is the name `default`: published clients send it.
@@ -90,7 +90,11 @@ class ScopeDiffBody(Body):
         return None if name == DEFAULT else name
 
 
-class ScopeForkBody(ScopeDiffBody):
+class ScopeDiffBody(TwoScopesBody, OfAnyInstant):
+    """Two scopes to compare."""
+
+
+class ScopeForkBody(TwoScopesBody):
     """A scope to copy, and the name of the copy."""
 
     overwrite = Flag()
@@ -105,7 +109,7 @@ class ScopeForkBody(ScopeDiffBody):
         return {"source": source, "target": target, "overwrite": fields.get("overwrite", False)}
 
 
-class ScopeMergeBody(ScopeDiffBody):
+class ScopeMergeBody(TwoScopesBody):
     """A scope to merge, the scope to merge into, and the strategy for conflicts."""
 
     strategy = Text()

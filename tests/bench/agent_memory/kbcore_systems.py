@@ -11,6 +11,10 @@ from .interface import Recall, Request, Turn
 
 TEXTS, FACTS, GOALS = "kbcore-text", "kbcore-facts", "kbcore"
 VECTORS = "kbcore-vectors"
+ABSTAINING = "kbcore-abstaining"
+
+MIN_COVERAGE = 0.5
+"""Share of the words of a question that a fact must have for `kbcore-abstaining`."""
 
 EMBEDDER = ("EMBEDDER", "EMBEDDER_ONNX_MODEL", "EMBEDDER_ONNX_TOKENIZER")
 """Variables that name the embedder of `kbcore-vectors`."""
@@ -22,14 +26,18 @@ class KBCore:
     `kbcore-text` stores each turn as a fact `said(speaker, text, date)` and is asked in words: it
     knows what the baselines know. `kbcore-facts` stores the structured form too, each fact with
     its turn as evidence, and is asked in words. `kbcore` has the rules as well, and is asked with
-    the goals of the question; without goals, in words. `kbcore-vectors` is `kbcore-text` with the
-    embedder that the environment names.
+    the goals of the question; without goals, in words. `kbcore-abstaining` is `kbcore-facts` with
+    `min_coverage`: its window is empty if no fact has enough words of the question.
+    `kbcore-vectors` is `kbcore-text` with the embedder that the environment names.
     """
 
-    def __init__(self, name: str) -> None:
-        if name not in (TEXTS, FACTS, GOALS, VECTORS):
-            raise ValueError(f"{name} is none of {TEXTS}, {FACTS}, {GOALS}, {VECTORS}")
+    def __init__(self, name: str, min_coverage: float | None = None) -> None:
+        names = (TEXTS, FACTS, GOALS, VECTORS, ABSTAINING)
+        if name not in names:
+            raise ValueError(f"{name} is none of {', '.join(names)}")
         self.name = name
+        default = MIN_COVERAGE if name == ABSTAINING else 0.0
+        self._min_coverage = default if min_coverage is None else min_coverage
         self._kb: Any = None
 
     def close(self) -> None:
@@ -68,7 +76,7 @@ class KBCore:
 
     def recall(self, request: Request) -> Recall:
         """Return the text of a window, and the episodes that its facts name as evidence."""
-        options: dict[str, Any] = {"query": request.text}
+        options: dict[str, Any] = {"query": request.text, "min_coverage": self._min_coverage}
         if request.asker:
             options["asker"] = request.asker
         if self.name == GOALS and request.goals:
@@ -77,7 +85,8 @@ class KBCore:
             max_tokens=request.budget, fill="none", auto_resolve=False, format="natural", **options
         )
         turns = {span[0] for entry in window.entries for span in entry.evidence}
-        return Recall(window.text, turns)
+        # The text of a window without facts says that nothing relevant is known.
+        return Recall(window.text if window.entries else "", turns)
 
     def answer(self, request: Request) -> frozenset[str] | None:
         """Return the values of `?x` and `?y`; None without rules or without a query."""

@@ -14,6 +14,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from agent_memory.baselines import BM25, plain_words, stems
+from agent_memory.chats import chat, diary
 from agent_memory.interface import Conversation, System
 from agent_memory.made import FULL_PEOPLE, SMALL_PEOPLE, made_conversation
 from agent_memory.public import DataError, read_locomo, read_longmemeval
@@ -21,6 +22,8 @@ from agent_memory.report import tables, write_markdown
 from agent_memory.runner import run
 
 BUDGET = 200
+CHATS = 5
+"""Chats or diaries of one run, with consecutive seeds."""
 
 
 def _kbcore(name: str) -> System:
@@ -34,6 +37,7 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "bm25-stems": lambda: BM25("bm25-stems", stems),
     "kbcore-text": lambda: _kbcore("kbcore-text"),
     "kbcore-facts": lambda: _kbcore("kbcore-facts"),
+    "kbcore-abstaining": lambda: _kbcore("kbcore-abstaining"),
     "kbcore": lambda: _kbcore("kbcore"),
     "kbcore-vectors": lambda: _kbcore("kbcore-vectors"),
 }
@@ -52,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--markdown", type=Path, help="page whose tables are replaced")
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--locomo", type=Path, help="file in the shape of LoCoMo, not made data")
+    data.add_argument("--chats", action="store_true", help="made chats of two people, five")
+    data.add_argument("--diaries", action="store_true", help="made diaries of one person, five")
     data.add_argument("--longmemeval", type=Path, help="file in the shape of LongMemEval")
     options = parser.parse_args(argv)
     names = options.systems.split(",")
@@ -92,6 +98,9 @@ def _conversations(options: argparse.Namespace) -> list[Conversation]:
         return list(read_locomo(options.locomo))
     if options.longmemeval:
         return list(read_longmemeval(options.longmemeval))
+    if options.chats or options.diaries:
+        make = chat if options.chats else diary
+        return [make(options.seed + number) for number in range(CHATS)]
     return [made_conversation(options.seed, SMALL_PEOPLE if options.small else FULL_PEOPLE)]
 
 

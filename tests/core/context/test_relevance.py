@@ -176,6 +176,46 @@ def test_weak_matches_are_cut_at_a_share_of_the_best(kb):
     assert len(window(kb, query="green tea", min_relevance=1.0).entries) == 1
 
 
+@pytest.mark.parametrize("form", ["facts", "natural"])
+def test_a_question_that_no_fact_covers_has_an_empty_window_that_says_so(kb, form):
+    tell(kb, "prefers", "ann", "green tea")
+    tell(kb, "lives_in", "ann", "oslo")
+    question = "which allergies does ann have"
+    assert len(window(kb, query=question, format=form).entries) == 2
+    found = window(kb, query=question, format=form, min_coverage=0.5)
+    assert found.entries == ()
+    assert "Nothing relevant to the query is known" in found.text
+    assert render(found, form) == found.text
+    assert window(kb, query=question, format=form, min_coverage=0.01).text.count("ann") > 0
+    assert window(kb, query=question, format=form, min_coverage=0.5, max_tokens=5).text == ""
+
+
+def test_coverage_counts_the_rarest_words_most_and_the_asker_for_i(kb):
+    kb.assert_facts([Fact("knows", ("ann", f"p{at}")) for at in range(30)])
+    tell(kb, "prefers", "bob", "tea")
+    assert len(window(kb, query="ann", min_coverage=1.0).entries) == 30
+    assert not window(kb, query="ann tea", min_coverage=1.0).entries
+    assert not window(kb, query="ann unheard", min_coverage=0.5).entries
+    assert texts(window(kb, query="ann tea", min_coverage=0.6))[0] == "prefers(bob, tea)"
+    assert not window(kb, query="what do I prefer", min_coverage=1.0).entries
+    mine = window(kb, query="what do I prefer", asker="bob", min_coverage=1.0)
+    assert texts(mine)[0] == "prefers(bob, tea)"
+    assert not window(kb, query="what do I prefer", asker="ann", min_coverage=1.0).entries
+    assert not window(kb, query="prefer", predicates=("knows",), min_coverage=0.1).entries
+
+
+def test_an_uncovered_question_beside_goals_and_fill_is_noted(kb):
+    tell(kb, "likes", "zed", "fish")
+    tell(kb, "lives_in", "ann", "oslo")
+    found = window(
+        kb, query="allergies", min_coverage=0.5, goals=[goal("likes", X, X)], format="natural"
+    )
+    assert found.text == "Nothing relevant to the query is known."
+    filled = window(kb, query="allergies", min_coverage=0.5, fill="salience", format="natural")
+    assert filled.text.startswith("Nothing relevant to the query is known.\nOther facts:\n")
+    assert len(filled.entries) == 2
+
+
 def test_matches_of_other_predicates_do_not_displace_requested_ones(kb):
     kb.assert_facts([Fact("noise", (f"tea {at}",)) for at in range(300)])
     tell(kb, "wanted", "a long text in which tea is one of very many words that are said")
@@ -216,7 +256,12 @@ def test_facts_about_the_asker_are_found_behind_many_better_matches(kb):
 
 
 @pytest.mark.parametrize(
-    ("field", "asked"), [("minRelevance", {"min_relevance": 1.1}), ("fill", {"fill": "all"})]
+    ("field", "asked"),
+    [
+        ("minRelevance", {"min_relevance": 1.1}),
+        ("minCoverage", {"min_coverage": -0.1}),
+        ("fill", {"fill": "all"}),
+    ],
 )
 def test_requests_are_checked(kb, field, asked):
     with pytest.raises(InvalidInput, match=field):

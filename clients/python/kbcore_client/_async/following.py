@@ -8,14 +8,60 @@ from typing import Any
 from urllib.parse import quote
 
 from kbcore_client._async.handle import AsyncHandle
-from kbcore_client.errors import NotFound, error_of
+from kbcore_client.errors import InvalidInput, NotFound, error_of
 from kbcore_client.requests import Request
-from kbcore_client.results import AnswersChanged
+from kbcore_client.results import AnswersChanged, Subscription
 from kbcore_client.values import Arg, present, text_of, written_atom
 
 
 class AsyncFollowing(AsyncHandle):
     """Goals whose answers the server keeps current."""
+
+    async def subscribe(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        id: str | None = None,
+        ttl_ms: int | None = None,
+        webhook: str | None = None,
+        secret: str | None = None,
+    ) -> Subscription:
+        """Have the server keep the answers of a goal current, also across its restarts.
+
+        With `webhook` it sends each change after now to this address, signed with `secret`: `whsec_`
+        and 24 to 64 bytes in base64; without it, the secret of the server's settings signs. The
+        server must allow the address. Subscribing again with the same `id` renews the goal, which
+        ends `ttl_ms` milliseconds after its last use. `follow` with the same `id` yields the changes.
+        Raises InvalidInput, AlreadyExists if another goal has the `id`, and Forbidden if it belongs to
+        another key.
+        """
+        if secret is not None and webhook is None:
+            raise InvalidInput.at("secret", "is for a webhook")
+        text = text_of("goal", goal) if args is None else written_atom(goal, args)
+        hook = None if webhook is None else present({"url": webhook, "secret": secret})
+        fields = {"goal": text, "scope": scope, "id": id, "ttl": ttl_ms, "webhook": hook}
+        names = {"ttl": "ttl_ms"}
+        request = Request(
+            "/goals/subscribe", present(fields), names=names, writes=True, keyed=False
+        )
+        return Subscription.of((await self._send(request)).json())
+
+    async def subscriptions(self) -> list[Subscription]:
+        """Return the goals that the server keeps current, in the order of their subscription."""
+        reply = await self._send(Request("/goals", method="GET"))
+        return [Subscription.of(each) for each in reply.json()["goals"]]
+
+    async def unsubscribe(self, id: str) -> bool:
+        """End the subscription to a goal, with its webhook; return False if there was none.
+
+        Raises Forbidden if it belongs to another key.
+        """
+        path = f"/goals/{quote(text_of('id', id), safe='')}"
+        reply = await self._send(Request(path, method="DELETE", writes=True))
+        ended: bool = reply.json()["ended"]
+        return ended
 
     async def follow(
         self,

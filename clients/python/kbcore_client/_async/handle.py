@@ -11,10 +11,16 @@ from kbcore_client.requests import Reply, Request
 HISTORIC = frozenset(
     {
         *("/ask", "/query", "/explain", "/aggregate", "/neighbours"),
-        *("/memory/context", "/context/summary"),
+        *("/memory/context", "/context/summary", "/memory/query/salient", "/memory/recall"),
+        *("/rules", "/predicates", "/scopes", "/scope/diff", "/episodes"),
     }
 )
 """The paths of the reads that can be answered from an earlier state."""
+
+_EPISODE = "/episodes/"
+"""The beginning of the path of one episode, which can be read so too."""
+
+_OF_PRESENT = "this operation is of the present; known_at is for reads only"
 
 
 class AsyncHandle:
@@ -24,10 +30,20 @@ class AsyncHandle:
         self._connection = connection
         self._destination = destination
 
+    def _check_of_present(self) -> None:
+        """Raise InvalidInput if this reads an earlier state."""
+        if self._destination.known_at is not None:
+            raise InvalidInput(_OF_PRESENT)
+
     async def _send(self, request: Request) -> Reply:
         known_at = self._destination.known_at
         if known_at is not None:
-            if request.path not in HISTORIC:
-                raise InvalidInput("this operation is of the present; known_at is for reads only")
-            request = replace(request, body={**(request.body or {}), "knownAt": known_at})
+            is_historic = request.path in HISTORIC or request.path.startswith(_EPISODE)
+            if request.writes or not is_historic:
+                raise InvalidInput(_OF_PRESENT)
+            if request.method == "GET":
+                query = {**request.query, "knownAt": str(known_at)}
+                request = replace(request, query=query)
+            else:
+                request = replace(request, body={**(request.body or {}), "knownAt": known_at})
         return await self._connection.send(request, self._destination)

@@ -74,8 +74,9 @@ class AsyncKnowledgeBase(
         return self._connection.url
 
     def open(self, tenant: str, database: str | None = None) -> AsyncKnowledgeBase:
-        """Return a knowledge base on another tenant of the same connection."""
-        destination = Destination(database or self._destination.database, tenant)
+        """Return a knowledge base on another tenant of the same connection, known at the same instant."""
+        database = database or self._destination.database
+        destination = Destination(database, tenant, known_at=self._destination.known_at)
         return AsyncKnowledgeBase(self._connection, destination)
 
     def known_at(self, at: Instant) -> AsyncKnowledgeBase:
@@ -90,7 +91,7 @@ class AsyncKnowledgeBase(
 
     @property
     def admin(self) -> AsyncAdministration:
-        """Databases, tenants and API keys of the server."""
+        """Databases, tenants and API keys of the server, which are those of the present."""
         return AsyncAdministration(self._connection, self._destination)
 
     @asynccontextmanager
@@ -129,6 +130,7 @@ class AsyncKnowledgeBase(
         of type `events_lost` says that the server no longer keeps everything since then. Raises
         ConnectionFailed after too many failures in a row, and errors of the server.
         """
+        self._check_of_present()
         query = {"predicate": predicate, "scope": scope}
         query["events"] = None if events is None else ",".join(events)
         query["since"] = None if since is None else str(since)

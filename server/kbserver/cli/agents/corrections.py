@@ -18,7 +18,7 @@ from kbserver.cli.shared.output import (
     output_options,
     print_json,
 )
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import Target, known_at_option, query_string, target_options
 
 PAGE = 1000
 """Episodes in one request."""
@@ -44,11 +44,18 @@ class Instant(click.ParamType[int]):
 @click.command("episodes")
 @click.option("--session", help="List episodes of this session only")
 @click.option("--speaker", help="List episodes of this speaker only")
+@known_at_option
 @output_options
 @target_options
-def episodes(target: Target, session: str | None, speaker: str | None, output: Output) -> None:
+def episodes(
+    target: Target,
+    session: str | None,
+    speaker: str | None,
+    known_at: str | None,
+    output: Output,
+) -> None:
     """List what was said: the episodes, in the order in which they were stored."""
-    query = {"session": session, "speaker": speaker}
+    query = {"session": session, "speaker": speaker, "knownAt": known_at}
     filters = {name: value for name, value in query.items() if value is not None}
     rows: list[dict[str, Any]] = []
     while True:
@@ -76,11 +83,13 @@ def episodes(target: Target, session: str | None, speaker: str | None, output: O
 
 @click.command("episode")
 @click.argument("id")
+@known_at_option
 @_as_json
 @target_options
-def episode(target: Target, id: str, as_json: bool) -> None:
+def episode(target: Target, id: str, known_at: str | None, as_json: bool) -> None:
     """Show an episode and the stored facts that it supports."""
-    answer = target.send("GET", f"/episodes/{quote(id, safe='')}?limit={PAGE}").json()
+    query = query_string(limit=str(PAGE), knownAt=known_at)
+    answer = target.send("GET", f"/episodes/{quote(id, safe='')}{query}").json()
     if as_json:
         print_json(answer)
         return
@@ -266,13 +275,13 @@ def history(
                 str(row["commitSeq"]),
                 iso_text(row["at"]),
                 row["event"],
-                row["cause"],
+                _event_cause(row),
                 _event_fact(row),
                 row["key"] or "",
             ),
             lambda row: (
                 f"{row['commitSeq']}  {iso_text(row['at'])}  {_event_fact(row)}"
-                f" {row['event']} ({row['cause']})"
+                f" {row['event']} ({_event_cause(row)})"
             ),
         )
     )
@@ -281,6 +290,12 @@ def history(
 def _event_fact(event: dict[str, Any]) -> str:
     row = event["after"] or event["before"]
     return f"{event['count']} facts" if row is None else line_of(row)
+
+
+def _event_cause(event: dict[str, Any]) -> str:
+    if event["undoes"] is not None:
+        return f"{event['cause']} of {event['undoes']}"
+    return event["cause"] if event["reason"] is None else f"{event['cause']}: {event['reason']}"
 
 
 COMMANDS = (episodes, episode, correct, undo, purge, purges, history)

@@ -20,7 +20,7 @@ from kbserver.cli.shared.output import (
     output_options,
     print_json,
 )
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import Target, instant_of, known_at_option, target_options
 
 _PARSER = ("parser", "jsonwriter")
 
@@ -135,6 +135,7 @@ def set_priority(target: Target, fact: str, priority: float, scope: str | None) 
 @click.option("--predicate", help="List facts of this predicate, instead of PATTERN")
 @click.option("--min", "minimum", type=_Share, default=0.0, help="Minimum salience")
 @_read_scope
+@known_at_option
 @output_options
 @target_options
 def salient(
@@ -143,6 +144,7 @@ def salient(
     predicate: str | None,
     minimum: float,
     scope: str | None,
+    known_at: str | None,
     output: Output,
 ) -> None:
     """List facts by salience.
@@ -153,6 +155,7 @@ def salient(
     if pattern is not None and predicate is not None:
         raise click.UsageError("use either PATTERN or --predicate, not both")
     body: dict[str, Any] = {"limit": output.limit, "minSalience": minimum, "scope": scope}
+    body["knownAt"] = instant_of(known_at)
     if pattern is not None:
         # The operation takes no text, so the pattern is parsed here.
         parser, writer = (import_module(f"kbplanner.syntax.{name}") for name in _PARSER)
@@ -176,15 +179,24 @@ def salient(
 @click.argument("pattern")
 @click.argument("time", type=Instant())
 @_read_scope
+@known_at_option
 @output_options
 @target_options
-def recall(target: Target, pattern: str, time: int, scope: str | None, output: Output) -> None:
+def recall(
+    target: Target,
+    pattern: str,
+    time: int,
+    scope: str | None,
+    known_at: str | None,
+    output: Output,
+) -> None:
     """List the facts that were valid at a time.
 
     Lists the facts that match PATTERN. TIME is an ISO 8601 time such as 2026-01-31T12:00:00Z, or
     epoch milliseconds.
     """
     body = {**_pattern(pattern), "timestamp": time, "limit": output.limit, "scope": scope}
+    body["knownAt"] = instant_of(known_at)
     with errors_in("pattern"):
         rows = target.send("POST", "/memory/recall", body).json()
     output.show(replace(fact_listing(rows), line=line_of))

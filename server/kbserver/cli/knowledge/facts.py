@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlencode
 
 import click
 
@@ -20,7 +19,9 @@ from kbserver.cli.shared.target import (
     QueryOptions,
     Target,
     ask_target,
+    known_at_option,
     query_options,
+    query_string,
     target_options,
 )
 
@@ -101,14 +102,16 @@ def fact_line(row: dict[str, Any]) -> str:
 
 @command("predicates")
 @click.option("--scope", help="Scope to list; '*' for all; default: the base")
+@known_at_option
 @output_options
 @target_options
-def predicates(target: Target, scope: str | None, output: Output) -> None:
+def predicates(target: Target, scope: str | None, known_at: str | None, output: Output) -> None:
     """List the predicates.
 
     Shows the number of arguments, of stored facts, and of rules that derive the predicate.
     """
-    rows = target.send("GET", f"/predicates{scope_query(scope)}").json()["predicates"]
+    path = f"/predicates{query_string(scope=scope, knownAt=known_at)}"
+    rows = target.send("GET", path).json()["predicates"]
     output.show(predicate_listing(rows))
 
 
@@ -126,16 +129,16 @@ def predicate_listing(rows: list[dict[str, Any]]) -> Listing:
 
 @command("rules")
 @click.option("--scope", help="Scope whose rules to list; default: the rules of all scopes")
+@known_at_option
 @output_options
 @target_options
-def rules(target: Target, scope: str | None, output: Output) -> None:
+def rules(target: Target, scope: str | None, known_at: str | None, output: Output) -> None:
     """List the rules.
 
     Prints the text of each rule, or a table with ids; `kbcore forget --rule ID` removes one.
     """
-    rows = target.send("GET", f"/rules{scope_query('*' if scope is None else scope)}").json()[
-        "rules"
-    ]
+    path = f"/rules{query_string(scope='*' if scope is None else scope, knownAt=known_at)}"
+    rows = target.send("GET", path).json()["rules"]
     output.show(rule_listing(rows))
 
 
@@ -151,7 +154,7 @@ def rule_listing(rows: list[dict[str, Any]]) -> Listing:
 
 def scope_query(scope: str | None) -> str:
     """Return the query string of a scope; empty for None."""
-    return "" if scope is None else "?" + urlencode({"scope": scope})
+    return query_string(scope=scope)
 
 
 @command("forget", "kbcore forget 'parent(ann, bob)' 'age(ann, ?_)'", "kbcore forget --rule r1")

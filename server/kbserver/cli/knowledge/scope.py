@@ -11,7 +11,13 @@ from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, counted, names_listing, output_options
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import (
+    Target,
+    instant_of,
+    known_at_option,
+    query_string,
+    target_options,
+)
 
 
 @click.group("scope", cls=Group)
@@ -34,15 +40,18 @@ def fork(target: Target, target_scope: str, source: str | None, overwrite: bool)
 @scope.command("diff")
 @click.option("--from", "source", help="First scope; default: the base")
 @click.option("--to", "other", help="Second scope; default: the base")
+@known_at_option
 @output_options
 @target_options
-def diff(target: Target, source: str | None, other: str | None, output: Output) -> None:
+def diff(
+    target: Target, source: str | None, other: str | None, known_at: str | None, output: Output
+) -> None:
     """Show the differences between two scopes.
 
     Lines with - are in the first scope only, lines with + in the second only; a modified fact has
     both.
     """
-    body = {"sourceScope": source, "targetScope": other}
+    body = {"sourceScope": source, "targetScope": other, "knownAt": instant_of(known_at)}
     difference = target.send("POST", "/scope/diff", body).json()
     records = [
         {"change": mark, **row}
@@ -87,11 +96,13 @@ def delete(target: Target, name: str) -> None:
 
 
 @scope.command("list")
+@known_at_option
 @output_options
 @target_options
-def list_(target: Target, output: Output) -> None:
+def list_(target: Target, known_at: str | None, output: Output) -> None:
     """List the scopes, one per line."""
-    output.show(names_listing(target.send("GET", "/scopes").json()["scopes"], "scope"))
+    path = f"/scopes{query_string(knownAt=known_at)}"
+    output.show(names_listing(target.send("GET", path).json()["scopes"], "scope"))
 
 
 def _line(row: dict[str, Any]) -> str:

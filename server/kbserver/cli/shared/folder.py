@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from flask import Flask
 
-import kbserver.routes  # noqa: F401  declares the operations
 from kbcore.config.settings import Config
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.api_keys import Keys
@@ -16,6 +16,7 @@ from kbcore.node.opening import open_runtime
 from kbserver import operations
 from kbserver.cli.shared.client import Answer
 from kbserver.http.body_memory import Bodies
+from kbserver.routes import subject_of
 
 MAX_BODY_BYTES = 1 << 40
 """Bodies come from this process, which has them in memory already."""
@@ -40,7 +41,7 @@ class Folder:
             "kbcore.yield_now": lambda: None,
             "kbcore.bodies": Bodies(MAX_BODY_BYTES),
         }
-        operations.install(self._app)
+        self._subjects: set[str] = set()
 
     def send(
         self,
@@ -51,6 +52,10 @@ class Folder:
         also: int | None = None,
     ) -> Answer:
         """Run an operation and return its response; raises KBError."""
+        if (subject := subject_of(path)) not in self._subjects:
+            import_module(subject)  # only this subject, so that a command starts quickly
+            operations.install(self._app)
+            self._subjects.add(subject)
         with self._app.test_request_context(path, method=method, json=body, headers=self._headers):
             response = self._app.make_response(self._app.dispatch_request())
             headers = {name.lower(): value for name, value in response.headers.items()}

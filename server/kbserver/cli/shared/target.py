@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import click
 
@@ -129,22 +129,28 @@ def query_options(
         def command(
             scope: str | None, timeout_ms: int | None, known_at: str | None = None, **rest: Any
         ) -> None:
-            function(
-                options=QueryOptions(scope, timeout_ms, known_at=_instant_of(known_at)), **rest
-            )
+            function(options=QueryOptions(scope, timeout_ms, known_at=instant_of(known_at)), **rest)
 
-        if not historic:
-            return command
-        return click.option(
-            "--known-at",
-            metavar="TIME",
-            help="Answer from what was known at this time, such as 2026-01-31T12:00:00Z",
-        )(command)
+        return known_at_option(command) if historic else command
 
     return decorate
 
 
-def _instant_of(text: str | None) -> str | int | None:
+known_at_option = click.option(
+    "--known-at",
+    metavar="TIME",
+    help="Answer from what was known at this time, such as 2026-01-31T12:00:00Z",
+)
+"""The option of reads that can be answered from an earlier state."""
+
+
+def query_string(**parameters: str | None) -> str:
+    """Return a query string with its question mark, without parameters that are None."""
+    asked = {name: value for name, value in parameters.items() if value is not None}
+    return "?" + urlencode(asked) if asked else ""
+
+
+def instant_of(text: str | None) -> str | int | None:
     """Return an instant as the HTTP interface takes it: digits are epoch milliseconds."""
     return int(text) if text is not None and text.isdecimal() else text
 

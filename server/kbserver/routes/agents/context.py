@@ -54,8 +54,8 @@ _DEPRECATION = {
         "adds more.",
         takes=(
             *("query", "asker", "goals", "fill", "maxFacts", "maxTokens", "minSalience"),
-            *("minRelevance", "predicates", "scope", "sessionId", "format", "includeRules"),
-            *("maxFactsPerPredicate", "relevanceBuckets", "citations"),
+            *("minRelevance", "minCoverage", "predicates", "scope", "sessionId", "format"),
+            *("includeRules", "maxFactsPerPredicate", "relevanceBuckets", "citations"),
         ),
         gives=("windowId", "entries?", "formattedText?"),
         usual=True,

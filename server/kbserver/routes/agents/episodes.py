@@ -22,7 +22,7 @@ from kbserver.schemas.memories.episodes import (
     StoredEpisode,
     episode_tool,
 )
-from kbserver.schemas.requests import whole_asked
+from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, seen_asked, whole_asked
 
 _PAGE = {
     "limit": {**LIMIT.schema, "minimum": 1, "description": f"Default: {DEFAULT_LISTED}."},
@@ -69,7 +69,9 @@ def add_episode(outcome: AddedEpisode, arguments: Json) -> Response:
         **_PAGE,
         "session": {**NAME, "description": "Only episodes of this session."},
         "speaker": {**TEXT, "description": "Only episodes of this speaker."},
+        KNOWN_AT: KNOWN_AT_PARAMETER,
     },
+    prefer=("wait",),
     asks=True,
     transaction=True,
 )
@@ -77,7 +79,7 @@ def episodes() -> Response:
     """List the episodes in the order in which they were stored."""
     asked = request.args
     session = asked.get("session")
-    page = reader().episodes(
+    page = seen_asked(reader(), asked).episodes(
         session=None if session is None else named("session", session),
         speaker=asked.get("speaker"),
         limit=whole_asked(asked, "limit", LIMIT, DEFAULT_LISTED),
@@ -90,7 +92,8 @@ def episodes() -> Response:
     "GET /episodes/<id>",
     role=READER,
     replies=(as_object("The episode, with the facts that it supports.", EpisodeWithFacts),),
-    query=_PAGE,
+    query={**_PAGE, KNOWN_AT: KNOWN_AT_PARAMETER},
+    prefer=("wait",),
     asks=True,
     transaction=True,
     tool=Tool(
@@ -104,7 +107,7 @@ def episodes() -> Response:
 )
 def episode(id: str) -> Response:
     """Return an episode with the stored facts whose evidence names it."""
-    outcome = reader().episode(
+    outcome = seen_asked(reader(), request.args).episode(
         named("id", id),
         limit=whole_asked(request.args, "limit", LIMIT, DEFAULT_LISTED),
         offset=whole_asked(request.args, "offset", OFFSET, 0),

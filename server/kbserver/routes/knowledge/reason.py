@@ -60,7 +60,14 @@ from kbserver.schemas.reason import (
     SlowGoalsShown,
     WhyNotShown,
 )
-from kbserver.schemas.requests import load, scope_asked, seen
+from kbserver.schemas.requests import (
+    KNOWN_AT,
+    KNOWN_AT_PARAMETER,
+    load,
+    scope_asked,
+    seen,
+    seen_asked,
+)
 
 _PROOF = {
     **TEXT,
@@ -276,7 +283,9 @@ def slow_goals() -> Response:
     "GET /predicates",
     role=READER,
     replies=(as_object("The predicates.", Predicates, headers=COUNTED),),
-    query={"scope": ReadScope.schema},
+    query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
+    prefer=("wait",),
+    asks=True,
     transaction=True,
     tagged=True,
     paged=True,
@@ -295,9 +304,10 @@ def slow_goals() -> Response:
 def predicates() -> Response:
     """Return the known predicates."""
     scope = scope_asked(request.args, None)
-    schema = reader().predicates(scope)
+    schema = seen_asked(reader(), request.args).predicates(scope)
+    asked = scope, request.args.get(KNOWN_AT)
     return answer_list(
-        schema["predicates"], scope, lambda rows: as_json({**schema, "predicates": rows})
+        schema["predicates"], asked, lambda rows: as_json({**schema, "predicates": rows})
     )
 
 

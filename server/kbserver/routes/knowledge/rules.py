@@ -19,7 +19,7 @@ from kbserver.notices import encoded
 from kbserver.operations import COUNTED, TEXT, Reply, Tool, as_object, as_text, operation
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
-from kbserver.schemas.requests import scope_asked
+from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, scope_asked, seen_asked
 from kbserver.schemas.rules import (
     CheckedTextBody,
     Diagnostics,
@@ -96,7 +96,9 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
     "GET /rules",
     role=READER,
     replies=(as_object("The rules.", Rules, headers=COUNTED),),
-    query={"scope": ReadScope.schema},
+    query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
+    prefer=("wait",),
+    asks=True,
     transaction=True,
     tagged=True,
     paged=True,
@@ -105,12 +107,12 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
 def rules() -> Response:
     """List the rules, and the phrases of predicates."""
     scope = scope_asked(request.args, EVERY_SCOPE)
-    kb = reader()
+    kb = seen_asked(reader(), request.args)
     rows = StoredPhraseShown.write_all(kb.phrases(scope))
     phrases = {"phrases": rows} if rows else {}
     return answer_list(
         kb.rules(scope),
-        scope,
+        (scope, request.args.get(KNOWN_AT)),
         lambda stored: as_json({"rules": StoredRuleShown.write_all(stored), **phrases}),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from flask import Response
+from flask import Response, request
 
 from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
@@ -19,7 +19,7 @@ from kbserver.http.request_context import named, reader, runtime, writer
 from kbserver.mcp import work
 from kbserver.operations import COUNTED, Tool, as_object, operation
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import Nothing
+from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, seen_asked
 from kbserver.schemas.scopes import (
     Compared,
     Dropped,
@@ -134,12 +134,15 @@ def drop(name: str) -> Response:
     "GET /scopes",
     role=READER,
     replies=(as_object("The scopes, by name.", Scopes, headers=COUNTED),),
+    query={KNOWN_AT: KNOWN_AT_PARAMETER},
+    prefer=("wait",),
+    asks=True,
     tagged=True,
     paged=True,
     tool=Tool(
         name="list_scopes",
         description="List the scopes there are.",
-        body=Nothing,
+        body=work.ScopesToolBody,
         gives=("scopes", "count?"),
         work=work.list_scopes,
     ),
@@ -147,9 +150,10 @@ def drop(name: str) -> Response:
 @tagged
 def scopes() -> Response:
     """List the scopes of the tenant."""
-    names = reader().scopes()
+    names = seen_asked(reader(), request.args).scopes()
+    asked = "scopes", request.args.get(KNOWN_AT)
     return answer_list(
-        names, "scopes", lambda listed: as_json({"scopes": listed, "count": len(names)})
+        names, asked, lambda listed: as_json({"scopes": listed, "count": len(names)})
     )
 
 

@@ -50,8 +50,9 @@ _SINCE = {
     tool=Tool(
         name="subscribe_goal",
         description="Keep the answers of a goal current, to read later with goal_changes which "
-        "appeared and disappeared. Returns an id, an eventId and the answers.",
-        takes=("goal", "scope", "ttl", "id"),
+        "appeared and disappeared. Returns an id, an eventId and the answers. webhook: {url, secret} to "
+        "send changes to.",
+        takes=("goal", "scope", "ttl", "id", "webhook"),
         gives=("id", "eventId", "answers", "commitSeq?", "expiresAt?"),
         work=tools.subscribe_goal,
     ),

@@ -10,6 +10,7 @@ from kbcore.state.memory.episodes import MAX_SPEAKER_CHARS
 from kbserver.schemas.base import Answer, Body
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import Count, Flag, Instant, Json, Many, Name, Text, Time, Whole
+from kbserver.schemas.requests import OfAnyInstant, seen
 
 LIMIT = Whole(1, MAX_LISTED)
 OFFSET = Whole(0)
@@ -25,7 +26,7 @@ class EpisodeBody(Body):
     id = Name("an episode")
 
 
-class EpisodeToolBody(Body):
+class EpisodeToolBody(OfAnyInstant):
     """The episode whose facts a tool lists."""
 
     id = Name("an episode", required=True)
@@ -83,7 +84,7 @@ def episode_tool(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Return an episode with the facts that it supports."""
     arguments: dict[str, Any] = EpisodeToolBody().read(data, strict=strict)
     return EpisodeWithFacts.write(
-        kb.episode(
+        seen(kb, arguments).episode(
             arguments["id"],
             limit=arguments.get("limit", DEFAULT_LISTED),
             offset=arguments.get("offset", 0),

@@ -56,6 +56,8 @@ class HistoryEvent(Answer):
     transaction = Text("The id of the transaction.", allow_none=True)
     key = Text("The id of the API key that the change was made with.", allow_none=True)
     count = Count("Of a purge: the facts that it removed, of any predicate.", allow_none=True)
+    reason = Text("Of a correction: its reason.", allow_none=True)
+    undoes = Count("Of an undo: the commit that it undid.", allow_none=True)
 
 
 class HistoryAnswer(Answer):
