@@ -44,8 +44,7 @@ from kbserver.schemas.ingest import (
     errors=OF_MODELS,
     tool=Tool(
         name="ingest",
-        description="Store facts and rules of a text, written like likes(ann, tea); gives a "
-        "context window.",
+        description="Store facts and rules of a text, like likes(ann, tea); gives a context window.",
         takes=("text", "goals", "maxFacts", "scope", "sessionId"),
         gives=("extracted", "rules?", "context?"),
         usual=True,

@@ -132,8 +132,8 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Why answers hold; whyNot: why there are none; plan: how a goal runs. Goal: "
-        "predicate and args, or text.",
+        description="Why answers hold; whyNot: why there are none; plan: how a goal runs. "
+        "Goal as for ask.",
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),

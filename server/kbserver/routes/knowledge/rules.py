@@ -54,8 +54,8 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
     transaction=True,
     tool=Tool(
         name="teach",
-        description="Teach rules: as text, like ancestor(?x, ?z) :- parent(?x, ?y), "
-        "ancestor(?y, ?z). Or one as head and body.",
+        description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
+        "Or one as head and body.",
         takes=("text", "head", "body", "scope"),
         answer=work.Taught,
         gives=("rules", "asserted?", "warnings?"),
