@@ -104,8 +104,6 @@ def test_one_package_imports_each_library():
         "plugins/kbplugins/llm_http/transport.py",
         "plugins/kbplugins/webhooks/sender.py",
         "plugins/kbplugins/webhooks/transport.py",
-        "plugins/kbplugins/webhooks/sender.py",
-        "plugins/kbplugins/webhooks/transport.py",
         "server/kbserver/replication/log_client.py",
     }
     assert importers("httpx") == transports

@@ -116,7 +116,7 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     transaction=True,
     tool=Tool(
         name="forget",
-        description="Retract one fact, and count conclusions that no longer hold.",
+        description="Retract a fact; counts conclusions that no longer hold.",
         takes=(*ATOM_OR_TEXT, "scope"),
         gives=("retracted", "cascaded?", "stillDerivable?"),
         destroys=True,

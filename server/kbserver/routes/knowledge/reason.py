@@ -178,7 +178,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     paged=True,
     tool=Tool(
         name="query",
-        description="Match stored facts, no rules; ?x matches anything. Or text: p(?x, bob).",
+        description="Match stored facts, no rules; ?x matches anything. Or text.",
         takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
