@@ -152,10 +152,12 @@ class TenantHandle:
             ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes)
         )
 
-    def check_of_present(self) -> None:
+    def require_present(self) -> None:
         """Raise InvalidInput if this handle reads an earlier state."""
         if self.instant is not None:
-            raise InvalidInput.at("knownAt", "is not available here: this is of the present only")
+            raise InvalidInput.at(
+                "knownAt", "is not available here: this reads the present state only"
+            )
 
     def _check_writable(self, scope: str | None) -> None:
         """Raise InvalidInput if nothing can be written to a scope."""

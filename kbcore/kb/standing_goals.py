@@ -97,7 +97,7 @@ class StandingGoalMethods(TenantHandle):
         AlreadyExists if another goal has this id, Forbidden if it belongs to another key, and
         BudgetExceeded.
         """
-        self.check_of_present()
+        self.require_present()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "a standing goal needs one scope, not '*'")
         self._check_scope(scope)

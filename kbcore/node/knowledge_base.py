@@ -80,7 +80,7 @@ class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, S
         are the event types to report (None: all). The listener is called by the writing thread
         after the write, so it must be quick; an exception in it is logged.
         """
-        self.kb.check_of_present()
+        self.kb.require_present()
         if scope not in (None, ALL_SCOPES):
             check_name("scope", scope)
         runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
@@ -103,7 +103,7 @@ class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, S
         write that fails, discard the writes. Raises Conflict at the end if another writer has
         changed something that the block read or wrote; the block can then be retried.
         """
-        self.kb.check_of_present()
+        self.kb.require_present()
         operations = Operations(self._runtime, self.database, self.tenant)
         inside = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
         inside.kb = cast(TenantKB, operations)

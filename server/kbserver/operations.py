@@ -25,7 +25,7 @@ from kbserver.http.request_context import DEFAULT, outside, reader, writer
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import KNOWN_AT, check_of_present, load, seen
+from kbserver.schemas.requests import KNOWN_AT, load, require_present, seen
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
 
 Shape = Mapping[str, Any] | type[Schema]
@@ -249,7 +249,7 @@ class Operation:
         if KNOWN_AT in request.args and KNOWN_AT not in self.query:
             if self.is_historic:
                 raise InvalidInput.at(KNOWN_AT, "belongs in the body of this request")
-            check_of_present(request.args)
+            require_present(request.args)
         g.is_of_present = not self.is_historic
 
     @cached_property

@@ -85,10 +85,10 @@ def times(count: int) -> None:
 
 def recall(model: str, tokenizer: str, texts: int, shift: float) -> None:
     """Print the share of the ten nearest that are found with candidates of several lengths."""
-    made = glosses()
-    if made is None:
+    collection = glosses()
+    if collection is None:
         raise SystemExit(f"{DATA} does not exist; KB_WORDNET names the folder")
-    facts, _, examples = made
+    facts, _, examples = collection
     embedder = OnnxEmbedder(Path(model), Path(tokenizer))
     embedding = Embedding(embedder, SystemClock(), lambda call: call(), lambda size, done: None)
     chosen_facts = random.Random(1).sample(facts, texts)

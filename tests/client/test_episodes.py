@@ -113,7 +113,7 @@ def test_what_was_known_and_what_happened(kb):
     assert past.salient("likes")
     assert past.recall("likes(ann, ?x)", at=told.events[-1].at)
     assert past.episodes().total == kb.episodes().total
-    with pytest.raises(InvalidInput, match="of the present"):
+    with pytest.raises(InvalidInput, match="uses the present state"):
         next(iter(past.events()))
     with pytest.raises(InvalidInput):
         past.tell("likes", ["bob", "tea"])

@@ -36,9 +36,14 @@ def test_the_client_subscribes_with_a_webhook(url, receiver):
     with connect(url, tenant="t") as kb:
         kb.tell("p(1)")
         hook = f"{receiver.url}/client"
-        made = kb.subscribe("p(?x)", id="mine", ttl_ms=60_000, webhook=hook, secret=SECRET)
-        assert (made.id, made.count, made.webhook, made.durable) == ("mine", 1, hook, True)
-        assert made.ttl_ms == 60_000
+        subscription = kb.subscribe("p(?x)", id="mine", ttl_ms=60_000, webhook=hook, secret=SECRET)
+        assert (
+            subscription.id,
+            subscription.count,
+            subscription.webhook,
+            subscription.durable,
+        ) == ("mine", 1, hook, True)
+        assert subscription.ttl_ms == 60_000
         kb.tell("p(2)")
         kb.tell("p(3)")
         assert changes_of(receiver, 2) == [["2"], ["3"]]
@@ -55,9 +60,9 @@ def test_the_client_subscribes_with_a_webhook(url, receiver):
 
 
 def test_a_subscription_without_a_webhook(kb):
-    made = kb.subscribe("p", ["?x"], scope="s")
-    assert (made.goal, made.scope, made.webhook) == ("p(?x)", "s", None)
-    assert [each.id for each in kb.subscriptions()] == [made.id]
+    subscription = kb.subscribe("p", ["?x"], scope="s")
+    assert (subscription.goal, subscription.scope, subscription.webhook) == ("p(?x)", "s", None)
+    assert [each.id for each in kb.subscriptions()] == [subscription.id]
     with pytest.raises(InvalidInput, match="is for a webhook"):
         kb.subscribe("p(?x)", secret=SECRET)
     with pytest.raises(InvalidInput, match="ttl_ms"):

@@ -166,12 +166,12 @@ class Checked:
             for id in EPISODES:
                 rows = [] if stored is None else list(stored.supported_by(id))
                 names = [tenant.engine.texts(array("I", row))[0] for row in rows]
-                wanted = {
+                expected = {
                     name
-                    for (place, name), spans in self.model.items()
-                    if place == at and any(span[0] == id for span in spans)
+                    for (scope, name), spans in self.model.items()
+                    if scope == at and any(span[0] == id for span in spans)
                 }
-                assert sorted(names) == sorted(wanted)
+                assert sorted(names) == sorted(expected)
 
 
 @given(
@@ -184,15 +184,15 @@ def test_the_next_episode_of_a_session_is_that_of_the_stored_order(
     made: list[tuple[bool, str, str | None]],
 ) -> None:
     below = Episodes()
-    shown = Episodes(below)
+    above = Episodes(below)
     for number, (add, id, session) in enumerate(made):
-        changed = below if number < len(made) // 2 else shown
+        changed = below if number < len(made) // 2 else above
         if add:
-            if id not in shown:
+            if id not in above:
                 changed.add(NewEpisode(id, "ann", id, session=session).dated(number))
         else:
             changed.remove([id])
-        for episodes in (below, shown):
+        for episodes in (below, above):
             for episode in episodes:
                 stored = [each for each in episodes if each.session == episode.session]
                 after = stored[stored.index(episode) + 1 :]

@@ -1,4 +1,4 @@
-"""A server application over a runtime without a disk, and places where commands find a knowledge base."""
+"""A server application over a runtime without a disk, and the options by which commands find a knowledge base."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.http import Client, Served, serve_in_memory
 from support.servers import Server
 
 TENANTS = count(1)
-PLACES = ("server", "folder")
+TARGETS = ("server", "folder")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.address[1]}"
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=TARGETS)
 def where(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """The options of a command for an empty knowledge base: a tenant of the shared server, and a folder."""
     if request.param == "folder":
@@ -40,8 +40,8 @@ def where(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return ("--url", address, "--tenant", f"t{next(TENANTS)}")
 
 
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
+@pytest.fixture(params=TARGETS)
+def own_target(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
     """The same for commands that see all tenants: a server and a folder that nothing else uses."""
     folder = request.getfixturevalue("tmp_path") / "kb"
     if request.param == "folder":

@@ -113,17 +113,17 @@ def test_context_prints_the_text_of_a_prompt(where):
     assert "facts" not in window
 
 
-def test_status(place):
-    kbcore("tell", *place, "p(a)", "q(?x) :- p(?x)", "p(b) [scope=s]")
-    report = json.loads(kbcore("status", "--json", *place).stdout)
+def test_status(own_target):
+    kbcore("tell", *own_target, "p(a)", "q(?x) :- p(?x)", "p(b) [scope=s]")
+    report = json.loads(kbcore("status", "--json", *own_target).stdout)
     assert (report["status"], report["facts"], report["rules"], report["scopes"]) == (
         "healthy",
         1,
         1,
         1,
     )
-    assert ("version" in report) == (place[0] == "--url")
-    assert "facts       1\n" in kbcore("status", *place).stdout
+    assert ("version" in report) == (own_target[0] == "--url")
+    assert "facts       1\n" in kbcore("status", *own_target).stdout
 
 
 def test_deletions_ask_first(where):

@@ -147,29 +147,31 @@ def test_scopes(where):
     assert kbcore("ask", *where, "parent(cid, ?x)").stdout == "parent(cid, dan)\n"
 
 
-def test_administration(place):
-    kbcore("tell", *place, "p(a)")
-    kbcore("admin", "create-database", "d:1", *place)
-    kbcore("admin", "create-tenant", "d:1", "t", *place)
-    kbcore("admin", "create-tenant", "d:1", "t", *place)
+def test_administration(own_target):
+    kbcore("tell", *own_target, "p(a)")
+    kbcore("admin", "create-database", "d:1", *own_target)
+    kbcore("admin", "create-tenant", "d:1", "t", *own_target)
+    kbcore("admin", "create-tenant", "d:1", "t", *own_target)
     assert (
-        kbcore("admin", "databases", *place).stdout
+        kbcore("admin", "databases", *own_target).stdout
         == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
     )
-    assert kbcore("admin", "tenants", "d:1", *place).stdout == "t\n"
-    kbcore("admin", "nuke-tenant", "default", "default", "--yes", *place)
-    assert kbcore("admin", "databases", *place).stdout.endswith("default  1 tenants, 0 facts\n")
-    kbcore("admin", "nuke-database", "d:1", "--yes", *place)
-    kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *place)
-    kbcore("admin", "delete-database", "d:1", "--yes", *place)
+    assert kbcore("admin", "tenants", "d:1", *own_target).stdout == "t\n"
+    kbcore("admin", "nuke-tenant", "default", "default", "--yes", *own_target)
+    assert kbcore("admin", "databases", *own_target).stdout.endswith(
+        "default  1 tenants, 0 facts\n"
+    )
+    kbcore("admin", "nuke-database", "d:1", "--yes", *own_target)
+    kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *own_target)
+    kbcore("admin", "delete-database", "d:1", "--yes", *own_target)
     assert (
         "cannot be deleted"
-        in kbcore("admin", "delete-database", "default", "--yes", *place, expect=1).stderr
+        in kbcore("admin", "delete-database", "default", "--yes", *own_target, expect=1).stderr
     )
     assert kbcore(
-        "admin", "delete-tenant", "default", "default", *place, expect=1
+        "admin", "delete-tenant", "default", "default", *own_target, expect=1
     ).stderr.startswith("This deletes all data.")
-    assert kbcore("admin", "tenants", *place).stdout == "default\n"
+    assert kbcore("admin", "tenants", *own_target).stdout == "default\n"
 
 
 def test_memory(where):

@@ -343,8 +343,8 @@ def test_tools_take_an_instant_or_refuse_it(node: Node) -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         return node.client.post("/mcp", body).get_json()["result"]
 
-    shown = call("predicates")["structuredContent"]["predicates"]
-    assert [each["predicate"] for each in shown] == ["p"]
+    listed = call("predicates")["structuredContent"]["predicates"]
+    assert [each["predicate"] for each in listed] == ["p"]
     assert call("list_scopes")["structuredContent"]["scopes"] == []
     rows = call("recall", text="q(?x)", timestamp=monday + 10 * DAY)["structuredContent"]
     assert rows["count"] == 0

@@ -66,7 +66,7 @@ export class KnowledgeBase {
    * This knowledge base as it was known at an instant, for `ask`, `query`, `rules` and other reads: a Date, epoch milliseconds,
    * or an ISO 8601 text with an offset. `knownAt(monday).ask(goal, { asOf: lastYear })` says what was known on Monday about last
    * year. Its reads throw VALIDATION_ERROR for an instant in the future, and before the oldest one available, which is in the
-   * details; so do operations of the present, such as writes.
+   * details; so do operations that use the present state, such as writes.
    */
   knownAt(at: Date | number | string): KnowledgeBase {
     const instant = at instanceof Date ? at.getTime() : at;
@@ -387,7 +387,7 @@ export class KnowledgeBase {
     let last = "";
     let failures = 0;
     if (this.instant !== undefined) {
-      throw new KBError("VALIDATION_ERROR", "events are of the present; knownAt is for reads only");
+      throw new KBError("VALIDATION_ERROR", "knownAt is not available here: events come from the present state");
     }
     try {
       for (;;) {

@@ -51,12 +51,12 @@ export const HISTORIC: Readonly<Record<string, ReadonlySet<string>>> = {
   GET: new Set(["/rules", "/predicates", "/scopes", "/episodes", "/episodes/{id}"]),
 };
 
-/** A request about what was known at an instant; throws KBError if the operation is of the present. */
+/** A request about what was known at an instant; throws KBError if the operation uses the present state. */
 export async function knownAt(request: Request, base: string, instant: number | string): Promise<Request> {
   const url = new URL(request.url);
   const path = request.url.slice(base.length).replace(/[?].*$/, "").replace(/^\/episodes\/[^/]+$/, "/episodes/{id}");
   if (HISTORIC[request.method]?.has(path) !== true) {
-    throw new KBError("VALIDATION_ERROR", "this operation is of the present; knownAt is for reads only");
+    throw new KBError("VALIDATION_ERROR", "knownAt is not available here: this operation uses the present state");
   }
   if (request.method === "GET") {
     url.searchParams.set("knownAt", String(instant));

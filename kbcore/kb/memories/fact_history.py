@@ -188,7 +188,7 @@ class FactHistories(EarlierReads):
 
     def _check_history(self, scope: str | None) -> None:
         """Raise InvalidInput if there is no history to read, as in a transaction."""
-        self.check_of_present()
+        self.require_present()
         self._check_scope(scope)
 
 

@@ -21,7 +21,7 @@ from kbserver.http.request_context import actor_of
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
-from kbserver.schemas.requests import check_of_present
+from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand
 
@@ -149,7 +149,7 @@ class Toolbox:
             self._runtime.refuse_on_follower()
         rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
         if not (tool.writes or tool.is_historic):
-            check_of_present(rest)
+            require_present(rest)
         transaction = _transaction(arguments, who)
         if transaction is not None and not tool.operation.transaction:
             raise InvalidInput.at(TRANSACTION, "this cannot be part of a transaction")

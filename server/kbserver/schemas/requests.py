@@ -79,12 +79,12 @@ def load(body: type[Body]) -> Json:
     strict = current().strict
     data = _object()
     if g.get("is_of_present"):
-        check_of_present(data)
+        require_present(data)
     with ignored_fields() as g.ignored:
         return instance(body).read(data, strict=strict)
 
 
-def check_of_present(arguments: Mapping[str, Any]) -> None:
+def require_present(arguments: Mapping[str, Any]) -> None:
     """Raise InvalidInput if a read that shows the present only is asked about an earlier instant.
 
     Other unknown arguments are ignored and named in a header, but an answer from another time than

@@ -58,7 +58,7 @@ DETAILS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
         ("nervous", "thrilled", "exhausted", "grateful", "bored", "homesick", "proud", "calm"),
     ),
 )  # fmt: skip
-"""How a detail is asked later, asked in the chat, answered there, and said in full; its values."""
+"""A detail: the later question, the question in the chat, its answer, the full sentence, the values."""
 
 GREETINGS = ("Hey {other}! Good to see you again.", "Hi {other}, how have you been?")
 REPLIES = ("Hi {other}! All good here, a bit busy.", "Hey {other}, doing well, thanks.")

@@ -182,10 +182,10 @@ def test_a_question_that_no_fact_covers_has_an_empty_window_that_says_so(kb, for
     tell(kb, "lives_in", "ann", "oslo")
     question = "which allergies does ann have"
     assert len(window(kb, query=question, format=form).entries) == 2
-    found = window(kb, query=question, format=form, min_coverage=0.5)
-    assert found.entries == ()
-    assert "Nothing relevant to the query is known" in found.text
-    assert render(found, form) == found.text
+    empty = window(kb, query=question, format=form, min_coverage=0.5)
+    assert empty.entries == ()
+    assert "Nothing relevant to the query is known" in empty.text
+    assert render(empty, form) == empty.text
     assert window(kb, query=question, format=form, min_coverage=0.01).text.count("ann") > 0
     assert window(kb, query=question, format=form, min_coverage=0.5, max_tokens=5).text == ""
 
@@ -207,10 +207,10 @@ def test_coverage_counts_the_rarest_words_most_and_the_asker_for_i(kb):
 def test_an_uncovered_question_beside_goals_and_fill_is_noted(kb):
     tell(kb, "likes", "zed", "fish")
     tell(kb, "lives_in", "ann", "oslo")
-    found = window(
+    empty = window(
         kb, query="allergies", min_coverage=0.5, goals=[goal("likes", X, X)], format="natural"
     )
-    assert found.text == "Nothing relevant to the query is known."
+    assert empty.text == "Nothing relevant to the query is known."
     filled = window(kb, query="allergies", min_coverage=0.5, fill="salience", format="natural")
     assert filled.text.startswith("Nothing relevant to the query is known.\nOther facts:\n")
     assert len(filled.entries) == 2

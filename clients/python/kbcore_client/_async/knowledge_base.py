@@ -91,7 +91,7 @@ class AsyncKnowledgeBase(
 
     @property
     def admin(self) -> AsyncAdministration:
-        """Databases, tenants and API keys of the server, which are those of the present."""
+        """Databases, tenants and API keys of the server, always in their present state."""
         return AsyncAdministration(self._connection, self._destination)
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ class AsyncKnowledgeBase(
         of type `events_lost` says that the server no longer keeps everything since then. Raises
         ConnectionFailed after too many failures in a row, and errors of the server.
         """
-        self._check_of_present()
+        self._require_present()
         query = {"predicate": predicate, "scope": scope}
         query["events"] = None if events is None else ",".join(events)
         query["since"] = None if since is None else str(since)

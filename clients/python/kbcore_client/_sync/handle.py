@@ -20,7 +20,7 @@ HISTORIC = frozenset(
 _EPISODE = "/episodes/"
 """The beginning of the path of one episode, which can be read so too."""
 
-_OF_PRESENT = "this operation is of the present; known_at is for reads only"
+_NEEDS_PRESENT = "known_at is not available here: this operation uses the present state"
 
 
 class Handle:
@@ -30,17 +30,17 @@ class Handle:
         self._connection = connection
         self._destination = destination
 
-    def _check_of_present(self) -> None:
+    def _require_present(self) -> None:
         """Raise InvalidInput if this reads an earlier state."""
         if self._destination.known_at is not None:
-            raise InvalidInput(_OF_PRESENT)
+            raise InvalidInput(_NEEDS_PRESENT)
 
     def _send(self, request: Request) -> Reply:
         known_at = self._destination.known_at
         if known_at is not None:
             is_historic = request.path in HISTORIC or request.path.startswith(_EPISODE)
             if request.writes or not is_historic:
-                raise InvalidInput(_OF_PRESENT)
+                raise InvalidInput(_NEEDS_PRESENT)
             if request.method == "GET":
                 query = {**request.query, "knownAt": str(known_at)}
                 request = replace(request, query=query)

@@ -152,11 +152,6 @@ def rule_listing(rows: list[dict[str, Any]]) -> Listing:
     )
 
 
-def scope_query(scope: str | None) -> str:
-    """Return the query string of a scope; empty for None."""
-    return query_string(scope=scope)
-
-
 @command("forget", "kbcore forget 'parent(ann, bob)' 'age(ann, ?_)'", "kbcore forget --rule r1")
 @click.argument("facts", nargs=-1)
 @click.option(

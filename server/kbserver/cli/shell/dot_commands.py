@@ -17,14 +17,13 @@ from kbserver.cli.knowledge.facts import (
     fact_listing,
     predicate_listing,
     rule_listing,
-    scope_query,
 )
 from kbserver.cli.knowledge.load import load_file
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import EVERY_SCOPE, read_goal
 from kbserver.cli.shared.output import counted, retraction_text
 from kbserver.cli.shared.rule_files import read_text
-from kbserver.cli.shared.target import ask_target, note
+from kbserver.cli.shared.target import ask_target, note, query_string
 from kbserver.cli.shell.interrupts import interrupts
 from kbserver.cli.shell.session import LoadedFile, Session, Watched
 from kbserver.cli.shell.undo import (
@@ -236,13 +235,15 @@ def _facts(session: Session, argument: str) -> None:
 
 
 def _rules(session: Session, argument: str) -> None:
-    rows = session.target.send("GET", f"/rules{scope_query(session.scope or '*')}").json()["rules"]
+    rows = session.target.send("GET", f"/rules{query_string(scope=session.scope or '*')}").json()[
+        "rules"
+    ]
     name = argument.partition("/")[0]
     session.show(rule_listing([row for row in rows if name in ("", row["head"]["predicate"])]))
 
 
 def _predicates(session: Session, argument: str) -> None:
-    path = f"/predicates{scope_query(session.scope)}"
+    path = f"/predicates{query_string(scope=session.scope)}"
     session.show(predicate_listing(session.target.send("GET", path).json()["predicates"]))
 
 
