@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
+from kbcore.config.hosts import read_host
 from kbcore.config.settings import PREFIX, SETTINGS, Config
 
 MIN_SECRET_CHARS = 16
@@ -12,8 +13,6 @@ MIN_SECRET_CHARS = 16
 
 _SIMILARITY = 0.85
 """From where on a variable without the prefix, which may belong to another program, is reported."""
-
-_LOOPBACK = ("127.", "::1", "localhost")
 
 CLIENT_VARIABLES = frozenset(("KBCORE_URL", "KBCORE_TENANT", "KBCORE_DATABASE", "KBCORE_API_KEY"))
 """Settings of the commands that talk to a server; the server ignores them."""
@@ -26,12 +25,27 @@ def known_names() -> set[str]:
 
 def is_loopback(host: str) -> bool:
     """Return True if only processes on the same machine can reach `host`."""
-    return host.startswith(_LOOPBACK)
+    read = read_host(host)
+    return read is not None and read.is_loopback
+
+
+def is_open(config: Config) -> bool:
+    """Return True if other machines can reach the server, and it has no keys."""
+    return not (config.api_key or config.auth_enabled or is_loopback(config.host))
+
+
+def key_problems(config: Config) -> Iterator[str]:
+    """Yield why a server must not start with these keys."""
+    if config.require_keys and is_open(config):
+        yield (
+            f"HOST={config.host} is not a loopback address and there are no keys: set API_KEY or"
+            " AUTH_ENABLED, or REQUIRE_KEYS=false to let anyone read and write"
+        )
 
 
 def key_warnings(config: Config) -> Iterator[str]:
     """Yield warnings about missing and weak keys."""
-    if not config.api_key and not config.auth_enabled and not is_loopback(config.host):
+    if is_open(config):
         yield (
             f"authentication is off and HOST={config.host} is not a loopback address: anyone can read and write;"
             " set AUTH_ENABLED or API_KEY"
@@ -63,10 +77,24 @@ def warnings_for(
         yield "CORS_ORIGINS=*: pages of any site can call the API"
     if "*" in config.mcp_allowed_origins:
         yield "MCP_ALLOWED_ORIGINS=*: pages of any site can call MCP tools"
+    yield from _host_warnings(config)
     if config.fsync_policy == "never":
         yield "FSYNC_POLICY=never: acknowledged writes can be lost in a power failure"
     if config.engine == "python" or config.engine_verify:
         yield "ENGINE=python and ENGINE_VERIFY=true are slow and meant for debugging"
+
+
+def _host_warnings(config: Config) -> Iterator[str]:
+    for name in config.allowed_hosts:
+        if name == "*":
+            yield (
+                "ALLOWED_HOSTS=*: without keys, pages of any site can read and write by DNS rebinding"
+            )
+        elif read_host(name) is None:
+            yield (
+                f"ALLOWED_HOSTS: {name!r} matches no Host;"
+                " give names or addresses without scheme, port, path and wildcard"
+            )
 
 
 def _unused_names(environ: Mapping[str, str]) -> Iterator[str]:

@@ -277,6 +277,16 @@ class Config:
         BOOLEAN,
         "require API keys, managed with /auth or kbcore keys; API_KEY stays valid too",
     )
+    require_keys: bool = _setting(
+        False,
+        BOOLEAN,
+        "do not start without API_KEY or AUTH_ENABLED on an address that other machines can reach",
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        (),
+        NAMES,
+        "names in the Host header that a server without keys accepts, beside local names, HOST and PUBLIC_URL; *: any",
+    )
     bootstrap_token: str = _setting(
         "", SECRET, "secret with which POST /auth/bootstrap creates the first key, once"
     )

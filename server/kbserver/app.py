@@ -32,6 +32,8 @@ from kbserver.routes import every  # noqa: F401  declares the operations
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
+from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
+from kbserver.security.browser_guard import BrowserChecks, BrowserGuard
 from kbserver.security.guard import WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.standing_goals.streams import GoalStreams
@@ -100,6 +102,7 @@ def create_app(
     guard = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
     app.extensions["kbcore.guard"] = guard
     active_guard = guard if guard.active else None
+    browser_guard = app.extensions[BROWSER_GUARD] = BrowserGuard(runtime)
     _install_hooks(app, runtime, accounting, bodies, active_guard)
     app.extensions[EXTENSION] = mcp = Transport(app, runtime, accounting.failed)
 
@@ -114,6 +117,7 @@ def create_app(
     app.wsgi_app = OwnKey(app.wsgi_app)  # type: ignore[method-assign]
     if runtime.config.cors_origins:
         app.wsgi_app = Cors(app.wsgi_app, runtime.config.cors_origins)  # type: ignore[method-assign]
+    app.wsgi_app = BrowserChecks(app.wsgi_app, browser_guard, accounting)  # type: ignore[method-assign]
     return app
 
 

@@ -28,6 +28,7 @@ from kbcore.state.catalog import DEFAULT
 from kbserver.answers import JSON
 from kbserver.app import create_app
 from kbserver.errors import answer_of
+from kbserver.http.request_id import identity_headers, request_id
 from kbserver.process.shared_runtime import SharedRuntime
 
 if TYPE_CHECKING:
@@ -175,8 +176,10 @@ def _routes(shared: SharedRuntime) -> WSGI:
                     if not apps:
                         apps.append(create_app(runtime))
         except KBError as error:
-            answer = answer_of(error)
-            start_response(answer.line(), [("Content-Type", JSON), *answer.headers.items()])
+            id = request_id(environ.get("HTTP_X_REQUEST_ID"))
+            answer = answer_of(error, id)
+            headers = [("Content-Type", JSON), *identity_headers(id), *answer.headers.items()]
+            start_response(answer.line(), headers)
             return [answer.body()]
         return apps[0](environ, start_response)
 

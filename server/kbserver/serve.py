@@ -34,7 +34,7 @@ from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
 from kbserver.cluster.joining import Joined, prepare
-from kbserver.cluster.owners import NodeOwners
+from kbserver.cluster.owners import FROM_NODE, NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
@@ -48,6 +48,8 @@ from kbserver.process.offload import Offload, OffloadWithin, yield_now, yield_to
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
+from kbserver.security.browser_guard import CHECKED, BrowserGuard
+from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
 from kbserver.security.guard import MANAGED, SINGLE, mode_of
 from kbserver.workers.forwarding import Forwarder, Owners
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
@@ -170,6 +172,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.environ["RAW_URI"] = self.head.target
         try:
             owner = forwarder.owner_of(self.environ)
+            self._check_browser()
             if self.affinity.moves_to(owner) and self._hand_over(owner, buffered):
                 return True
             if owner is None:
@@ -188,6 +191,18 @@ class Handler(WSGIHandler):  # type: ignore[misc]
                 self.refuse(400, "the body could not be read")
         self.close_connection = self.close_connection or self.wsgi_input.abandoned
         return is_done
+
+    def _check_browser(self) -> None:
+        """Check a request before another process gets it; raises Forbidden.
+
+        A request of another node was checked there, by the names of that node.
+        """
+        guard = self.server.browser_guard
+        if FROM_NODE in self.environ:
+            self.environ[CHECKED] = True
+        elif guard is not None:
+            guard.check(self.environ)
+            self.environ[CHECKED] = True
 
     def _redirect(self, address: str) -> None:
         """Send the client to the node that has its tenant."""
@@ -359,6 +374,7 @@ class Server(WSGIServer):  # type: ignore[misc]
     ) -> None:
         self.forwarder = forwarder
         self.handover: Handover | None = None
+        self.browser_guard: BrowserGuard | None = None
         self.handlers: set[Handler] = set()
         self.connection_limit = ConnectionLimit(max_per_address)
         self.times = times or Times.of(Config())
@@ -562,6 +578,7 @@ def _servers(
         refused=refused,
         forwarder=forwarder,
     )
+    public.browser_guard = application.extensions[BROWSER_GUARD]
     if isinstance(owners, NodeOwners):
         public.connection_limit.trusted = owners.trusted
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))

@@ -127,7 +127,7 @@ class Client:
 def message(path: str, tenant: str, body: str) -> bytes:
     """The bytes of a request of a tenant."""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: {tenant}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return (head + body).encode()

@@ -37,7 +37,7 @@ def begin_purge(server: Server) -> socket.socket:
     """Send a purge, and do not wait for its answer."""
     body = json.dumps({"subject": SECRET}).encode()
     head = (
-        f"POST /memory/purge HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\n"
+        f"POST /memory/purge HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     connection = socket.create_connection(server.address)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.http import Client, error_of, serve_in_memory
+from support.keys import ONE
 
 from kbcore import __version__
 
@@ -58,6 +59,25 @@ def test_the_card_names_the_public_address() -> None:
     with serve_in_memory(public_url="https://kb.example/base") as served:
         card = served.client.flask.get("/.well-known/agent.json").get_json()
         assert card["url"] == "https://kb.example/base/a2a"
+
+
+def test_no_cache_keeps_a_card_with_an_unknown_host() -> None:
+    path = "/.well-known/agent-card.json"
+    with serve_in_memory(api_key=ONE, allowed_hosts=("kb.example",)) as served:
+        for host in ("evil.example", "127.0.0.1.evil.example", "kb.example:x", "a b"):
+            foreign = served.client.flask.get(path, headers={"Host": host})
+            assert foreign.headers["Cache-Control"] == "no-store"
+            assert "ETag" not in foreign.headers
+        own = served.client.flask.get(path, headers={"Host": "kb.example"})
+        assert own.get_json()["url"] == "http://kb.example/a2a"
+        assert own.headers["Cache-Control"] == "public, max-age=300"
+        assert "Host" in own.vary
+    with serve_in_memory(api_key=ONE, public_url="https://kb.example") as served:
+        public = served.client.flask.get(path, headers={"Host": "evil.example"})
+        assert "evil" not in public.text
+        assert public.headers["Cache-Control"] == "public, max-age=300"
+    with serve_in_memory() as served:
+        error_of(served.client.flask.get(path, headers={"Host": "evil.example"}), 403, "FORBIDDEN")
 
 
 def test_examples_of_skills_work(client: Client) -> None:

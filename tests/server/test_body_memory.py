@@ -200,7 +200,7 @@ def wait_for(held: Callable[[], int], wanted: int) -> None:
 def head(length: int | None) -> bytes:
     framing = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
     names = "".join(f"{name}: {value}\r\n" for name, value in JSON_BODY.items())
-    return f"POST /assert/facts HTTP/1.1\r\nHost: x\r\n{names}{framing}\r\n\r\n".encode()
+    return f"POST /assert/facts HTTP/1.1\r\nHost: localhost\r\n{names}{framing}\r\n\r\n".encode()
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -18,7 +18,7 @@ from kbserver.http import connections as crowd
 from kbserver.http.connections import ConnectionLimit, origin
 from kbserver.serve import Server, listen
 
-HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.http import Client, error_of, serve_in_memory
 from support.sockets import Running
 
 FACT = {"predicate": "p", "args": ["a"]}
-HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def fact(name: str, **more: Any) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class Listener:
         self.sock.settimeout(20)
         self.sock.connect((server.address[0], int(server.address[1])))
         self.sock.sendall(
-            f"GET /memory/events{query} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode()
+            f"GET /memory/events{query} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode()
         )
         self.text = b""
 

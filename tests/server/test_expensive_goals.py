@@ -136,7 +136,7 @@ def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> No
     with Server(tmp_path / "data", "--storage-backend", "memory", log=tmp_path / "log") as server:
         taught(server)
         with _sent(server, "/ask", goal("pairs", 3, maxRows=4_000_000)) as sock:
-            sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             found = b""
             while part := sock.recv(1 << 16):
                 found += part
@@ -185,7 +185,7 @@ def _sent(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request was sent, and no answer read."""
     text = json.dumps(body).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
     )
     head += f"Content-Length: {len(text)}\r\n"
     sock = socket.create_connection(server.address, timeout=60)

@@ -187,12 +187,16 @@ def test_fast_path_and_flask_return_the_same_bytes(requests):
         assert len(generations) == 1
 
 
-LAST = [("X-Request-ID", "n-1"), ("X-KB-Version", __version__)]
+LAST = [
+    ("X-Request-ID", "n-1"),
+    ("X-KB-Version", __version__),
+    ("X-Content-Type-Options", "nosniff"),
+]
 
 
 def test_common_requests_do_not_reach_flask(monkeypatch):
     with Both() as both:
-        monkeypatch.setattr(both.apps[0].wsgi_app._app, "_flask_app", None)
+        monkeypatch.setattr(both.apps[0].wsgi_app._application._app, "_flask_app", None)
         told = json.dumps({"predicate": "p", "args": ["a", 1]}).encode()
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         assert both.ask("/tell", told) == (

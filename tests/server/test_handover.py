@@ -25,7 +25,7 @@ def post(path: str, tenant: str, body: Any, *more: str) -> bytes:
     text = json.dumps(body).encode()
     lines = (
         f"POST {path} HTTP/1.1",
-        "Host: x",
+        "Host: localhost",
         f"X-Tenant-ID: {tenant}",
         "Content-Type: application/json",
         f"Content-Length: {len(text)}",

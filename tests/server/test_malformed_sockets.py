@@ -14,7 +14,7 @@ from support.http import serve_in_memory
 from support.malformed_requests import Maker, Outcome, send
 from support.sockets import Running
 
-HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,7 @@ def test_a_refusal_carries_the_request_id() -> None:
         b"Content-Length: %d" % len(body),
         b"X-Request-ID: mine",
         b"X-KB-Version: %b" % __version__.encode(),
+        b"X-Content-Type-Options: nosniff",
         b"Connection: close",
     ]
     assert body == b'{"code":"VALIDATION_ERROR","message":"no","details":null}'

@@ -95,7 +95,7 @@ def test_old_clients(running: Running, wish: bytes, said: bytes) -> None:
 
 def test_head_has_no_body(running: Running) -> None:
     raw = running.raw(
-        b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     )
     first, rest = raw.split(b"\r\n\r\n", 1)
     assert b"Content-Length: " in first
@@ -133,7 +133,7 @@ def test_malformed_requests(running: Running, raw: bytes, status: int) -> None:
     error_in(running.raw(raw), status)
 
 
-START = b"POST /tell HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+START = b"POST /tell HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from support.sockets import Running
 
 SOUND = (
     (
-        b"POST /ask HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+        b"POST /ask HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
         b'Content-Length: 31\r\n\r\n{"predicate":"p","args":["?x"]}'
     ),
     (
-        b"POST /query HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+        b"POST /query HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
         b'Transfer-Encoding: chunked\r\n\r\n1f\r\n{"predicate":"p","args":["?x"]}\r\n0\r\n\r\n'
     ),
-    b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-ID: mine\r\n\r\n",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: mine\r\n\r\n",
 )
 
 

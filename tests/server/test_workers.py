@@ -103,14 +103,14 @@ def test_large_bodies_pipelines_and_old_clients_pass(server) -> None:
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["updated"]) == (200, 2000)
         connection.close()
-        head = f"GET /scopes HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode()
+        head = f"GET /scopes HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode()
         with socket.create_connection(server.address, timeout=30) as sock:
             sock.sendall(head * 3 + head.replace(b"HTTP/1.1", b"HTTP/1.0"))
             answers = b"".join(iter(lambda: sock.recv(65536), b""))
         assert answers.count(b" 200 OK\r\n") == 4
         # An answer before the body: only the head is sent.
         size = Config().max_body_bytes + 1
-        head = f"POST /assert/facts HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n"
+        head = f"POST /assert/facts HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: {tenant}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
         with socket.create_connection(server.address, timeout=10) as sock:
             sock.sendall(head.encode())

@@ -26,7 +26,7 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _VERSION = re.compile(rb"HTTP/1\.[01]")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
-_ORIGIN = re.compile(rb"(?i:https?)://[^/?#]*")
+_ORIGIN = re.compile(rb"(?i:https?)://([^/?#]*)")
 _SINGLE = frozenset(
     ("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT")
 )
@@ -42,6 +42,8 @@ class Head:
     version: str = "HTTP/1.1"
     headers: dict[str, str] = field(default_factory=dict)
     size: int = 0
+    authority: str | None = None
+    """The host of a target in absolute form, which counts instead of the header (RFC 9112, 3.2.2)."""
 
     @property
     def chunked(self) -> bool:
@@ -101,6 +103,8 @@ def read_head(readline: Callable[[int], bytes], head: Head) -> bool:
         line = readline(MAX_HEAD + 1)
         if line == b"\r\n":
             _check_framing(head)
+            if head.authority is not None:
+                head.headers["HOST"] = head.authority
             return True
         head.size += len(line)
         if head.size > MAX_HEAD:
@@ -121,7 +125,9 @@ def _request_line(line: bytes, head: Head) -> None:
         raise BadRequest("the request line is not METHOD TARGET VERSION")
     if not _VERSION.fullmatch(words[2]):
         raise BadRequest("the HTTP version must be HTTP/1.0 or HTTP/1.1")
-    target = _ORIGIN.sub(b"", words[1], count=1) if not words[1].startswith(b"/") else words[1]
+    target = words[1]
+    if origin := _ORIGIN.match(target):
+        head.authority, target = origin[1].decode("ascii"), target[origin.end() :]
     if not target.startswith((b"/", b"?")) and target not in (b"", b"*"):
         raise BadRequest("the request target is not a path")
     head.method, head.version = words[0].decode("ascii"), words[2].decode("ascii")

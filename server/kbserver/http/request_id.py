@@ -12,6 +12,7 @@ _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _NO_TRACE = "0" * 32
+_NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 
 
 def request_id(offered: str | None) -> str:
@@ -26,8 +27,10 @@ def request_id(offered: str | None) -> str:
 
 
 def identity_headers(id: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers of every response: the request id and the version of the server."""
-    return ("X-Request-ID", id), ("X-KB-Version", __version__)
+    """Return the headers of every response: the request id, the version of the server, and that
+    browsers must not guess another content type, such as a script.
+    """
+    return ("X-Request-ID", id), ("X-KB-Version", __version__), _NO_SNIFFING
 
 
 def trace_id(offered: str | None) -> str | None:

@@ -17,7 +17,6 @@ from kbcore.errors import InvalidInput, RateLimited
 from kbserver.answers import JSON
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
-from kbserver.mcp.guard import OriginGuard
 from kbserver.mcp.protocol import Protocol, Request
 from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED
 from kbserver.mcp.rpc import Failure, Json, Message
@@ -69,7 +68,6 @@ class Transport:
 
     def __init__(self, app: Flask, runtime: Runtime, fail: Fail) -> None:
         self.protocol = Protocol(runtime, fail)
-        self.guard = OriginGuard(runtime.config)
         self.streams = Streams()
         self.max_body_bytes = min(MAX_BODY_BYTES, runtime.config.max_body_bytes)
         self._max_depth = runtime.config.max_json_depth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.agents import META, Agent, failed
 from support.http import error_of, serve_in_memory
+from support.keys import ONE
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -55,9 +56,10 @@ def test_bodies_are_json_within_the_size_limit(agent: Agent) -> None:
 @pytest.mark.parametrize(
     ("header", "value", "status"),
     [
-        ("Origin", "http://localhost:3000", 200),
-        ("Origin", "https://127.0.0.1", 200),
-        ("Origin", "http://[::1]:8080", 200),
+        ("Origin", "http://localhost", 200),
+        ("Origin", "http://localhost:3000", 403),
+        ("Origin", "https://127.0.0.1", 403),
+        ("Origin", "http://[::1]:8080", 403),
         ("Origin", "https://evil.example", 403),
         ("Origin", "http://localhost.evil.example", 403),
         ("Origin", "null", 403),
@@ -79,15 +81,36 @@ def test_other_origins_and_hosts_are_refused(
 
 
 def test_allowed_origins() -> None:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     with serve_in_memory(
         mcp_allowed_origins=("https://app.example",), public_url="https://kb.example/x"
     ) as served:
-        agent, ping = Agent(served.client), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        agent = Agent(served.client)
         assert agent.send(ping, Origin="https://app.example").status_code == 200
         assert agent.send(ping, Host="kb.example").status_code == 200
+        assert agent.send(ping, Origin="https://kb.example").status_code == 200
+        assert agent.send(ping, Host="app.example").status_code == 403
         assert agent.send(ping, Origin="https://other.example").status_code == 403
+        # The setting is about MCP, and opens no other route.
+        assert agent.send({}, "/tell", Origin="https://app.example").status_code == 403
     with serve_in_memory(mcp_allowed_origins=("*",)) as served:
-        assert (
-            Agent(served.client).send(ping, Origin="https://other.example", Host="any").status_code
-            == 200
-        )
+        agent = Agent(served.client)
+        assert agent.send(ping, Origin="https://other.example").status_code == 200
+        assert agent.send(ping, Origin="https://other.example", Host="any").status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/a2a"])
+def test_the_origin_is_checked_with_keys_too(path: str) -> None:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    settings = {"api_key": ONE, "public_url": "https://kb.example/x"}
+    with serve_in_memory(**settings) as served:
+        agent = Agent(served.client)
+
+        def status(**headers: str) -> int:
+            return agent.send(ping, path, X_API_Key=ONE, **headers).status_code
+
+        assert status(Host="any.example") == 200
+        for origin in ("http://localhost:3000", "https://127.0.0.1", "https://kb.example"):
+            assert status(Origin=origin) == 200
+        for origin in ("https://evil.example", "null", "", "http://localhost.evil.example"):
+            assert status(Origin=origin) == 403

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kbcore.config.lint import warnings_for
+from kbcore.config.lint import key_problems, warnings_for
 from kbcore.config.settings import SETTINGS, environment
 from kbcore.errors import ConfigError
 from kbcore.node.settings_check import DEFAULT, Effective, effective, plugin_problems
@@ -52,6 +52,7 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
     settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
     _show(settings, every)
     problems = settings.problems + plugin_problems(settings.config, hookspecs)
+    problems += key_problems(settings.config)
     warnings = list(warnings_for(settings.config, environ, only_settings=env_file is not None))
     for warning in warnings:
         click.echo(f"WARNING: {warning}", err=True)

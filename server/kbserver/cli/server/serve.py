@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from kbcore.config.lint import key_problems
 from kbcore.config.settings import SETTINGS, Config
-from kbcore.errors import KBError
+from kbcore.errors import ConfigError, KBError
 from kbserver.cli.shared.exits import describe_os_error, exit_status, fail
 from kbserver.cli.shared.groups import command
 
@@ -62,6 +63,8 @@ def serve(worker: str | None, **flags: str | None) -> None:
     used = {name: text for name, text in flags.items() if text is not None}
     try:
         config = Config.from_env().updated(used)
+        for problem in key_problems(config):
+            raise ConfigError(problem)
         if worker is not None:
             sys.exit(_serve(config, worker))
         sys.exit(_supervise(config, used) if config.workers > 1 else _serve(config))

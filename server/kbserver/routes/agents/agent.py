@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
 from kbserver.a2a.agent import Agent, card, version_of
@@ -14,10 +14,14 @@ from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import Failure
 from kbserver.operations import as_object, operation
 from kbserver.routes.agents.mcp import message_body, transport, who
+from kbserver.security.browser_guard import EXTENSION as GUARD
+from kbserver.security.browser_guard import BrowserGuard
 from kbserver.security.guard import DISABLED, mode_of
 from kbserver.security.permissions import PUBLIC, About
 
 _KEEP = "public, max-age=300"
+_NO_STORE = "no-store"
+"""For a card with a Host that may be an attacker's: no cache may give it to others."""
 
 
 @operation(
@@ -32,13 +36,16 @@ _KEEP = "public, max-age=300"
 )
 def agent_card() -> Response:
     """Return the agent card: identity and skills of this agent."""
-    url = runtime().config.public_url or request.url_root.rstrip("/")
-    keys = mode_of(runtime().config) != DISABLED
-    agent_card = card(url, runtime().model is not None, keys)
-    response = Response(
-        rpc.written(agent_card), content_type=JSON, headers={"Cache-Control": _KEEP}
-    )
-    return digested(response)
+    config = runtime().config
+    guard: BrowserGuard = current_app.extensions[GUARD]
+    is_known = bool(config.public_url) or guard.is_own_host(request.environ)
+    url = config.public_url or request.url_root.rstrip("/")
+    agent_card = card(url, runtime().model is not None, mode_of(config) != DISABLED)
+    response = Response(rpc.written(agent_card), content_type=JSON)
+    response.headers["Cache-Control"] = _KEEP if is_known else _NO_STORE
+    if not config.public_url:
+        response.vary.add("Host")
+    return digested(response) if is_known else response
 
 
 @operation("POST /a2a", role=READER, about=About.IMPLIED, headers_checked=False, listed=False)

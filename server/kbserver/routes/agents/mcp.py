@@ -74,9 +74,8 @@ def failed(failure: Failure) -> Response:
 
 
 def transport() -> Transport:
-    """Return the MCP transport of this application, after checking where the request comes from."""
+    """Return the MCP transport of this application."""
     served: Transport = current_app.extensions[EXTENSION]
-    served.guard.check(request.environ)
     return served
 
 

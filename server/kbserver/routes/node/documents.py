@@ -155,5 +155,4 @@ def _page(body: bytes, kind: str) -> Response:
     """Return a page or document with a strict content security policy."""
     response = Response(body, content_type=kind)
     response.headers["Content-Security-Policy"] = _POLICY
-    response.headers["X-Content-Type-Options"] = "nosniff"
     return response
