@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbcore.config import Config
-from kbcore.config.lint import known_names
+from kbcore.config.lint import key_problems, known_names
 from kbcore.replication.role import check_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +46,10 @@ def test_the_image_has_two_stages_a_user_and_a_health_check() -> None:
     assert {
         name for name in settings if not name.startswith(("PATH", "PYTHON", "HOME"))
     } <= known_names()
+    config = Config.from_env(settings)
+    assert list(key_problems(config)), "the image does not start without a key"
+    assert list(key_problems(config.updated({"API_KEY": "x"}))) == []
+    assert list(key_problems(config.updated({"REQUIRE_KEYS": "false"}))) == []
 
 
 def test_hadolint_reports_nothing() -> None:

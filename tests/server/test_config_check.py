@@ -188,6 +188,18 @@ def test_invalid_settings(settings: dict[str, str], said: str) -> None:
         ({"API_KEY": "short"}, "easy to guess"),
         ({"LLM_MODEL": "x"}, "no effect with LLM_PROVIDER=none"),
         ({"CORS_ORIGINS": "*"}, "pages of any site"),
+        ({"ALLOWED_HOSTS": "kb.example,*"}, "DNS rebinding"),
+        *(
+            ({"ALLOWED_HOSTS": f"kb.example,{odd}"}, f"ALLOWED_HOSTS: '{odd}' matches no Host")
+            for odd in (
+                "https://kb.example",
+                "kb.example:9300",
+                "*.example",
+                "a/b",
+                "[::1",
+                "127.1",
+            )
+        ),
         ({"FSYNC_POLICY": "never"}, "power failure"),
         ({"REPLICATION_MODE": "LEADER"}, "can read its log"),
     ],
@@ -199,7 +211,19 @@ def test_risky_settings_are_reported(settings: dict[str, str], said: str) -> Non
     assert check("--strict", **settings).exit_code == 1
 
 
+def test_keys_can_be_required() -> None:
+    for host in ("0.0.0.0", "::", "10.0.0.5", "localhost.example", "127.0.0.1.example"):
+        done = check(HOST=host, REQUIRE_KEYS="true")
+        assert done.exit_code == 78
+        assert f"ERROR: HOST={host} is not a loopback address and there are no keys" in done.stderr
+    for settings in ({"API_KEY": "x" * 16}, {"AUTH_ENABLED": "true"}, {"REQUIRE_KEYS": "false"}):
+        assert check(**{"HOST": "0.0.0.0", "REQUIRE_KEYS": "true", **settings}).exit_code == 0
+    for host in ("127.0.0.2", "::1", "localhost"):
+        assert check(HOST=host, REQUIRE_KEYS="true").exit_code == 0
+
+
 def test_the_defaults_cause_no_warning() -> None:
+    assert list(warnings_for(Config(allowed_hosts=("kb.example", "10.0.0.1", "::1")), {})) == []
     assert list(warnings_for(Config(), {"PATH": "x", "HOME": "x", "LANG": "x", "TERM": "x"})) == []
 
 

@@ -184,9 +184,7 @@ def _asking(
 def _sent(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request was sent, and no answer read."""
     text = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
-    )
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(text)}\r\n"
     sock = socket.create_connection(server.address, timeout=60)
     sock.sendall(head.encode() + b"\r\n" + text)

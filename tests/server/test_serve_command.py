@@ -74,6 +74,16 @@ def test_flags_win_over_settings_over_defaults(started: list[Config]) -> None:
     ]
 
 
+def test_no_start_without_the_required_keys(started: list[Config]) -> None:
+    result = run("serve", "--host", "0.0.0.0", REQUIRE_KEYS="true")
+    assert result.exit_code == 78
+    assert "REQUIRE_KEYS=false" in result.output
+    assert started == []
+    assert run("serve", REQUIRE_KEYS="true").exit_code == 0
+    assert run("serve", "--host", "0.0.0.0", REQUIRE_KEYS="true", API_KEY="x" * 16).exit_code == 0
+    assert len(started) == 2
+
+
 @pytest.mark.parametrize("environ", [{"PORT": "many"}, {"LOG_LEVEL": "LOUD"}])
 def test_a_bad_setting(started: list[Config], environ: dict[str, str]) -> None:
     result = run("serve", **environ)

@@ -223,7 +223,11 @@ class Maker:
         path = rng.choice([*SOUND, *GETS])
         method = "POST" if path in SOUND else "GET"
         body = json.dumps(SOUND[path]).encode() if path in SOUND else b""
-        headers = [(b"Host", b"localhost"), (b"X-Tenant-ID", b"t"), (b"Content-Type", b"application/json")]
+        headers = [
+            (b"Host", b"localhost"),
+            (b"X-Tenant-ID", b"t"),
+            (b"Content-Type", b"application/json"),
+        ]
         kind = rng.randrange(6)
         if kind in (0, 1) and path in SOUND:
             body = self._body(rng, SOUND[path])
