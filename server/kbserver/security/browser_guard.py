@@ -128,7 +128,7 @@ class BrowserGuard:
         return host if is_own else None
 
     def _foreign_header(self, environ: Mapping[str, Any], host: Host, path: str) -> str | None:
-        """Return the header that shows a page of another origin, None if there is none."""
+        """Return the header that shows a page of another origin, else None."""
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE")
         configured = self._origins | self._mcp_origins if path in MCP_PATHS else self._origins
         if ANY in configured or (origin is not None and _normal(origin) in configured):
