@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Response, g, request
 from flask.sessions import SessionInterface
 
-from kbcore.errors import NotFound, StorageFailed
+from kbcore.errors import Forbidden, NotFound, StorageFailed
 from kbcore.metrics.catalogue import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
 from kbserver import operations
 from kbserver.accounting import Accounting
@@ -32,8 +32,8 @@ from kbserver.routes import every  # noqa: F401  declares the operations
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
+from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
-from kbserver.security.browser_guard import BrowserChecks, BrowserGuard
 from kbserver.security.guard import WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.standing_goals.streams import GoalStreams
@@ -65,6 +65,46 @@ class _NoSession(SessionInterface):
 
     def open_session(self, app: Flask, request: object) -> None:
         """Return None."""
+
+
+class BrowserChecks:
+    """WSGI layer in front of the application that refuses what the guard refuses."""
+
+    def __init__(
+        self,
+        application: Callable[..., Iterable[bytes]],
+        guard: BrowserGuard,
+        accounting: Accounting,
+    ) -> None:
+        self._application = application
+        self._guard = guard
+        self._accounting = accounting
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Serve a WSGI request."""
+        try:
+            if CHECKED not in environ:
+                self._guard.check(environ)
+        except Forbidden as error:
+            return self._refused(environ, start_response, error)
+        return self._application(environ, start_response)
+
+    def _refused(
+        self, environ: dict[str, Any], start_response: Callable[..., Any], error: Forbidden
+    ) -> list[bytes]:
+        answer = self._accounting.failed(error, self._accounting.begin(environ).id)
+        body = answer.body()
+        headers = [
+            ("Content-Type", JSON),
+            ("Content-Length", str(len(body))),
+            *self._accounting.headers(environ, answer.headers),
+        ]
+        start_response(answer.line(), headers)
+        self._accounting.finish(environ, None, answer.status)
+        self._accounting.end(environ)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 def create_app(

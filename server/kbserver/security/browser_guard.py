@@ -9,7 +9,7 @@ browser then sends that name as `Host`. With keys neither helps a page, which ha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 from kbcore.config.hosts import MAX_AUTHORITY, Host, read_authority, read_host
 from kbcore.config.settings import Config
 from kbcore.errors import Forbidden
-from kbserver.accounting import Accounting
-from kbserver.answers import JSON
 from kbserver.security.guard import DISABLED, MANAGED, mode_of
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ _OWN_SITE = frozenset(("same-origin", "none"))
 
 _ORIGIN = re.compile(r"(https?)://([^/]+)")
 _PORTS = {"http": 80, "https": 443}
-
-Environ = dict[str, Any]
 
 
 class BrowserGuard:
@@ -164,44 +160,6 @@ class BrowserGuard:
             return False
         port = _PORTS[page[0]]
         return (page[1].name, page[1].port or port) == (host.name, host.port or port)
-
-
-class BrowserChecks:
-    """WSGI layer in front of the application that refuses what the guard refuses."""
-
-    def __init__(
-        self,
-        application: Callable[..., Iterable[bytes]],
-        guard: BrowserGuard,
-        accounting: Accounting,
-    ) -> None:
-        self._application = application
-        self._guard = guard
-        self._accounting = accounting
-
-    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve a WSGI request."""
-        try:
-            if CHECKED not in environ:
-                self._guard.check(environ)
-        except Forbidden as error:
-            return self._refused(environ, start_response, error)
-        return self._application(environ, start_response)
-
-    def _refused(
-        self, environ: Environ, start_response: Callable[..., Any], error: Forbidden
-    ) -> list[bytes]:
-        answer = self._accounting.failed(error, self._accounting.begin(environ).id)
-        body = answer.body()
-        headers = [
-            ("Content-Type", JSON),
-            ("Content-Length", str(len(body))),
-            *self._accounting.headers(environ, answer.headers),
-        ]
-        start_response(answer.line(), headers)
-        self._accounting.finish(environ, None, answer.status)
-        self._accounting.end(environ)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 def _normal(origin: str) -> str:
