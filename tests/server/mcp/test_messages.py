@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.agents import META, Agent, failed
-from support.http import error_of, serve_in_memory
+from support.http import Client, error_of, serve_in_memory
+
+from kbserver.mcp.calls import Call
+from kbserver.mcp.tools import Tool
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -91,3 +96,27 @@ def test_allowed_origins() -> None:
             Agent(served.client).send(ping, Origin="https://other.example", Host="any").status_code
             == 200
         )
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_a_cancelled_call_is_not_answered(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    agent.open()
+    toolbox = agent.flask.application.extensions["kbcore.mcp"].protocol.toolbox
+
+    def cancelled(tool: Tool, arguments: Any, who: Any, call: Call) -> dict[str, Any]:
+        other = Agent(Client(agent.flask))
+        other.session = agent.session
+        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        assert other.send({**notice, "params": {"requestId": 7}}).status_code == 202
+        assert call.stopped is not None
+        return {"isError": False}
+
+    monkeypatch.setattr(toolbox, "call", cancelled)
+    for meta in ({}, {"_meta": {"progressToken": 1}}):
+        params = {"name": "ask", "arguments": {"text": "p(?x)"}, **meta}
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        response = agent.send(message, Accept=accept)
+        assert response.data == b""
+        assert response.status_code == (200 if "event-stream" in accept else 204)
