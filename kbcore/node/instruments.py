@@ -99,8 +99,15 @@ class Meters:
         self.metrics.observe(m.PLUGIN_FAILURES, 1, (hook,))
 
 
-def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
-    """Return the function that counts each call of a language model and notifies plugins."""
+def model_called(metrics: Metrics, plugins: Plugins, provider: str) -> Callable[[Usage], None]:
+    """Return the function that counts each call of a language model and notifies plugins.
+
+    `provider` is the name of the configured one, whose metrics begin with zero.
+    """
+    for outcome in m.MODEL_OUTCOMES:
+        metrics.bind(m.LLM_CALL_SECONDS, provider, outcome)
+    for kind in ("input", "output"):
+        metrics.bind(m.LLM_TOKENS, provider, kind)
 
     def called(usage: Usage) -> None:
         metrics.observe(m.LLM_CALL_SECONDS, usage.seconds, (usage.provider, usage.outcome))

@@ -59,7 +59,7 @@ def open_runtime(
         )
     model = None
     if provider is not None:
-        model = Model(provider, config, logged, model_called(metrics, loaded))
+        model = Model(provider, config, logged, model_called(metrics, loaded, provider.name))
     runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
