@@ -118,7 +118,7 @@ def model_called(metrics: Metrics, plugins: Plugins, provider: str) -> Callable[
     return called
 
 
-def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterator[Value]]:
+def collector(runtime: Runtime) -> Callable[[], Iterator[Value]]:
     """Return the collector of a node's current values.
 
     It yields to other threads between tenants.
@@ -133,7 +133,7 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield from _state(runtime, known)
         yield from _log(runtime)
         yield m.RECOVERY_RECORDS, (), runtime.recovered.records
-        yield m.RECOVERY_SECONDS, (), recovery_seconds
+        yield m.RECOVERY_SECONDS, (), runtime.recovery_seconds
         yield m.INFERENCES_WORKING, (), runtime.slots.all_working()
         yield m.INFERENCES_WAITING, (), runtime.slots.all_waiting()
         yield m.TRANSACTIONS_OPEN, (), len(runtime.transactions)
