@@ -45,7 +45,7 @@ from kbserver.cli.shared.target import TargetOption
 from kbserver.errors import STATUS
 from kbserver.example_scenarios import single_node as scenario
 from kbserver.mcp.prompts import PROMPTS
-from kbserver.mcp.protocol import OLD_NAMES
+from kbserver.mcp.protocol import OLD_NAMES, PUBLISHED
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.tools import all_tools
 from kbserver.openapi import document
@@ -430,6 +430,7 @@ def operation_list() -> str:
 
 def tools() -> str:
     """Return the page about the tools, resources and prompts of the MCP server."""
+    also = sorted(name for name in PUBLISHED if not all_tools()[name].declared.usual)
     lines = [
         "# Tools, resources and prompts",
         "",
@@ -448,7 +449,10 @@ def tools() -> str:
             "`MCP_TOOLS=all` adds the tools of the second table; `extract` and `synthesize` need "
             "a language model. Role: the role that the caller needs. Changes: whether a call can "
             "add or remove data. Calls may use older names, which are not listed: "
-            f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}."
+            f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}. Of the second "
+            f"table, published clients may call {', '.join(f'`{name}`' for name in also)} always. An "
+            'argument that is sent as a JSON text (`"5"`, `"true"`) is read as the type in the '
+            "schema says; one whose type is a text stays as it is."
         ),
     ]
     for usual in (True, False):

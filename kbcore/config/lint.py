@@ -69,6 +69,8 @@ def warnings_for(
         config.replication_token or config.api_key or config.auth_enabled
     ):
         yield "REPLICATION_MODE=LEADER without REPLICATION_TOKEN or keys: anyone who reaches the node can read its log"
+    if config.api_key and config.auth_enabled:
+        yield "API_KEY has no effect beside AUTH_ENABLED=true: only managed keys are accepted"
     if config.bootstrap_token and not config.auth_enabled:
         yield "BOOTSTRAP_TOKEN has no effect without AUTH_ENABLED"
     if config.llm_provider == "none" and (config.llm_api_key or config.llm_model):

@@ -126,11 +126,15 @@ class EarlierStates:
         """Return the tenant as it is now in the scratch catalog, created at `at` if it is new."""
         return self._scratch.need_tenant(*self._owner, at)
 
-    def apply(self, change: LoggedChange) -> Delta | None:
-        """Apply a change set; return its effect, None for a change of a whole tenant or database."""
+    def apply(self, change: LoggedChange, *, noted: bool = False) -> Delta | None:
+        """Apply a change set; return its effect, None for a change of a whole tenant or database.
+
+        With `noted`, the effect lists the facts that were asserted again.
+        """
         changes = change.changes()
         if not changes.of_catalog:
-            return replayed(self.tenant(change.at), changes, change.at, change.seq)
+            tenant = self.tenant(change.at)
+            return replayed(tenant, changes, change.at, change.seq, noted=noted)
         first = changes.changes[0]
         if isinstance(first, ChangeCatalog) and not first.action.value.startswith("create"):
             # It deleted or emptied the tenant, which begins again.

@@ -217,6 +217,19 @@ class KnownStates:
         start = HistoryStart(snapshot, at)
         return start if end is None or end.seq <= snapshot else HistoryStart(end.seq, end.at)
 
+    def last_before(
+        self, store: LogStore, visible: int, owner: Owner, instant: int, budget: Budget
+    ) -> int:
+        """Return the number of the last record before an instant, 0 if there is none.
+
+        Raises InvalidInput if the state after that record cannot be rebuilt.
+        """
+        start = self.start(store, visible, owner, budget)
+        seq = self._timeline(store, visible, budget).last_until(store, instant - 1).seq
+        if seq < start.seq or (start.seq and instant <= start.at):
+            raise InvalidInput.at("since", "is before the oldest instant available")
+        return seq
+
     def forget(self, database: str, tenant: str) -> None:
         """Drop the states of a tenant, or with "" those of all tenants of a database."""
         with self._mutex:

@@ -22,10 +22,15 @@ MAX_ROWS = 50_000
 """Largest number of collected facts: about ten megabytes."""
 
 
-def replayed(tenant: Tenant, changes: ChangeSet, at: int, seq: int) -> Delta:
-    """Apply a change set of the log to a tenant that no request uses; return its effect."""
+def replayed(
+    tenant: Tenant, changes: ChangeSet, at: int, seq: int, *, noted: bool = False
+) -> Delta:
+    """Apply a change set of the log to a tenant that no request uses; return its effect.
+
+    `noted` is as for `apply`.
+    """
     with tenant.lock.write():
-        return apply(tenant, changes, at, seq)
+        return apply(tenant, changes, at, seq, noted=noted)
 
 
 @dataclass(slots=True)

@@ -95,11 +95,12 @@ class Place:
     @property
     def text(self) -> str:
         """The position as an event id."""
-        return (
-            f"{self.log}.{self.seq}"
-            if self.number == _LAST
-            else f"{self.log}.{self.seq}.{self.number}"
-        )
+        return f"{self.log}.{self.seq}" if self.is_whole else f"{self.log}.{self.seq}.{self.number}"
+
+    @property
+    def is_whole(self) -> bool:
+        """True for a position after all events of a change set."""
+        return self.number == _LAST
 
     @classmethod
     def read(cls, text: str) -> Place | None:

@@ -2,6 +2,7 @@
 
     ASSERT parent(ann, bob);
     ASSERT FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y) };
+    FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y) };
     INFER child(?who, ann);
     QUERY parent(ann, ?who);
     RETRACT parent(ann, bob);
@@ -27,11 +28,12 @@ from kbplanner.syntax.statements import GoalStatement, Span
 ASSERT, INFER, QUERY, RETRACT = "ASSERT", "INFER", "QUERY", "RETRACT"
 
 _WORDS = frozenset((ASSERT, INFER, QUERY, RETRACT))
-_ANY_WORD = re.compile(r"\b(?:ASSERT|INFER|QUERY|RETRACT)\b")
+_FORALL = "FORALL"
+_ANY_WORD = re.compile(r"\b(?:ASSERT|INFER|QUERY|RETRACT|FORALL)\b")
 _AFTER_WORD = OPERAND_START - {"_LPAR"}
 """Tokens that may follow a command word; `ASSERT(a)` is an atom of a predicate with that name."""
 
-_FORALL_HINT = "write ASSERT FORALL ?x, ?y { head <- body };"
+_FORALL_HINT = "write FORALL ?x, ?y { head <- body };"
 
 
 @dataclass(slots=True)
@@ -125,12 +127,11 @@ def _statements(text: str) -> Iterator[list[Token]]:
 
 
 def _is_command(statement: list[Token]) -> bool:
-    return (
-        len(statement) > 1
-        and statement[0].type == "IDENT"
-        and statement[0].value in _WORDS
-        and statement[1].type in _AFTER_WORD
-    )
+    if len(statement) < 2 or statement[0].type != "IDENT":
+        return False
+    if statement[0].value == _FORALL:
+        return statement[1].type == "VAR"
+    return statement[0].value in _WORDS and statement[1].type in _AFTER_WORD
 
 
 class _Translator:
@@ -148,22 +149,26 @@ class _Translator:
         """Translate the command that the tokens of a statement form."""
         word, last = statement[0], statement[-1]
         line, column = self._place(word.start)
-        self._replace(word.start, word.end, "" if word.value == ASSERT else "?-")
-        if word.value != ASSERT:
-            self.words[line, column] = word.value
-        elif statement[1].value == "FORALL" and statement[2:] and statement[2].type != "_LPAR":
+        if word.value == _FORALL:
             self._rule(statement)
+        elif word.value == ASSERT:
+            self._replace(word.start, word.end, "")
+            if statement[1].value == _FORALL and statement[2:] and statement[2].type != "_LPAR":
+                self._rule(statement[1:])
+        else:
+            self._replace(word.start, word.end, "?-")
+            self.words[line, column] = word.value
         if last.value == ";":
             self.chars[last.start] = "."
         elif last.type != "_END":  # the last command of the text; a comment may follow it
             self.chars.append("\n.")
 
     def _rule(self, statement: list[Token]) -> None:
-        """Translate `FORALL ?x { head <- body }`."""
+        """Translate `FORALL ?x { head <- body }`; the first token is `FORALL`."""
         opening = next((at for at, token in enumerate(statement) if token.value == "{"), None)
-        inner = statement[2:opening]
+        inner = statement[1:opening]
         if opening is None or not inner:
-            self._error(statement[2], "FORALL needs variables and a rule in braces")
+            self._error(statement[1], "FORALL needs variables and a rule in braces")
             return
         for at, token in enumerate(inner):
             if token.type != ("_COMMA" if at % 2 else "VAR"):
@@ -177,7 +182,7 @@ class _Translator:
         if closing.value != "}":
             self._error(closing, 'expected "}" at the end of the rule')
             return
-        self._replace(statement[1].start, statement[opening].end, "")
+        self._replace(statement[0].start, statement[opening].end, "")
         self._replace(closing.start, closing.end, "")
         for sign, dash in pairwise(statement):
             if sign.value == "<" and dash.value == "-" and sign.end == dash.start:

@@ -43,13 +43,37 @@ SECONDS = (
 LONG_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 FACTS = (1, 5, 10, 25, 50, 100, 250, 500, 1000)
 
+LIMITS = (
+    *("answers", "derivedRows", "historyMb", "memoryBytes", "mergeDecisions", "proofNodes"),
+    *("rounds", "rows", "ruleVariables", "steps", "timeMs"),
+)
+"""Limits of budgets, as `details.limit` of BUDGET_EXCEEDED names them."""
+
+ERROR_CODES = (
+    *("VALIDATION_ERROR", "UNAUTHORIZED", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    *("FOLLOWER_READ_ONLY", "LOG_TRUNCATED", "PAYLOAD_TOO_LARGE", "BUDGET_EXCEEDED"),
+    *("RATE_LIMITED", "INTERNAL_ERROR", "LLM_NOT_CONFIGURED", "LLM_FAILED", "PLUGIN_FAILED"),
+    *("NOT_READY", "STORAGE_FULL"),
+)
+"""Codes of errors; the server has the status of each."""
+
+TELLING_HOOKS = (
+    *("kb_changes_committed", "kb_goal_answered", "kb_llm_called", "kb_metrics_sinks"),
+    *("kb_predicates", "kb_runtime_started", "kb_runtime_stopping"),
+)
+"""Hooks whose failures are counted and otherwise ignored."""
+
+MODEL_OUTCOMES = ("ok", "error", "rate_limited", "refused", "timeout")
+"""Outcomes of calls of a language model."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
     """One metric family.
 
     `area` is its section in the documentation. `buckets` are the upper bounds of a histogram.
-    Durations are in seconds, sizes in bytes.
+    Durations are in seconds, sizes in bytes. `known` are the combinations of label values that have
+    samples from the start: an alert on an increase would miss the first one otherwise.
     """
 
     name: str
@@ -58,13 +82,19 @@ class MetricSpec:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    known: tuple[tuple[str, ...], ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.name)
 
 
-def _count(name: str, area: str, help: str, *labels: str) -> MetricSpec:
-    return MetricSpec(name, Kind.COUNTER, area, help, labels)
+def _count(
+    name: str, area: str, help: str, *labels: str, values: tuple[str, ...] = ()
+) -> MetricSpec:
+    """Return a counter; `values` are the known values of its only label."""
+    return MetricSpec(
+        name, Kind.COUNTER, area, help, labels, known=tuple((value,) for value in values)
+    )
 
 
 def _gauge(name: str, area: str, help: str, *labels: str) -> MetricSpec:
@@ -84,7 +114,11 @@ FACTS_RETRACTED = _count("svc_facts_retracted_total", _A, "Stored facts removed 
 RULES_ASSERTED = _count("svc_rules_asserted_total", _A, "Rules taught that were not there before")
 RULES_RETRACTED = _count("svc_rules_retracted_total", _A, "Rules forgotten")
 SCOPES_CHANGED = _count(
-    "svc_scopes_changed_total", _A, "Scopes forked, merged or dropped", "action"
+    "svc_scopes_changed_total",
+    _A,
+    "Scopes forked, merged or dropped",
+    "action",
+    values=("drop", "fork", "merge"),
 )
 
 _A = "Inference"
@@ -100,14 +134,22 @@ QUERY_SECONDS = _times(
     "svc_query_duration_seconds", _A, "Time to read stored facts without rules", "kind"
 )
 BUDGET_EXCEEDED = _count(
-    "svc_budget_exceeded_total", _A, "Reads ended by a budget, by the limit they met", "limit"
+    "svc_budget_exceeded_total",
+    _A,
+    "Reads ended by a budget, by the limit they met",
+    "limit",
+    values=LIMITS,
 )
 INFERENCES_WORKING = _gauge("svc_inferences_working", _A, "Long goals that have their turn")
 INFERENCES_WAITING = _gauge("svc_inferences_waiting", _A, "Long goals that wait for their turn")
 
 _A = "Goal tables"
 TABLE_LOOKUPS = _count(
-    "svc_goal_table_lookups_total", _A, "Goals by what became of their goal table", "result"
+    "svc_goal_table_lookups_total",
+    _A,
+    "Goals by what became of their goal table",
+    "result",
+    values=("current", "continued", "stale", "missed"),
 )
 TABLES = _gauge("svc_goal_tables", _A, "Goal tables kept")
 TABLE_BYTES = _gauge("svc_goal_table_bytes", _A, "Memory of kept goal tables")
@@ -116,7 +158,11 @@ PLANS = _gauge("svc_plans", _A, "Compiled plans kept")
 _A = "Memory"
 FACTS_STORED = _gauge("svc_memory_facts_total", _A, "Facts stored now, in all tenants and scopes")
 DECAY_EVICTED = _count(
-    "svc_memory_decay_evicted", _A, "Facts evicted, by why: expired, faded or replaced", "reason"
+    "svc_memory_decay_evicted",
+    _A,
+    "Facts evicted, by why: expired, faded or replaced",
+    "reason",
+    values=("expired", "faded", "replaced"),
 )
 CONSOLIDATED = _count("svc_memory_consolidated_total", _A, "Facts summed up by consolidation")
 WINDOW_SECONDS = _times(
@@ -135,6 +181,7 @@ EMBEDDER_TEXTS = _count(
     _A,
     "Texts given to the embedder, by outcome: ok or failed",
     "outcome",
+    values=("ok", "failed"),
 )
 VECTORS = _gauge("svc_vectors", _A, "Vectors of facts in memory, in all tenants")
 VECTOR_BYTES = _gauge("svc_vector_bytes", _A, "Memory of the vectors of facts, in bytes")
@@ -174,7 +221,9 @@ RECOVERY_SECONDS = _gauge(
 )
 
 _A = "Snapshots"
-SNAPSHOTS = _count("svc_snapshots_total", _A, "Snapshots taken or failed", "outcome")
+SNAPSHOTS = _count(
+    "svc_snapshots_total", _A, "Snapshots taken or failed", "outcome", values=("ok", "failed")
+)
 SNAPSHOT_SECONDS = _times(
     "svc_snapshot_duration_seconds", _A, "Time to take a snapshot", buckets=LONG_SECONDS
 )
@@ -272,13 +321,19 @@ HTTP_CONNECTIONS = _gauge("svc_http_connections", _A, "Open connections, of kbco
 HTTP_REFUSED = _count(
     "svc_http_refused_total", _A, "Requests refused for their head, before they were one", "status"
 )
-ERRORS = _count("svc_errors_total", _A, "Errors answered, by their code", "code")
+ERRORS = _count(
+    "svc_errors_total", _A, "Errors answered, by their code", "code", values=ERROR_CODES
+)
 
 _A = "Events"
 EVENT_STREAMS = _gauge("svc_event_streams", _A, "Open streams of events")
 
 WEBHOOK_DELIVERIES = _count(
-    "svc_webhook_deliveries_total", _A, "Attempts to deliver a change to a webhook", "outcome"
+    "svc_webhook_deliveries_total",
+    _A,
+    "Attempts to deliver a change to a webhook",
+    "outcome",
+    values=("delivered", "failed", "gone"),
 )
 WEBHOOKS_FAILING = _gauge(
     "svc_webhooks_failing", _A, "Addresses of webhooks whose last delivery failed"
@@ -324,7 +379,11 @@ CLOCK_STEPS_BACK = _count(
 )
 PLUGINS_LOADED = _gauge("svc_plugins_loaded", _A, "Plugins that are loaded")
 PLUGIN_FAILURES = _count(
-    "svc_plugin_failures_total", _A, "Times a telling hook or a metrics sink raised", "hook"
+    "svc_plugin_failures_total",
+    _A,
+    "Times a telling hook or a metrics sink raised",
+    "hook",
+    values=TELLING_HOOKS,
 )
 
 FAMILIES: tuple[MetricSpec, ...] = tuple(

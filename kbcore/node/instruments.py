@@ -99,8 +99,15 @@ class Meters:
         self.metrics.observe(m.PLUGIN_FAILURES, 1, (hook,))
 
 
-def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
-    """Return the function that counts each call of a language model and notifies plugins."""
+def model_called(metrics: Metrics, plugins: Plugins, provider: str) -> Callable[[Usage], None]:
+    """Return the function that counts each call of a language model and notifies plugins.
+
+    `provider` is the name of the configured one, whose metrics begin with zero.
+    """
+    for outcome in m.MODEL_OUTCOMES:
+        metrics.bind(m.LLM_CALL_SECONDS, provider, outcome)
+    for kind in ("input", "output"):
+        metrics.bind(m.LLM_TOKENS, provider, kind)
 
     def called(usage: Usage) -> None:
         metrics.observe(m.LLM_CALL_SECONDS, usage.seconds, (usage.provider, usage.outcome))
@@ -111,7 +118,7 @@ def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
     return called
 
 
-def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterator[Value]]:
+def collector(runtime: Runtime) -> Callable[[], Iterator[Value]]:
     """Return the collector of a node's current values.
 
     It yields to other threads between tenants.
@@ -126,7 +133,7 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield from _state(runtime, known)
         yield from _log(runtime)
         yield m.RECOVERY_RECORDS, (), runtime.recovered.records
-        yield m.RECOVERY_SECONDS, (), recovery_seconds
+        yield m.RECOVERY_SECONDS, (), runtime.recovery_seconds
         yield m.INFERENCES_WORKING, (), runtime.slots.all_working()
         yield m.INFERENCES_WAITING, (), runtime.slots.all_waiting()
         yield m.TRANSACTIONS_OPEN, (), len(runtime.transactions)

@@ -47,8 +47,8 @@ class Metrics:
         self._totals: dict[tuple[MetricSpec, Labels], float] = {}
         self._complained: set[int] = set()
         for spec in FAMILIES:
-            if not spec.labels:
-                self.bind(spec)
+            for labels in spec.known if spec.labels else ((),):
+                self.bind(spec, *labels)
 
     def bind(self, spec: MetricSpec, *labels: str) -> Tell:
         """Return the function for each value of a family.

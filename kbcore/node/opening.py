@@ -59,12 +59,13 @@ def open_runtime(
         )
     model = None
     if provider is not None:
-        model = Model(provider, config, logged, model_called(metrics, loaded))
+        model = Model(provider, config, logged, model_called(metrics, loaded, provider.name))
     runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
         embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
         runtime.embed_facts(embedding)
-    metrics.on_collect(collector(runtime, logged.monotonic() - begun))
+    runtime.recovery_seconds = logged.monotonic() - begun
+    metrics.on_collect(collector(runtime))
     loaded.tell("kb_runtime_started", runtime=runtime)
     return runtime

@@ -94,6 +94,7 @@ class Runtime:
         self.meters = Meters(metrics)
         self.clock = storage.clock
         self.recovered = storage.recovered
+        self.recovery_seconds = 0.0
         self.shard_count = storage.shards
         self._new_tenants = (
             NewTenants(plugins, self._known_tenant, self._commit)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
+from urllib.parse import urlsplit
 
 from kbcore.config.settings import PREFIX, SETTINGS, Config
 from kbcore.errors import ConfigError, KBError
@@ -106,6 +110,56 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
                 if callable(close := getattr(each, "close", None)):
                     close()
     return problems
+
+
+FOLDER_BACKENDS = ("wal", "sqlite")
+"""Storages whose data is in STORAGE_DIR."""
+
+
+def machine_problems(config: Config) -> list[str]:
+    """Return why a server with these settings could not start on this machine.
+
+    STORAGE_DIR must be a folder that can be written or created, HOST an address or a known name.
+    """
+    problems = []
+    if config.storage_backend in FOLDER_BACKENDS and (problem := _folder_problem(config)):
+        problems.append(f"STORAGE_DIR={config.storage_dir}: {problem}")
+    try:
+        socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError):
+        problems.append(f"HOST={config.host}: is not an address or a known host name")
+    return problems
+
+
+def machine_warnings(config: Config) -> list[str]:
+    """Return the settings that name a host which this machine cannot resolve."""
+    warnings = []
+    for name, url in (
+        ("STORAGE_URL", config.storage_url),
+        ("LEADER_URL", config.leader_url),
+        ("CLUSTER_URL", config.cluster_url),
+        ("COORDINATOR_URL", config.coordinator_url),
+        ("LLM_BASE_URL", config.llm_base_url),
+    ):
+        try:
+            host = urlsplit(url or "").hostname
+            if host:
+                socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (socket.gaierror, UnicodeError):
+            warnings.append(f"{name}: the host {host} is not known on this machine")
+        except ValueError:  # no address: the setting itself is checked elsewhere
+            continue
+    return warnings
+
+
+def _folder_problem(config: Config) -> str | None:
+    folder = Path(config.storage_dir).absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        return "is not a folder" if existing == folder else f"{existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return "no permission to write there" if existing == folder else "cannot be created"
+    return None
 
 
 @contextmanager

@@ -115,6 +115,7 @@ class Accounting:
                     "ms": round(seconds * 1000, 2),
                     "id": record.id,
                     "tenant": environ.get("HTTP_X_TENANT_ID", "")[:_MAX_TENANT_CHARS],
+                    **audit.caller_fields(environ, self._hops),
                     **trace_field(environ),
                 }
             )

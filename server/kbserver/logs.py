@@ -34,6 +34,9 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 MAX_PATH_CHARS = 256
 """Logged length of a path, in characters."""
 
+WARNING_PREFIX = "WARNING: "
+"""Beginning of a line of the start that is a warning."""
+
 access = logging.getLogger("kbserver.access")
 
 
@@ -63,6 +66,29 @@ def configure(
     logging.getLogger("httpx").setLevel(max(LEVELS[level], logging.WARNING))
     # The formatters do not use these fields, which cost time for every record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+def announcer(form: str, secrets: Iterable[str] = ()) -> Callable[[str], None]:
+    """Return the function that prints a line of the start on standard output, as `text` or `json`.
+
+    Each line is flushed, so that a program that reads the address through a pipe gets it at once.
+    """
+
+    def announce(text: str) -> None:
+        is_warning = text.startswith(WARNING_PREFIX)
+        level = logging.WARNING if is_warning else logging.INFO
+        if form == "json":
+            text = start_line(level, text.removeprefix(WARNING_PREFIX), secrets)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    return announce
+
+
+def start_line(level: int, message: str, secrets: Iterable[str] = ()) -> str:
+    """Return a message of the start as a JSON log line."""
+    record = logging.LogRecord("kbserver.start", level, "", 0, message, None, None)
+    return JsonFormatter(secrets).format(record)
 
 
 def log_request(fields: Mapping[str, Any]) -> None:

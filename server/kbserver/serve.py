@@ -14,7 +14,6 @@ import signal
 import socket
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -23,6 +22,7 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 from gevent.socket import wait_read
 
+from kbcore import __version__
 from kbcore.config.lint import is_loopback, key_warnings
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
@@ -38,7 +38,7 @@ from kbserver.cluster.owners import FROM_NODE, NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
-from kbserver.http.listening import listen
+from kbserver.http.listening import accept_connections, bind
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
@@ -430,21 +430,18 @@ class Server(WSGIServer):  # type: ignore[misc]
         self.stop(timeout=_STOP_SECONDS)
 
 
-announce = partial(print, flush=True)
-"""Print and flush, so that a program that reads the address through a pipe gets it at once."""
-
-
 def run(
     config: Config,
     *,
     plugins: Sequence[object] = (),
-    say: Callable[[str], None] = announce,
+    say: Callable[[str], None] | None = None,
     worker: Worker | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already.
 
-    With `worker` this process is one of several.
+    With `worker` this process is one of several. `say` prints a line of the start.
     """
+    say = say or logs.announcer(config.log_format, config.secrets())
     logs.configure(
         config.log_level,
         config.log_format,
@@ -454,10 +451,12 @@ def run(
     # The logs and a snapshot; a single log has one sync at a time.
     offload, disk = Offload(os.cpu_count() or 1), Offload(MAX_DISK_THREADS)
     wait = Offload(1)
-    listener = None
+    # Bound before the storage is opened: a port in use must leave no folder behind. Connections are
+    # refused until the storage is open.
+    listener = bind(config.host, config.port) if worker is None else worker.public_socket()
     joined = None
     if config.cluster_url:
-        listener = listen(config.host, config.port)
+        accept_connections(listener)
         joined = prepare(config, listener, plugins)
     peers: Peers | None = None
     if joined is not None:
@@ -504,6 +503,7 @@ def run(
         gc_schedule = collector.arrange(
             lambda: not any(len(server.disconnects) for server in servers)
         )
+        log.info("started", extra={"fields": start_fields(runtime)})
         lines = announcement(config, public.address[:2], not runtime.keys().unused)
         if worker is None:
             for line in lines:
@@ -541,7 +541,7 @@ def _servers(
     application: Flask,
     worker: Worker | None,
     joined: Joined | None,
-    listener: socket.socket | None,
+    listener: socket.socket,
 ) -> list[Server]:
     """Return the server on the public address and, in a worker, the one on its private socket."""
     metrics, times = runtime.metrics, Times.of(config)
@@ -567,8 +567,8 @@ def _servers(
         )
     if joined is not None and forwarder is not None:
         joined.node.on_node_lost.append(forwarder.drop)
-    if listener is None:
-        listener = listen(config.host, config.port) if worker is None else worker.public_socket()
+    if worker is None:
+        accept_connections(listener)
     public = Server(
         listener,
         public_application,
@@ -606,6 +606,19 @@ def _stop_with_supervisor(worker: Worker, stop_requested: Event) -> None:
     wait_read(worker.alive)
     log.warning("the supervisor has ended; stopping")
     stop_requested.set()
+
+
+def start_fields(runtime: Runtime) -> dict[str, Any]:
+    """Return the fields of the log line of a start: version, size and duration of the recovery."""
+    sizes = list(runtime.sizes())
+    return {
+        "version": __version__,
+        "databases": len({size.database for size in sizes}),
+        "tenants": len(sizes),
+        "facts": sum(size.facts for size in sizes),
+        "recoveredRecords": runtime.recovered.records,
+        "recoverySeconds": round(runtime.recovery_seconds, 3),
+    }
 
 
 def announcement(

@@ -125,6 +125,14 @@ def test_comparisons(opened, operator, value, other):
     )
 
 
+def test_whole_numbers_are_compared_exactly(store):
+    large = 9007199254740993
+    for number in (large - 1, large, str(large + 1)):
+        store.put(("ids",), str(number), {"n": number})
+    for operator, other, count in [("$gt", large, 1), ("$gte", large, 2), ("$lt", str(large), 1)]:
+        assert len(store.search(("ids",), filter={"n": {operator: other}})) == count
+
+
 def test_items_are_facts_for_rules(store):
     store.put(("users", "ann"), "prefs", {"drink": "tea", "sugar": 2, "vegan": True, "tags": ["x"]})
     kb = store._kb

@@ -260,3 +260,30 @@ def test_addresses_are_parsed_alike(name: str) -> None:
     for text in ("http://u@h", "http://u:p@h", "http://@h", "http://h/#a"):
         with pytest.raises(ConfigError, match="without user, query or fragment"):
             Config.from_env({name: text})
+
+
+def test_what_this_machine_cannot_use_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for folder, problem in ((file, "is not a folder"), (file / "data", f"{file} is not a folder")):
+        done = check(STORAGE_DIR=str(folder))
+        assert done.exit_code == 78
+        assert f"ERROR: STORAGE_DIR={folder}: {problem}" in done.stderr.splitlines()
+        assert done.stderr.splitlines()[-1] == "the server would not start: 1 error, 0 warnings"
+    assert check(STORAGE_DIR=str(tmp_path / "new" / "data")).exit_code == 0
+    assert not (tmp_path / "new").exists()
+    done = check(HOST="no-such-host.invalid", API_KEY="k" * 20)
+    assert done.exit_code == 78
+    assert "ERROR: HOST=no-such-host.invalid: is not an address or a known host name" in done.stderr
+
+
+def test_hosts_that_are_not_known_are_warnings() -> None:
+    done = check(LEADER_URL="http://no-such-host.invalid:9300", REPLICATION_MODE="FOLLOWER")
+    assert done.exit_code == 0
+    assert "LEADER_URL: the host no-such-host.invalid is not known on this machine" in done.stderr
+    assert done.stderr.splitlines()[-1] == "the settings are valid, 1 warning"
+
+
+def test_a_key_that_has_no_effect_is_a_warning() -> None:
+    done = check(API_KEY="k" * 20, AUTH_ENABLED="true")
+    assert "WARNING: API_KEY has no effect beside AUTH_ENABLED=true" in done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 import socket
@@ -19,6 +21,7 @@ import pytest
 from support.http import Served, serve_in_memory
 from support.servers import Server
 
+from kbcore.errors import BudgetExceeded
 from kbcore.events.events import Place, Wanted
 from kbcore.events.feed import Committed
 from kbcore.state.changes import AssertFacts, Change, ChangeSet, Delta, PurgeMemory
@@ -102,7 +105,7 @@ def test_a_stream_is_resumed_in_the_middle_of_a_change_set(served: Served) -> No
                 assert names(events(next(stream)))[: 4 - place] == list("abcde")[place + 1 :]
 
 
-def test_a_stream_can_start_at_a_time_and_reports_lost_events(served: Served) -> None:
+def test_a_stream_can_start_at_a_time(served: Served) -> None:
     with opened(served) as response:
         stream = parts(response)
         next(stream)
@@ -117,8 +120,8 @@ def test_a_stream_can_start_at_a_time_and_reports_lost_events(served: Served) ->
         assert names(events(next(stream))) == ["b"]
     with opened(served, "?since=2001-01-01T00:00:00Z") as response:
         stream = parts(response)
-        lost = events(next(stream))
-        assert [(event["type"], event["reason"]) for event in lost] == [("events_lost", "not_kept")]
+        assert events(next(stream)) == []
+        assert b"\nid: " in next(stream)  # all of the log up to what is in memory
         assert names(events(next(stream))) == ["a", "b"]
 
 
@@ -144,11 +147,11 @@ def test_a_slow_reader_is_dropped(served: Served) -> None:
         assert next(slow, None) is None
     with opened(served, Last_Event_ID=place) as response:
         stream = parts(response)
-        lost = next(stream)
-        assert [event["reason"] for event in events(lost)] == ["not_kept"]
-        assert names(events(next(stream))) == [str(n) for n in range(10, 60)]
-    with opened(served, Last_Event_ID=last_id(lost)) as response:
-        assert events(next(parts(response))) == []
+        assert events(next(stream)) == []
+        seen = []
+        while len(seen) < 60:  # more than the buffer holds: ten from the log, then those in memory
+            seen += names(events(next(stream)))
+        assert seen == [str(n) for n in range(60)]
 
 
 def test_a_change_set_larger_than_the_buffer_is_stored(served: Served) -> None:
@@ -267,7 +270,8 @@ def test_streams_cannot_resume_before_a_purge_that_is_old(served: Served) -> Non
         served.clock.advance(60_000)
         hub._sweep()
         with opened(served, Last_Event_ID=begun) as again:
-            first = next(parts(again))
+            stream = parts(again)
+            first = next(stream) + next(stream)
         assert b"events_lost" in first
         assert b"zebulon" not in first
 
@@ -356,8 +360,87 @@ def test_a_stream_goes_on_after_kill_and_restart(tmp_path: Any) -> None:
         assert server.stop() == 0
     with Server(tmp_path) as server:
         listener = Listener(server, f"?since={place}")
-        assert b'"reason":"not_kept"' in listener.until(b"events_lost\n")
+        text = listener.until(b'"args":["c"]')  # committed before this start: from the log
+        assert names(events(text.partition(b"\r\n\r\n")[2])) == ["b", "c"]
         listener.close()
+
+
+def test_clients_that_return_to_a_new_buffer_read_the_log_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = served.app.extensions["kbcore.events"]
+    with opened(served) as response:
+        place = last_id(next(parts(response)))
+    tell(served, "a")
+    facts = [{"predicate": "q", "args": [str(n)]} for n in range(4)]
+    served.client.post("/assert/facts", {"facts": facts})
+    served.client.post("/retract", {"predicate": "p", "args": ["a"]})
+    tell(served, "b", "b")
+    hub.renew()  # as after a start: what is in memory begins here
+    reads = []
+    logged_changes = hub.logged_changes
+    monkeypatch.setattr(
+        hub, "logged_changes", lambda *args: reads.append(args) or logged_changes(*args)
+    )
+
+    def shown(query: str, place: str) -> list[tuple[str, str]]:
+        with opened(served, query, Last_Event_ID=place) as response:
+            stream, text = parts(response), b""
+            tell(served, "live")
+            while b'"args":["live"]' not in text:
+                text += next(stream)
+        rows = [(event["type"], event["atom"]["args"][0]) for event in events(text)]
+        return rows[: rows.index(("fact_asserted", "live"))]
+
+    told = [("fact_asserted", name) for name in "a0123"]
+    whole = [*told, ("fact_retracted", "a"), *[("fact_asserted", "b")] * 2]
+    assert shown("", place) == whole
+    assert shown("", place) == whole
+    assert shown("?predicate=p", place) == [row for row in whole if row[1] in "ab"]
+    second = Place.read(place)
+    assert second is not None
+    assert shown("", f"{second.log}.{second.seq + 2}.1") == whole[3:]
+    assert len(reads) == 1
+
+
+def test_a_log_that_is_read_within_a_change_set(served: Served) -> None:
+    hub = served.app.extensions["kbcore.events"]
+    facts = [{"predicate": "q", "args": [str(n)]} for n in range(4)]
+    with opened(served) as response:
+        stream = parts(response)
+        next(stream)
+        served.client.post("/assert/facts", {"facts": facts})
+        seen = events(next(stream))
+    hub.renew()
+    with opened(served, Last_Event_ID=seen[1]["eventId"]) as response:
+        stream = parts(response)
+        assert events(next(stream)) == []
+        assert events(next(stream)) == seen[2:]
+
+
+def test_a_budget_that_ends_within_the_log_ends_the_stream_where_it_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = served.app.extensions["kbcore.events"]
+    with opened(served) as response:
+        place = last_id(next(parts(response)))
+    tell(served, "a", "b", "c")
+    hub.renew()
+    logged_changes = hub.logged_changes
+
+    def ends(count: int, *args: Any) -> Iterator[Committed]:
+        yield from itertools.islice(logged_changes(*args), count)
+        raise BudgetExceeded("too long", "timeoutMs", 1)
+
+    monkeypatch.setattr(hub, "logged_changes", functools.partial(ends, 2))
+    with opened(served, Last_Event_ID=place) as response:
+        texts = list(parts(response))
+    assert names([event for text in texts for event in events(text)]) == ["a", "b"]
+    monkeypatch.setattr(hub, "logged_changes", functools.partial(ends, 0))
+    with opened(served, Last_Event_ID=last_id(texts[-1])) as response:
+        stream = parts(response)
+        assert events(next(stream)) == []
+        assert [event["reason"] for event in events(next(stream))] == ["not_kept"]
 
 
 def test_the_command_prints_a_line_for_each_event(tmp_path: Any) -> None:

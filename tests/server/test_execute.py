@@ -168,7 +168,8 @@ def test_from_the_command_line(tmp_path):
 
 COMMANDS = """ASSERT parent(ann, bob);
 ASSERT parent(ann, cid).
-ASSERT FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y), ?x != zed };
+FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y), ?x != zed };
+ASSERT FORALL ?x, ?y { offspring(?y, ?x) <- parent(?x, ?y) };
 INFER child(?who, ann);
 QUERY child(?who, ann);
 QUERY parent(ann, ?who);
@@ -179,6 +180,7 @@ INFER child(?who, ann) % the last command needs no end"""
 DONE = """Fact Asserted: parent(ann, bob)
 Fact Asserted: parent(ann, cid)
 Rule Asserted: child(?y, ?x) :- parent(?x, ?y), ?x != zed.
+Rule Asserted: offspring(?y, ?x) :- parent(?x, ?y).
 ?- child(?who, ann).
    child(bob, ann)
    child(cid, ann)
@@ -196,7 +198,7 @@ Nothing to retract: parent(ann, bob)
 def test_commands_are_executed_in_order(client: Client):
     answer = execute(client, COMMANDS).get_json()
     assert answer["result"] == DONE
-    assert (answer["asserted"], answer["retracted"], len(answer["rules"])) == (2, 1, 1)
+    assert (answer["asserted"], answer["retracted"], len(answer["rules"])) == (2, 1, 2)
     assert [one["goal"] for one in answer["questions"]] == [
         *("child(?who, ann)", "child(?who, ann)", "parent(ann, ?who)", "child(?who, ann)"),
     ]
@@ -233,6 +235,9 @@ def test_commands_and_the_rule_language_mix(client: Client):
         ("ASSERT FORALL ?x, { q(?x) <- r(?x) };", 1, 19, 'expected a variable before "{"'),
         ("ASSERT FORALL x { q(?x) <- r(?x) };", 1, 15, "expected variables"),
         ("ASSERT FORALL ?x q(?x);", 1, 15, "FORALL needs variables and a rule in braces"),
+        ("FORALL ?x { q(?x) };", 1, 11, 'expected "<-" between the head and the body'),
+        ("p(a). FORALL ?x q(?x);", 1, 14, "FORALL needs variables and a rule in braces"),
+        ("FORALL p(a);", 1, 8, 'expected ":-" or "." after an atom'),
         ("ASSERT p(?x);", 1, 10, "a fact has no variables"),
         ("\nQUERY p(?x), q(?x);", 2, 1, "QUERY takes one atom"),
         ("QUERY not p(a);", 1, 1, "QUERY takes an atom without `not`"),

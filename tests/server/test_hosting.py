@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from werkzeug.test import EnvironBuilder
 from kbcore.errors import ConfigError, NotReady, StorageBusy
 from kbserver import create_app, wsgi
 from kbserver.flask import EXTENSION, KBCore, config_of
-from kbserver.process.shared_runtime import CANNOT_START, SharedRuntime
+from kbserver.process.hosting_server import CANNOT_START
+from kbserver.process.shared_runtime import SharedRuntime
 
 EXAMPLES = Path(__file__).parents[2] / "server" / "examples"
 MEMORY = {"KBCORE_STORAGE_BACKEND": "memory"}
@@ -249,7 +251,9 @@ def test_gunicorn_with_one_worker_serves(tmp_path: Path) -> None:
     [
         (("--workers", "2"), "kbserver.wsgi:application", "start one worker process with several"),
         (("--workers", "2"), "gunicorn_host:app", "start one worker process with several"),
+        (("--workers", "2", "-k", "gevent"), "kbserver.wsgi:application", "start one worker"),
         (("--preload",), "gunicorn_host:app", "gunicorn without --preload"),
+        (("--preload",), "kbserver.wsgi:application", "gunicorn without --preload"),
     ],
 )
 def test_gunicorn_with_more_than_one_process_ends_at_the_start(
@@ -270,6 +274,55 @@ def test_gunicorn_with_more_than_one_process_ends_at_the_start(
     assert all(message in line for line in lines), output
     assert "Traceback" not in output
     assert process.returncode == CANNOT_START
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("worker", ["gthread", "gevent"])
+def test_a_reload_of_gunicorn_waits_for_the_old_worker(tmp_path: Path, worker: str) -> None:
+    (tmp_path / "slow_host.py").write_text(SLOW_HOST)
+    os.mkfifo(tmp_path / "begun")
+    os.mkfifo(tmp_path / "go_on")
+    flags = ("--bind", "127.0.0.1:0", "-k", worker, "--threads", "4")
+    command = ("gunicorn", *flags, "--pythonpath", str(tmp_path), "slow_host:app")
+    with started(*command, folder=tmp_path / "data", FIFOS=str(tmp_path)) as process:
+        url = _wait_for(process, "Listening at").split("Listening at: ")[1].split()[0]
+        assert httpx.get(f"{url}/count", timeout=30).text == "1"
+        with ThreadPoolExecutor() as pool:
+            slow = pool.submit(httpx.get, f"{url}/slow", timeout=60)
+            (tmp_path / "begun").read_text()
+            os.kill(process.pid, signal.SIGHUP)
+            _wait_for(process, "waiting up to 35 s for its end")
+            (tmp_path / "go_on").write_text("now")
+            assert slow.result().text == "done"
+        assert httpx.get(f"{url}/count", timeout=60).text == "2"
+        assert process.poll() is None
+
+
+SLOW_HOST = """
+import os
+from flask import Flask
+from kbserver.flask import KBCore
+
+app = Flask(__name__)
+app.config["KBCORE_STORAGE_DIR"] = os.environ["KBCORE_STORAGE_DIR"]
+kb = KBCore(app)
+
+
+@app.get("/count")
+def count():
+    visits = kb.open()
+    visits.tell("visit", [visits.count("visit") + 1])
+    return str(visits.count("visit"))
+
+
+@app.get("/slow")
+def slow():
+    with open(os.environ["FIFOS"] + "/begun", "w") as begun:
+        begun.write("begun")
+    with open(os.environ["FIFOS"] + "/go_on") as go_on:
+        go_on.read()
+    return "done"
+"""
 
 
 @pytest.mark.thorough

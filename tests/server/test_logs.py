@@ -168,6 +168,7 @@ def test_the_access_line_has_three_headers_and_no_body_or_query(
         "ms",
         "id",
         "tenant",
+        "address",
         "traceId",
     }
     assert (line["id"], line["tenant"], line["path"], line["traceId"]) == (

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from flask import Blueprint
 from support.http import error_of, serve_in_memory
 from support.runtimes import runtime
+from support.stand_in import StandIn
 
 import kbcore
 import kbserver
 from kbcore import Config, hookimpl, metrics
 from kbcore.clock import ManualClock
 from kbcore.errors import ConfigError, Unauthorized
+from kbcore.metrics import catalogue
 from kbcore.node.opening import open_runtime
+from kbcore.plug.webhooks import DeliveryOutcome
 from kbcore.state.facts import Fact
+from kbplanner.engine.binding import BUDGETS
 from kbserver import create_app
+from kbserver.errors import STATUS
 from kbserver.hookspecs import Principal
 
 MEMORY = Config(storage_backend="memory")
@@ -262,3 +269,43 @@ def test_clock_and_log_anomalies_are_counted(tmp_path):
         )
         assert sample(text, "svc_clock_steps_back_total") == 0
         assert second.log_head() == 1
+
+
+ALERTS = Path(__file__).parents[2] / "docs" / "operations" / "alerts.yml"
+COUNTED = re.compile(r"(?:rate|increase)\((svc_\w+)(?:\{([^}]*)\})?\[")
+"""A counter of an alert, and the labels that it selects."""
+
+
+def test_every_counter_of_an_alert_has_samples_from_the_start():
+    counters = set(COUNTED.findall(ALERTS.read_text()))
+    assert {name for name, _ in counters} >= {"svc_errors_total", "svc_snapshots_total"}
+    with StandIn() as model, closing(open_runtime(replace(MEMORY, **model.settings()))) as node:
+        samples = node.metrics.expose().decode().splitlines()
+    for name, labels in counters:
+        name = name.removesuffix("_bucket")
+        wanted = [part for part in labels.split(",") if part and "!=" not in part]
+        zeros = [
+            line
+            for line in samples
+            if re.match(rf"{name}(_bucket)?(\{{| )", line)
+            and all(part in line for part in wanted)
+            and line.endswith(" 0.0")
+        ]
+        assert zeros, (name, labels)
+
+
+def test_known_label_values_are_all_there_are():
+    assert set(catalogue.ERROR_CODES) == set(STATUS)
+    assert {each.value for each in DeliveryOutcome} == {
+        value for (value,) in catalogue.WEBHOOK_DELIVERIES.known
+    }
+    named = set()
+    for folder in ("kbcore", "planner/kbplanner"):
+        for path in (ALERTS.parents[2] / folder).rglob("*.py"):
+            named |= set(
+                re.findall(
+                    r'BudgetExceeded\((?:[^()]|\([^()]*\))*?"([a-zA-Z]+)",', path.read_text()
+                )
+            )
+    assert named <= set(catalogue.LIMITS)
+    assert set(BUDGETS.values()) <= set(catalogue.LIMITS)

@@ -200,6 +200,7 @@ def test_each_request_has_one_access_line(client: Client, caplog: pytest.LogCapt
         "ms": 0.0,
         "id": "r1",
         "tenant": "t",
+        "address": "127.0.0.1",
     }
     assert fields[1]["status"] == 404
     assert "secret" not in str(fields)

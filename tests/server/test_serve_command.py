@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from kbcore import __version__
 from kbcore.config import SETTINGS, Config
 from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
 from kbserver import cli
@@ -143,7 +145,9 @@ def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
-        found = re.fullmatch(r"kbcore listens on http://127\.0\.0\.1:(\d+)\n", line)
+        first = json.loads(line)
+        assert (first["level"], first["logger"]) == ("INFO", "kbserver.start")
+        found = re.fullmatch(r"kbcore listens on http://127\.0\.0\.1:(\d+)", first["message"])
         assert found, line + process.stderr.read()
         connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
         body = b'{"predicate": "p", "args": ["a"]}'
@@ -154,7 +158,38 @@ def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
         process.send_signal(number)
         assert process.wait(20) == 0
         lines = [json.loads(line) for line in process.stderr]
+        assert all("message" in json.loads(line) for line in process.stdout)
         connection.close()
+    (begin,) = (line for line in lines if line["message"] == "started")
+    assert (begin["version"], begin["facts"]) == (__version__, 0)
+    assert begin["recoverySeconds"] >= 0
     requests = [line for line in lines if line["logger"] == "kbserver.access"]
     assert [(line["path"], line["status"]) for line in requests] == [("/tell", 200)]
+    assert [line["address"] for line in requests] == ["127.0.0.1"]
     assert {line["level"] for line in lines} == {"INFO"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_port_in_use_leaves_no_folder(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        flags = ["--port", str(port), "--storage-dir", str(folder), "--log-format", form]
+        command = [sys.executable, "-m", "kbserver.cli", "serve", *flags]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 71
+    assert done.stdout == ""
+    message = done.stderr.strip()
+    if form == "json":
+        line = json.loads(message)
+        assert (line["level"], line["logger"]) == ("ERROR", "kbserver.start")
+        message = f"kbcore: {line['message']}"
+    problem = f"port {port} on 127.0.0.1 is already in use; choose another with --port"
+    assert message == f"kbcore: cannot start: {problem}"
+    assert not folder.exists()
+
+
+def test_a_start_that_fails_writes_json_where_that_is_set(tmp_path: Path) -> None:
+    done = run("serve", "--port", "web", KBCORE_LOG_FORMAT="json")
+    assert done.exit_code == 78
+    assert json.loads(done.stderr)["message"].startswith("PORT='web': must be an integer")

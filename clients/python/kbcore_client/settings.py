@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 RETRIED_STATUSES = frozenset((429, 503))
 """Statuses of answers that say that the same request may succeed later."""
 
+MAX_DOUBLINGS = 32
+"""Doublings of a delay after which it is larger than any limit; more would overflow a float."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -34,21 +37,29 @@ class Retries:
     `first_delay` seconds before the first one and doubled for each further one up to `max_delay`.
     `Retry-After` of an answer is the minimum; an answer that asks for more than `max_retry_after`
     seconds is not waited for.
+
+    `events` is the number of times in a row that a stream of events which was open before is opened
+    again without success; None means without end.
     """
 
     attempts: int = 4
     first_delay: float = 0.1
     max_delay: float = 5.0
     max_retry_after: float = 30.0
+    events: int | None = None
 
     def delay(self, attempt: int, retry_after: float | None) -> float | None:
         """Return the seconds to wait after a failed attempt (from 0), or None to give up."""
         if attempt >= self.attempts:
             return None
-        jitter = random.uniform(0, min(self.max_delay, self.first_delay * 2**attempt))  # noqa: S311
         if retry_after is None:
-            return jitter
-        return None if retry_after > self.max_retry_after else retry_after + jitter
+            return self.jitter(attempt)
+        return None if retry_after > self.max_retry_after else retry_after + self.jitter(attempt)
+
+    def jitter(self, attempt: int) -> float:
+        """Return random seconds to wait after a failed attempt (from 0), at most `max_delay`."""
+        longest = self.first_delay * 2 ** min(attempt, MAX_DOUBLINGS)
+        return random.uniform(0, min(self.max_delay, longest))  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,37 @@ class Settings:
     idempotency: bool = True
     read_your_writes: bool = True
     max_connections: int = 100
+
+
+class Reconnection:
+    """The delays before a stream of events is opened again.
+
+    Until it was open once `Retries.attempts` limits the failures, so that a wrong address is
+    reported; afterwards `Retries.events` limits those in a row. A knowledge base in this process
+    does not come back, so for it `attempts` is the limit of both.
+    """
+
+    def __init__(self, retries: Retries, *, is_in_process: bool) -> None:
+        self._retries = retries
+        self._limit_when_open = retries.attempts if is_in_process else retries.events
+        self._limit: int | None = retries.attempts
+        self._failures = 0
+
+    def opened(self) -> None:
+        """Note that the server has answered."""
+        self._limit = self._limit_when_open
+
+    def received(self) -> None:
+        """Note that a message came after the greeting: earlier failures no longer count."""
+        self._failures = 0
+
+    def delay(self, retry_after: float | None = None) -> float | None:
+        """Return the seconds to wait after one more failure, None to give up."""
+        if self._limit is not None and self._failures >= self._limit:
+            return None
+        delay = (retry_after or 0.0) + self._retries.jitter(self._failures)
+        self._failures += 1
+        return delay
 
 
 class Positions:

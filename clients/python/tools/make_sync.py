@@ -24,7 +24,7 @@ NAMES = {
     "_async": "_sync",
     "aclose": "close",
     "AsyncGenerator": "Generator",
-    "aiter_lines": "iter_lines",
+    "aiter_bytes": "iter_bytes",
     "aread": "read",
     "async_calls": "calls",
     "async_client": "client",

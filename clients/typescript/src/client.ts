@@ -2,7 +2,7 @@ import createClient, { type Client } from "openapi-fetch";
 
 import { Answers } from "./answers.js";
 import { KBError, isKBError, type ErrorCode } from "./errors.js";
-import { eventsOf, type KBEvent } from "./events.js";
+import { messagesOf, type KBEvent } from "./events.js";
 import type { components, paths } from "./schema.js";
 import { knownAt, pause, Transport, type Options } from "./transport.js";
 
@@ -357,15 +357,26 @@ export class KnowledgeBase {
         timestamp: now.timestamp,
       };
     };
-    while (signal?.aborted !== true) {
-      const first: Subscribed = await this.#post("/goals/subscribe", { goal, ...fields, durable: fields.id !== undefined });
+    const stop = new AbortController().signal;
+    for (let failures = 0; signal?.aborted !== true; ) {
+      let first: Subscribed;
+      try {
+        first = await this.#post("/goals/subscribe", { goal, ...fields, durable: fields.id !== undefined });
+      } catch (error) {
+        const delay = since !== undefined && isLost(error) ? this.transport.streamDelay(failures, true) : undefined;
+        if (delay === undefined) throw error;
+        failures += 1;
+        await pause(delay, signal ?? stop).catch(() => undefined); // the signal has ended the wait
+        continue;
+      }
+      failures = 0;
       if (since === undefined) {
         since = first.eventId;
         yield difference(first);
       }
       const path = `/goals/${encodeURIComponent(first.id)}/events?since=${encodeURIComponent(since)}`;
       try {
-        for await (const { data } of this.#stream(path, signal)) {
+        for await (const { data } of this.#stream(path, signal, true)) {
           if ("code" in data) throw new KBError(data["code"] as ErrorCode, data["message"] as string);
           const next = "answers" in data ? difference(data as unknown as Subscribed) : (data as unknown as AnswersChanged);
           const { appeared, disappeared, commitSeq, timestamp } = next;
@@ -381,7 +392,8 @@ export class KnowledgeBase {
     }
   }
 
-  async *#stream(path: string, ending?: AbortSignal): AsyncGenerator<KBEvent> {
+  /** Yield the events of a stream without end; `wasOpen` says that the server has answered before. */
+  async *#stream(path: string, ending?: AbortSignal, wasOpen = false): AsyncGenerator<KBEvent> {
     const stop = new AbortController();
     const signal = ending === undefined ? stop.signal : AbortSignal.any([ending, stop.signal]);
     let last = "";
@@ -401,23 +413,25 @@ export class KnowledgeBase {
           };
           const response = await this.transport.stream(path, headers, AbortSignal.any([signal, silence.signal]));
           if (response.body === null) return;
-          for await (const { id, event } of eventsOf(response.body)) {
+          wasOpen = true;
+          let isGreeting = true;
+          for await (const { id, event } of messagesOf(response.body)) {
             clearTimeout(timer);
             timer = setTimeout(() => silence.abort(), this.transport.eventTimeout);
-            last = id || last;
-            if (event === undefined) continue;
-            failures = 0;
-            yield event;
+            if (!isGreeting) failures = 0;
+            isGreeting = false;
+            last = event?.id || id || last;
+            if (event !== undefined) yield event;
           }
           throw new KBError("CONNECTION_FAILED", `${this.transport.url} ended the stream of events`);
         } catch (error) {
           if (signal.aborted) return;
-          const lost = isKBError(error) ? error : new KBError("CONNECTION_FAILED", String(error));
-          const mayReturn = isKBError(lost, "CONNECTION_FAILED", "TIMED_OUT", "NOT_READY");
-          const delay = mayReturn ? this.transport.delay(failures) : undefined;
+          const isAnswer = isKBError(error) || error instanceof SyntaxError; // an event that is no JSON
+          const lost = isAnswer ? error : new KBError("CONNECTION_FAILED", String(error));
+          const delay = isLost(lost) ? this.transport.streamDelay(failures, wasOpen) : undefined;
           if (delay === undefined) throw lost;
           failures += 1;
-          await pause(delay, signal);
+          await pause(delay, signal).catch(() => undefined); // the signal has ended the wait
         } finally {
           clearTimeout(timer);
         }
@@ -431,6 +445,11 @@ export class KnowledgeBase {
 /** Connect to a server; nothing is sent until the first call. Throws KBError if the address is none. */
 export function connect(url: string, options: Options = {}): KnowledgeBase {
   return new KnowledgeBase(new Transport(url, options), options.tenant ?? "default", options.database ?? "default");
+}
+
+/** True for an error after which a stream of events is opened again. */
+function isLost(error: unknown): boolean {
+  return isKBError(error, "CONNECTION_FAILED", "TIMED_OUT", "NOT_READY", "RATE_LIMITED");
 }
 
 function keyOf(answer: GoalAnswer): string {

@@ -7,25 +7,35 @@ export interface KBEvent {
   data: Record<string, unknown>;
 }
 
-/** Yield the events of a stream, each with the last id received. */
-export async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<{ id: string; event: KBEvent | undefined }> {
+/** A complete message of a stream: its position and its event; a message without data only reports a position. */
+export interface Message {
+  id: string;
+  event: KBEvent | undefined;
+}
+
+/** Yield the messages of a stream. A message ends with an empty line: one that is cut before it is not yielded. */
+export async function* messagesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Message> {
   let id = "";
+  let data: string[] = [];
   for await (const line of linesOf(body)) {
     if (line.startsWith("id:")) id = line.slice(3).trim();
-    let event: KBEvent | undefined;
-    if (line.startsWith("data:")) {
-      const data = JSON.parse(line.slice(5)) as Record<string, unknown>;
-      id = (data["eventId"] as string | undefined) ?? id;
-      event = {
-        type: data["type"] as string,
-        id,
-        timestamp: (data["timestamp"] as number | undefined) ?? 0,
-        scope: (data["scope"] as string | null | undefined) ?? null,
-        data,
-      };
+    else if (line.startsWith("data:")) data.push(line.slice(5));
+    else if (line === "") {
+      yield { id, event: data.length ? eventOf(data.join("\n"), id) : undefined };
+      data = [];
     }
-    yield { id, event };
   }
+}
+
+function eventOf(text: string, id: string): KBEvent {
+  const data = JSON.parse(text) as Record<string, unknown>;
+  return {
+    type: data["type"] as string,
+    id: (data["eventId"] as string | undefined) ?? id,
+    timestamp: (data["timestamp"] as number | undefined) ?? 0,
+    scope: (data["scope"] as string | null | undefined) ?? null,
+    data,
+  };
 }
 
 async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {

@@ -9,6 +9,8 @@ export interface Retries {
   maxDelay: number;
   /** An answer whose `Retry-After` asks for more is not waited for. */
   maxRetryAfter: number;
+  /** Times in a row that a stream of events which was open before is opened again without success; without end by default. */
+  events: number;
 }
 
 /** Options of a connection. */
@@ -31,7 +33,7 @@ export interface Options {
   fetch?: typeof globalThis.fetch;
 }
 
-const DEFAULT_RETRIES: Retries = { attempts: 4, firstDelay: 100, maxDelay: 5_000, maxRetryAfter: 30_000 };
+const DEFAULT_RETRIES: Retries = { attempts: 4, firstDelay: 100, maxDelay: 5_000, maxRetryAfter: 30_000, events: Infinity };
 const EXTRA_MS = 5_000;
 const MAX_REDIRECTS = 3;
 
@@ -135,11 +137,22 @@ export class Transport {
 
   /** The milliseconds to wait after a failed attempt (from 0); undefined to give up. */
   delay(attempt: number, retryAfter?: number): number | undefined {
-    const { attempts, firstDelay, maxDelay, maxRetryAfter } = this.#retries;
-    if (attempt >= attempts) return undefined;
-    const jitter = Math.random() * Math.min(maxDelay, firstDelay * 2 ** attempt);
-    if (retryAfter === undefined) return jitter;
-    return retryAfter > maxRetryAfter ? undefined : retryAfter + jitter;
+    const { attempts, maxRetryAfter } = this.#retries;
+    if (attempt >= attempts || (retryAfter ?? 0) > maxRetryAfter) return undefined;
+    return (retryAfter ?? 0) + this.#jitter(attempt);
+  }
+
+  /**
+   * The milliseconds to wait before a stream of events is opened again after failures in a row (from 0); undefined to give up.
+   * Until it was open once, `attempts` is the limit, so that a wrong address is reported.
+   */
+  streamDelay(failures: number, wasOpen: boolean): number | undefined {
+    const { attempts, events } = this.#retries;
+    return failures >= (wasOpen ? events : attempts) ? undefined : this.#jitter(failures);
+  }
+
+  #jitter(attempt: number): number {
+    return Math.random() * Math.min(this.#retries.maxDelay, this.#retries.firstDelay * 2 ** attempt);
   }
 
   /** Open a stream of events once; the signal ends it. */

@@ -375,6 +375,53 @@ describe("events", () => {
     expect(seen[1]).toMatch(/./);
   });
 
+  const greeting = "retry: 3000\n: kbcore events\n\n";
+  const event = (number: number, name: string) => {
+    const data = { type: "fact_asserted", eventId: `l.${number}`, timestamp: 1, scope: null, atom: { args: [name] } };
+    return `event: fact_asserted\nid: l.${number}\ndata: ${JSON.stringify(data)}\n\n`;
+  };
+
+  test("an event that is cut anywhere is asked for again", async () => {
+    const whole = event(1, "a") + event(2, "b");
+    for (let cut = event(1, "a").length; cut <= whole.length; cut++) {
+      const seen: (string | null)[] = [];
+      const texts = [greeting + whole.slice(0, cut), greeting + (cut < whole.length ? event(2, "b") : "") + event(3, "c")];
+      const fetch = async (_: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+        seen.push(new Headers(init?.headers).get("Last-Event-ID"));
+        return new Response(texts.shift());
+      };
+      const values: unknown[] = [];
+      for await (const { data } of connect(url, { fetch, retries: { firstDelay: 1, maxDelay: 1 } }).events()) {
+        values.push((data["atom"] as { args: string[] }).args[0]);
+        if (values.length === 3) break;
+      }
+      expect(values).toEqual(["a", "b", "c"]);
+      expect(seen).toEqual([null, cut < whole.length ? "l.1" : "l.2"]);
+    }
+  });
+
+  test("a stream that was open is opened again without end, one that never was is not", async () => {
+    let asked = 0;
+    const refused = () => new TypeError("fetch failed", { cause: { code: "ECONNREFUSED" } });
+    const fetch = async (): Promise<Response> => {
+      asked += 1;
+      if (asked > 1 && asked < 50) throw refused();
+      return new Response(greeting + event(asked, String(asked)));
+    };
+    const retries = { firstDelay: 1, maxDelay: 1 };
+    const events = connect(url, { fetch, retries }).events();
+    expect((await events.next()).value!.id).toBe("l.1");
+    expect((await events.next()).value!.id).toBe("l.50");
+    await events.return(undefined);
+    const limited = connect(url, { fetch: async () => (asked++ ? Promise.reject(refused()) : new Response(greeting)), retries: { ...retries, events: 3 } });
+    asked = 0;
+    expect((await failure(limited.events().next())).code).toBe("CONNECTION_FAILED");
+    expect(asked).toBe(4);
+    asked = 1;
+    expect((await failure(limited.events().next())).code).toBe("CONNECTION_FAILED");
+    expect(asked).toBe(6);
+  });
+
   test("a followed goal has its answers and each change of them", async () => {
     const kb = empty();
     await kb.tell("p(1)");

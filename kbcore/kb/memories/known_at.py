@@ -8,11 +8,15 @@ are those of now.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kbcore.clock import Clock
+from kbcore.durable.earlier_states import EarlierStates
 from kbcore.durable.known_states import FIELD, HistoryStart
-from kbcore.errors import InvalidInput
+from kbcore.errors import InvalidInput, LogTruncated
+from kbcore.events.events import Place
+from kbcore.events.feed import Committed
 from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import RequestLimits
 
@@ -95,6 +99,30 @@ class EarlierReads(TenantHandle):
         handle = type(self)(earlier, database, name, self._caller)
         handle.instant = instant
         return handle
+
+    def earlier_changes(self, since: int | Place, upto: int) -> Iterator[Committed]:
+        """Yield the change sets of the log after a position, or since an instant, with their effects.
+
+        A position within a change set begins with that change set. `since` as an int is in epoch
+        milliseconds; the record `upto` is the last. The state before is rebuilt first. Raises
+        InvalidInput or LogTruncated if the log does not go back so far, and BudgetExceeded.
+        """
+        services, owner = self._services, (self.database, self.tenant)
+        store, visible = services.log(*owner), services.log_head(*owner)
+        known = services.known_states
+        with self._budget() as budget:
+            if isinstance(since, int):
+                base = known.last_before(store, visible, owner, since, budget)
+            else:
+                base = since.seq if since.is_whole else since.seq - 1
+                if base < known.start(store, visible, owner, budget).seq:
+                    raise LogTruncated("the log does not go back so far")
+            states = EarlierStates(store, services.scratch(), owner, budget, known.max_bytes)
+            states.restore(base)
+            for change in states.records(upto):
+                changes = change.changes()
+                delta = states.apply(change, noted=True) or Delta(change.at, change.seq)
+                yield Committed(*owner, change.seq, change.at, changes, delta)
 
     def history_start(self) -> HistoryStart:
         """Return the oldest state of the tenant that can still be read with `known_at`.

@@ -8,9 +8,9 @@ dropped, even if a stream has not read them yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 
 import orjson
 
@@ -49,7 +49,7 @@ class _Block:
         return text
 
 
-class _Entry:
+class Entry:
     """One change set: its place in the log, its size, and its events as far as they are serialised."""
 
     def __init__(self, committed: Committed) -> None:
@@ -63,6 +63,15 @@ class _Entry:
         self._committed = committed
         self._pending: Iterator[Event] | None = events_of(committed)
         self._blocks: list[_Block] = []
+
+    def text(self, log: str, filter: Wanted, after: int) -> bytes:
+        """Return the events that pass the filter, of those after a number in the change set."""
+        numbers, parts = count(), list[bytes]()
+        while (block := self.block(next(numbers), log)) is not None:
+            parts += (
+                t for event, t in block.events if event.number > after and filter.takes(event)
+            )
+        return b"".join(parts)
 
     def block(self, number: int, log: str) -> _Block | None:
         """Return a block of events, None after the last."""
@@ -113,7 +122,7 @@ class Ring:
         self.log = log
         self.base = self.base_time = 0
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         self._first = self._next = 0
         self._events = self._bytes = 0
         self._mutex = threading.Lock()
@@ -131,7 +140,7 @@ class Ring:
         """Append the next change set."""
         if committed.seq <= self.base:
             return
-        entry = _Entry(committed)
+        entry = Entry(committed)
         with self._mutex:
             self._entries[self._next] = entry
             self._next += 1
@@ -141,6 +150,39 @@ class Ring:
                 self._events > self._max_events or self._bytes > self._max_bytes
             ):
                 self._drop()
+
+    def reader_since(self, since: Place | int) -> Reader | None:
+        """Return a reader of what came after a position, or since a time in epoch milliseconds.
+
+        None if the ring does not hold all of it.
+        """
+        if isinstance(since, int):
+            return None if since <= self.base_time else self.since(since)
+        try:
+            return self.after(since)
+        except Behind:
+            return None
+
+    def fits(self, events: int, size: int) -> bool:
+        """Return True if this many more events, with a size in bytes, fit into the limits."""
+        return self._events + events <= self._max_events and self._bytes + size <= self._max_bytes
+
+    def prepend(self, entries: Sequence[Entry], base: int, base_time: int, upto: int) -> None:
+        """Add the change sets between the log positions `base` and `upto`.
+
+        `base_time` is a time after which these are all (epoch milliseconds). Nothing changes if the
+        ring begins later than that by now, or is too full.
+        """
+        events, size = sum(each.events for each in entries), sum(each.bytes for each in entries)
+        with self._mutex:
+            if self.base != upto or not self.fits(events, size):
+                return
+            for entry in reversed(entries):
+                self._first -= 1
+                self._entries[self._first] = entry
+            self._events += events
+            self._bytes += size
+            self.base, self.base_time = base, min(self.base_time, base_time)
 
     def forget_purges(self) -> None:
         """Drop the change sets up to the last purge or deletion: their events may show its text."""
@@ -171,7 +213,8 @@ class Ring:
         all of it.
         """
         with self._mutex:
-            if position.seq < self.base:
+            # Of the change set at the base the ring has nothing, so not the rest of it either.
+            if position.seq < self.base + (not position.is_whole):
                 raise Behind
             for index in range(self._next - 1, self._first - 1, -1):
                 entry = self._entries[index]

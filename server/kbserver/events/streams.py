@@ -3,25 +3,30 @@
 A write puts its change set into the ring of its tenant and continues. A separate thread wakes the
 streams, a few at a time and at a limited rate; each stream reads all new events in one piece. A
 stream that falls behind the ring is ended.
+
+A client that resumes before the ring begins gets the change sets in between from the log. They join
+the ring if they fit, so that clients that return together share the work.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import orjson
 
-from kbcore.errors import NotReady
+from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
 from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
 from kbserver.events.open_streams import OpenStreams
-from kbserver.events.ring import Behind, Reader, Ring, removes_for_good
+from kbserver.events.ring import Behind, Entry, Reader, Ring, removes_for_good
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 3000
@@ -59,6 +64,24 @@ class _Tenant:
     empty_since: float = 0.0
     fresh: bool = False
     purged_at: float | None = None
+    reading_log: threading.Lock = field(default_factory=threading.Lock)
+    """Held while change sets are read from the log: one stream at a time."""
+
+
+class _LoggedChanges:
+    """Change sets of the log, as far as they can be read; `is_complete` is True after the last."""
+
+    def __init__(self, changes: Iterator[Committed]) -> None:
+        self._changes = changes
+        self.is_complete = False
+
+    def __iter__(self) -> Iterator[Entry]:
+        try:
+            for committed in self._changes:
+                yield Entry(committed)
+        except (InvalidInput, LogTruncated, BudgetExceeded):  # the stream says what follows
+            return
+        self.is_complete = True
 
 
 class Stream:
@@ -70,6 +93,7 @@ class Stream:
         self.woken = threading.Event()
         self._hub, self._of, self._filter, self._reader = hub, of, filter, reader
         self._first: bytes = first
+        self._earlier: Iterator[bytes] = iter(())
         self._reported_entry = reader.entry
         self._ended = False
 
@@ -80,6 +104,8 @@ class Stream:
         if self._first:
             first, self._first = self._first, b""
             return first
+        if not self._hub.closing and (earlier := next(self._earlier, b"")):
+            return earlier
         while not self._ended and not self._hub.closing:
             self.woken.clear()
             try:
@@ -99,12 +125,64 @@ class Stream:
             return b": keep-alive\n\n"
         # Filtered events were skipped: a client that resumes from here does not read them again.
         self._reported_entry = self._reader.entry
-        return b": keep-alive\nid: %b\n\n" % self._of.ring.place(self._reader).text.encode()
+        return b": keep-alive\n" + _position(self._of.ring.place(self._reader))
+
+    def begin_with(self, since: Place | int) -> None:
+        """Begin with the events of the log after a position, or since a time in epoch ms."""
+        self._earlier = self._from_log(since)
+
+    def _from_log(self, since: Place | int) -> Iterator[bytes]:
+        """Yield the events that the ring does not hold; the ring continues where they end.
+
+        Where the budget ends before the log, the stream ends too, and its client resumes.
+        """
+        ring, entries = self._of.ring, list[Entry]()
+        events = size = 0
+        with self._of.reading_log:
+            if (reader := ring.reader_since(since)) is not None:  # another stream has read the log
+                self._reader = reader
+                return
+            self._reader = ring.oldest()
+            upto = ring.place(self._reader).seq
+            log = _LoggedChanges(self._hub.logged_changes(self._of.key, since, upto))
+            changes = iter(log)
+            for entry in changes:
+                entries.append(entry)
+                events, size = events + entry.events, size + entry.bytes
+                if not ring.fits(events, size):
+                    break
+            if log.is_complete:
+                ring.prepend(entries, *_base(since, entries, upto), upto)
+        last: Entry | None = None
+        for last in chain(entries, changes):
+            after = since.number if isinstance(since, Place) and since.seq == last.seq else -1
+            if text := last.text(ring.log, self._filter, after):
+                yield text
+        if log.is_complete:
+            yield _position(Place(ring.log, upto))
+        elif last is None:
+            yield self._hub.lost(ring, self._reader, "not_kept")
+        else:
+            self._ended = True
+            yield _position(Place(ring.log, last.seq))
 
     def close(self) -> None:
         """End the stream; repeated calls have no effect."""
         self._ended = True
         self._hub.left(self._of, self)
+
+
+def _position(place: Place) -> bytes:
+    """Return the message that tells a client where its stream is, without an event."""
+    return b": position\nid: %b\n\n" % place.text.encode()
+
+
+def _base(since: Place | int, entries: list[Entry], upto: int) -> tuple[int, int]:
+    """Return a log position, and a time in epoch milliseconds, after which change sets are all."""
+    if isinstance(since, int):
+        return (entries[0].seq - 1 if entries else upto), since - 1
+    base = since.seq if since.is_whole else since.seq - 1
+    return base, entries[0].at if entries else sys.maxsize
 
 
 class EventHub:
@@ -132,7 +210,8 @@ class EventHub:
         """Open a stream of commits from now on, after an event, or since a time in epoch
         milliseconds.
 
-        If the ring does not hold everything since then, the stream begins with `events_lost`.
+        If neither the ring nor the log holds everything since then, the stream begins with
+        `events_lost`.
         Raises UnknownDatabase, RateLimited, NotReady.
         """
         self._runtime.knowledge_base(database, tenant)
@@ -223,32 +302,28 @@ class EventHub:
         self._news.set()
 
     def _stream(self, state: _Tenant, filter: Wanted, since: Place | int | None) -> Stream:
-        ring, missing = state.ring, b""
-        if since is None:
-            reader = ring.newest()
-        elif isinstance(since, int):
-            reader = ring.since(since)
-            if since <= ring.base_time:
-                missing = self.lost(ring, reader, "not_kept")
-        else:
-            reader, missing = self._resumed(state, since)
-        hello = b"retry: %d\n: kbcore events\nid: %b\n\n" % (
-            RETRY_MS,
-            ring.place(reader).text.encode(),
-        )
-        if isinstance(since, Place) and not missing:
-            # No id: that of the client may be newer.
-            hello = b"retry: %d\n: kbcore events\n\n" % RETRY_MS
-        return Stream(self, state, filter, reader, hello + missing)
+        ring, missing, reader = state.ring, b"", state.ring.newest()
+        is_earlier = False
+        if isinstance(since, Place) and (since.log != ring.log or since.seq > state.log_head()):
+            missing = self.lost(ring, reader, "unknown_id")
+        elif since is not None:
+            resumed = ring.reader_since(since)
+            is_earlier = resumed is None
+            reader = resumed or reader
+        hello = b"retry: %d\n: kbcore events\n" % RETRY_MS
+        if since is None or (isinstance(since, int) and not is_earlier):
+            hello += b"id: %b\n" % ring.place(reader).text.encode()
+        # Else no id: the position of the client may be a later one, or events of the log come first.
+        stream = Stream(self, state, filter, reader, hello + b"\n" + missing)
+        if is_earlier and since is not None:
+            stream.begin_with(since)
+        return stream
 
-    def _resumed(self, state: _Tenant, since: Place) -> tuple[Reader, bytes]:
-        ring = state.ring
-        if since.log != ring.log or since.seq > state.log_head():
-            return ring.newest(), self.lost(ring, ring.newest(), "unknown_id")
-        try:
-            return ring.after(since), b""
-        except Behind:
-            return ring.oldest(), self.lost(ring, ring.oldest(), "not_kept")
+    def logged_changes(
+        self, key: tuple[str, str], since: Place | int, upto: int
+    ) -> Iterator[Committed]:
+        """Yield change sets of a tenant from the log; see `TenantKB.earlier_changes`."""
+        return self._runtime.knowledge_base(*key).earlier_changes(since, upto)
 
     def _wake(self) -> None:
         """Wake the streams of tenants with new events; end when no tenant has streams."""

@@ -148,6 +148,7 @@ class Toolbox:
         if tool.writes and not tool.operation.checked_inside:
             self._runtime.refuse_on_follower()
         rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
+        rest = tool.typed(rest, self._runtime.config.max_json_depth)
         if not (tool.writes or tool.is_historic):
             require_present(rest)
         transaction = _transaction(arguments, who)

@@ -26,7 +26,7 @@ from kbserver.mcp.rpc import (
     Message,
 )
 from kbserver.mcp.sessions import Session, Sessions
-from kbserver.mcp.tools import Tool, tools_of
+from kbserver.mcp.tools import Tool, all_tools, tools_of
 from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class Request:
     modern: bool
     session: Session | None = None
     call: Call = field(default_factory=Call)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if the client has cancelled the request, or has left: it gets no answer."""
+        return self.call.stopped is not None
 
 
 class Protocol:
@@ -95,7 +100,10 @@ class Protocol:
     def tool(self, message: Message) -> Tool:
         """Return the tool that a request calls; raises Failure."""
         name = message.text("name")
-        tool = self.toolbox.tools.get(OLD_NAMES.get(name, name))
+        name = OLD_NAMES.get(name, name)
+        tool = self.toolbox.tools.get(name)
+        if tool is None and name in PUBLISHED:
+            tool = all_tools()[name]
         if tool is None:
             raise Failure(INVALID_PARAMS, f"unknown tool {name[:64]!r}; see tools/list")
         return tool
@@ -206,6 +214,16 @@ OLD_NAMES = {
     "context_window": "context",
 }
 """Names of tools that published clients call; they are not listed."""
+
+PUBLISHED = frozenset(
+    (
+        *("tell", "teach", "ask", "forget", "query", "aggregate", "bulk_assert"),
+        *("retract_pattern", "context", "context_diff", "ingest", "predicates", "recall"),
+        *("compress", "cleanup", "fork_scope", "merge_scope", "list_scopes", "delete_scope"),
+        "explain",
+    )
+)
+"""Names of tools that published clients rely on: accepted in every profile, listed or not."""
 
 CAPABILITIES: Json = {
     "tools": {"listChanged": False},

@@ -132,7 +132,8 @@ def progress_frames(work: BackgroundCall, call: Call, token: Any) -> Iterator[by
     try:
         while not work.wait(PROGRESS_SECONDS):
             yield frame(progress(token, time.monotonic() - began))
-        yield frame(work.answer)
+        if call.stopped is None:
+            yield frame(work.answer)
     except GeneratorExit:
         call.stop(CallerLeft())
         raise

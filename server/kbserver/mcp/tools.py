@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from typing import Any
 
 from marshmallow import Schema
 
+from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.keys import READER
+from kbserver.http.json_body import parse_object
 from kbserver.mcp.work import cut
 from kbserver.operations import Operation, operations
 from kbserver.operations import Tool as Declared
@@ -76,6 +79,26 @@ class Tool:
             raise TypeError(f"tool {self.name} needs work, or an operation with body and answer")
         arguments = body.read(data, strict=strict)
         return cut(answer.write(core(seen(kb, arguments), **arguments)))
+
+    def typed(self, arguments: Json, max_depth: int) -> Json:
+        r"""Return the arguments with texts read as JSON where the schema takes no text.
+
+        Some clients send `"5"` for an integer, `"true"` for a boolean or `"[\"a\"]"` for an array.
+        A text that is no JSON of a type that the schema takes stays as it is and is refused later.
+        """
+        return {
+            name: _read_as(value, self._types.get(name, ()), max_depth)
+            if type(value) is str
+            else value
+            for name, value in arguments.items()
+        }
+
+    @cached_property
+    def _types(self) -> Mapping[str, frozenset[str]]:
+        """The JSON types that each argument takes."""
+        body = self.declared.body or self.operation.body
+        properties = inline(body)["properties"] if body is not None else {}
+        return {name: frozenset(_types_of(schema)) for name, schema in properties.items()}
 
     @cached_property
     def is_historic(self) -> bool:
@@ -147,6 +170,35 @@ def _function(tool: Json) -> Json:
         "description": tool["description"],
         "parameters": tool["inputSchema"],
     }
+
+
+PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
+}
+"""The types of values that a JSON parser returns for each type of a schema but text."""
+
+
+def _types_of(schema: Json) -> Iterator[str]:
+    for form in schema.get("anyOf", (schema,)):
+        kind = form.get("type", "string" if "enum" in form else "object")
+        yield from [kind] if isinstance(kind, str) else kind
+
+
+def _read_as(text: str, types: Collection[str], max_depth: int) -> Any:
+    """Return the JSON value in a text if it has one of the types of a schema that takes no text."""
+    if "string" in types or not types:
+        return text
+    try:
+        fields = parse_object(b'{"value":%b}' % text.encode(), max_depth + 1)
+    except (InvalidInput, UnicodeEncodeError):
+        return text
+    allowed = {each for name in types for each in PYTHON_TYPES.get(name, ())}
+    value = fields.get("value")
+    return value if len(fields) == 1 and type(value) in allowed else text
 
 
 def brief(schema: Json) -> Json:

@@ -140,11 +140,16 @@ class Transport:
             or asked.message.method != "tools/call"
             or not _takes_events(environ)
         ):
-            return _as_json(rpc.result(asked.message.id, self._run(asked)))
+            try:
+                answer = rpc.result(asked.message.id, self._run(asked))
+            except Failure:
+                if not asked.is_cancelled:
+                    raise
+            return _unanswered(environ) if asked.is_cancelled else _as_json(answer)
         self.protocol.tool(asked.message)
         work = BackgroundCall(self._app, lambda: self._outcome(asked))
         if work.wait(PLAIN_ANSWER_SECONDS):
-            return _as_json(work.answer)
+            return _unanswered(environ) if asked.is_cancelled else _as_json(work.answer)
         return events(self._counted(asked, progress_frames(work, asked.call, token)))
 
     def _run(self, asked: Request) -> Json:
@@ -282,7 +287,7 @@ class Transport:
         while not work.wait(PROGRESS_SECONDS):
             if type(token) in (str, int):
                 session.outbox.put(progress(token, time.monotonic() - began))
-        if asked.call.stopped is None:
+        if not asked.is_cancelled:
             session.outbox.put(work.answer)
         return work.answer
 
@@ -290,6 +295,11 @@ class Transport:
 def _takes_events(environ: Mapping[str, Any]) -> bool:
     accept = environ.get("HTTP_ACCEPT", "*/*")
     return EVENTS in accept or "*/*" in accept or "text/*" in accept
+
+
+def _unanswered(environ: Mapping[str, Any]) -> Response:
+    """Return the response to a request that its client has cancelled: it has no message."""
+    return events(iter(())) if _takes_events(environ) else Response(status=204)
 
 
 def _as_json(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,8 +1,9 @@
 """The runtime of a process that a WSGI server or a Flask application hosts, opened once.
 
 A storage folder belongs to one process. Servers that start several processes, such as gunicorn and
-uWSGI, are recognized: there the storage is opened when the application is loaded, so that a second
-process ends the start with one sentence instead of failing requests later.
+uWSGI, are recognized: there the storage is opened when the application is loaded. Several workers
+are refused with one sentence before any of them serves a request, also for a storage in memory, of
+which each would have its own. A worker that follows another one during a reload waits for it.
 """
 
 from __future__ import annotations
@@ -11,26 +12,30 @@ import atexit
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
-from kbcore.config.settings import Config, environment
+from kbcore.config.settings import Config
 from kbcore.errors import ConfigError, KBError, NotReady, StorageBusy, StorageFailed
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
 from kbcore.scheduling import Scheduling
+from kbserver.process.hosting_server import WAIT_SECONDS, HostingServer, end_process, hosting_server
 from kbserver.replication.log_client import HTTPLogSource
 
-CANNOT_START = 3
-"""Exit status with which a worker tells gunicorn to stop instead of starting another worker."""
+OLD_WORKER_MARGIN_SECONDS = 5.0
+"""Time for an old worker to close its storage, beside that which its server gives it to end."""
 
 _ONE_PROCESS = (
-    "only one process can open it: start one worker process with several threads,"
+    "only one process can open the storage: start one worker process with several threads,"
     " such as `gunicorn --workers 1 --threads 16`"
 )
-_FORKED = (
-    "the storage was opened before this process was forked;"
-    " load the application in the worker (gunicorn without --preload, uWSGI with --lazy-apps)"
+_IN_WORKER = (
+    "load the application in the worker (gunicorn without --preload, uWSGI with --lazy-apps)"
 )
+_LOADED_BEFORE_FORK = f"the storage would be opened before the workers are forked; {_IN_WORKER}"
+_FORKED = f"the storage was opened before this process was forked; {_IN_WORKER}"
 
 
 class SharedRuntime:
@@ -71,16 +76,44 @@ class SharedRuntime:
     def open_in_worker(self) -> None:
         """Open the runtime now if a server with several processes has started this one.
 
-        If that fails, print one sentence and end the process.
+        If that fails, or the server has more workers than one, print one sentence and end the
+        process. While the worker before this one has the storage open, wait for its end.
         """
-        if not _has_worker_processes():
+        server = hosting_server()
+        if server is None:
             return
+        if server.loads_before_fork:
+            _refuse(server, _LOADED_BEFORE_FORK)
+        if server.workers > 1:
+            _refuse(server, f"the server has {server.workers} workers; {_ONE_PROCESS}")
         try:
-            self.get()
+            self._get_after_old_worker(server)
         except KBError as error:
             is_busy = isinstance(error, StorageBusy)
-            _end_worker(f"{error.message}; {_ONE_PROCESS}" if is_busy else error.message)
+            _refuse(server, f"{error.message}; {_ONE_PROCESS}" if is_busy else error.message)
         os.register_at_fork(after_in_child=self._end_forked_worker)
+
+    def _get_after_old_worker(self, server: HostingServer) -> None:
+        """Open the runtime as soon as the worker before this one has closed it.
+
+        Raises StorageBusy when that worker would have been killed, and KBError.
+        """
+        seconds = server.old_worker_seconds + OLD_WORKER_MARGIN_SECONDS
+        end = time.monotonic() + seconds
+        is_announced = False
+        while True:
+            try:
+                self.get()
+            except StorageBusy as error:
+                if time.monotonic() > end:
+                    raise
+                if not is_announced:
+                    _say(f"{error.message}; waiting up to {seconds:.0f} s for its end")
+                    is_announced = True
+            else:
+                return
+            server.notify()
+            time.sleep(WAIT_SECONDS)
 
     def close(self) -> None:
         """Close the runtime; in a process that was forked after the opening, do nothing."""
@@ -108,18 +141,18 @@ class SharedRuntime:
 
     def _end_forked_worker(self) -> None:
         if self._runtime is not None:
-            _end_worker(_FORKED)
+            _say(_FORKED)
+            end_process()
 
 
-def _has_worker_processes() -> bool:
-    """Return True under a server that starts worker processes."""
-    return environment().get("SERVER_SOFTWARE", "").startswith("gunicorn") or "uwsgi" in sys.modules
-
-
-def _end_worker(message: str) -> None:
+def _say(message: str) -> None:
     sys.stderr.write(f"kbcore: {message}\n")
     sys.stderr.flush()
-    os._exit(CANNOT_START)  # sys.exit would print a traceback, and is caught by some servers
+
+
+def _refuse(server: HostingServer, message: str) -> NoReturn:
+    _say(message)
+    server.end()
 
 
 def _scheduling() -> Scheduling:

@@ -30,11 +30,20 @@ def log_action(
         "action": action,
         "path": environ.get("PATH_INFO", ""),
         "who": ANYBODY if principal is None else principal.name,
-        **({"key": principal.key} if principal is not None and principal.key else {}),
-        "address": address_of(environ, hops),
+        **caller_fields(environ, hops),
         **outcome,
     }
     log.info("admin action", extra={"fields": line})
+
+
+def caller_fields(environ: Mapping[str, Any], hops: int) -> dict[str, str]:
+    """Return the id of the API key of a request, if it has one, and the address of its client.
+
+    `hops` is the number of trusted proxies.
+    """
+    principal = environ.get(WHO)
+    key = {"key": principal.key} if principal is not None and principal.key else {}
+    return {**key, "address": address_of(environ, hops)}
 
 
 def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any]) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.agents import META, Agent, failed
-from support.http import error_of, serve_in_memory
+from support.http import Client, error_of, serve_in_memory
 from support.keys import ONE
+
+from kbserver.mcp.calls import Call
+from kbserver.mcp.tools import Tool
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -114,3 +119,27 @@ def test_the_origin_is_checked_with_keys_too(path: str) -> None:
             assert status(Origin=origin) == 200
         for origin in ("https://evil.example", "null", "", "http://localhost.evil.example"):
             assert status(Origin=origin) == 403
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_a_cancelled_call_is_not_answered(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    agent.open()
+    toolbox = agent.flask.application.extensions["kbcore.mcp"].protocol.toolbox
+
+    def cancelled(tool: Tool, arguments: Any, who: Any, call: Call) -> dict[str, Any]:
+        other = Agent(Client(agent.flask))
+        other.session = agent.session
+        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        assert other.send({**notice, "params": {"requestId": 7}}).status_code == 202
+        assert call.stopped is not None
+        return {"isError": False}
+
+    monkeypatch.setattr(toolbox, "call", cancelled)
+    for meta in ({}, {"_meta": {"progressToken": 1}}):
+        params = {"name": "ask", "arguments": {"text": "p(?x)"}, **meta}
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        response = agent.send(message, Accept=accept)
+        assert response.data == b""
+        assert response.status_code == (200 if "event-stream" in accept else 204)

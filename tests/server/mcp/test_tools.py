@@ -241,7 +241,7 @@ def test_unknown_tools(agent: Agent) -> None:
         {},
         {"name": 3},
         {"name": "ask", "arguments": []},
-        {"name": "cleanup"},
+        {"name": "purge"},
     ):
         assert agent.legacy("tools/call", params)["error"]["code"] == -32602
     failed(agent.modern("tools/call", {"name": "nothing"}), 400, -32602)
@@ -337,3 +337,67 @@ def test_a_result_names_the_arguments_that_were_ignored(agent: Agent) -> None:
     result = agent.call("ask", predicate="p", arguments=[])
     assert (result["isError"], result["_meta"]["ignoredFields"]) == (True, ["arguments"])
     assert "ignoredFields" not in agent.call("ask", predicate="p", args=["?x"]).get("_meta", {})
+
+
+JSON_TEXTS = [
+    ("tell", {"predicate": "p", "args": '["a", 1]'}, None),
+    (
+        "tell",
+        {"predicate": "q", "args": ["1"], "confidence": "0.5", "metadata": '{"k": "v"}'},
+        None,
+    ),
+    ("ask", {"predicate": "p", "args": '["?x", "?y"]', "limit": "5", "withProof": "true"}, None),
+    ("bulk_assert", {"facts": '[{"predicate": "p", "args": ["b", "c"]}]'}, None),
+    ("context", {"goals": '["p(?x, ?y)"]', "maxFacts": "3", "includeRules": "false"}, None),
+    ("retract_pattern", {"predicate": "p", "args": '[null, "1"]'}, None),
+    ("ask", {"predicate": "p", "args": "[a]"}, "args"),
+    ("ask", {"predicate": "p", "args": '{"0": "a"}'}, "args"),
+    ("ask", {"predicate": "p", "args": '["a"], "limit": 1'}, "args"),
+    ("ask", {"text": "p(?x, ?y)", "limit": "five"}, "limit"),
+    ("ask", {"text": "p(?x, ?y)", "limit": "true"}, "limit"),
+    ("ask", {"text": "p(?x, ?y)", "withProof": "1"}, "withProof"),
+    ("ask", {"predicate": "p", "args": "[" * 100_000}, "args"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "refused"), JSON_TEXTS)
+def test_arguments_sent_as_json_texts_are_read_by_the_type_of_the_schema(
+    agent: Agent, name: str, arguments: dict[str, Any], refused: str | None
+) -> None:
+    agent.call("tell", predicate="p", args=["a", "1"])
+    result = agent.call(name, **arguments)
+    assert result["isError"] is (refused is not None), result
+    if refused is not None:
+        assert list(result["structuredContent" if "structuredContent" in result else "content"])
+        error = json.loads(result["content"][0]["text"])
+        assert any(field.startswith(refused) for field in error["details"]["fields"])
+        return
+    plain = {
+        key: value if key in ("predicate", "text") or type(value) is not str else json.loads(value)
+        for key, value in arguments.items()
+    }
+    agent.call("tell", predicate="p", args=["a", "1"])
+    shown = [
+        {key: value for key, value in each.items() if key not in ("timestamp", "generatedAt")}
+        for each in (result["structuredContent"], agent.call(name, **plain)["structuredContent"])
+    ]
+    if name not in ("tell", "bulk_assert", "context"):
+        assert shown[0] == shown[1]
+
+
+def test_texts_that_are_declared_as_texts_stay_texts(agent: Agent) -> None:
+    agent.call("tell", predicate="p", args=["5", "true", "[1]"], scope="12")
+    rows = agent.call("ask", predicate="p", args=["5", "true", "[1]"], scope="12")
+    assert rows["structuredContent"]["count"] == 1
+    assert agent.call("query", text="[1]")["isError"]
+
+
+def test_tools_of_published_clients_are_accepted_in_every_profile(agent: Agent) -> None:
+    listed = [tool["name"] for tool in agent.legacy("tools/list")["result"]["tools"]]
+    for name in ("retract_pattern", "recall", "compress", "fork_scope", "list_scopes"):
+        assert name not in listed
+        arguments = {"retract_pattern": {"predicate": "p"}, "fork_scope": {"targetScope": "s"}}
+        assert "result" in agent.legacy(
+            "tools/call", {"name": name, "arguments": arguments.get(name, {})}
+        )
+    assert agent.legacy("tools/call", {"name": "purge", "arguments": {}})["error"]["code"] == -32602

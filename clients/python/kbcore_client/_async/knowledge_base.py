@@ -128,7 +128,8 @@ class AsyncKnowledgeBase(
         `predicate` may end in `*`; `events` are the types to report (None: all); `since` is the id
         of an event, or a point in time. A lost connection is opened again where it ended. An event
         of type `events_lost` says that the server no longer keeps everything since then. Raises
-        ConnectionFailed after too many failures in a row, and errors of the server.
+        ConnectionFailed if there is no server at the beginning, and later after more failures in a
+        row than `Retries.events` (without end by default), and errors of the server.
         """
         self._require_present()
         query = {"predicate": predicate, "scope": scope}

@@ -9,21 +9,17 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kbcore_client import http
-from kbcore_client.errors import ConnectionFailed, KBError, NotReady, TimedOut
+from kbcore_client.errors import ConnectionFailed, KBError, NotReady, RateLimited, TimedOut
+from kbcore_client.event_stream import Message, MessageReader
 from kbcore_client.requests import Reply, Request
-from kbcore_client.settings import RETRIED_STATUSES, Positions, Settings
+from kbcore_client.settings import RETRIED_STATUSES, Positions, Reconnection, Settings
 from kbcore_client.targets import Target
 
 MAX_REDIRECTS = 3
+RECONNECTED = (ConnectionFailed, NotReady, RateLimited)
+"""Errors after which a stream of events is opened again."""
+
 REDIRECT = 307
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message of a stream of events: its type and its data."""
-
-    kind: str
-    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +89,8 @@ class Connection:
     @contextmanager
     def stream(
         self, path: str, query: Mapping[str, str], destination: Destination, last: str | None
-    ) -> Iterator[Iterator[str]]:
-        """Open a stream of events, once, and yield its lines; `last` is the last id received."""
+    ) -> Iterator[Iterator[bytes]]:
+        """Open a stream of events, once, and yield its bytes; `last` is the last id received."""
         request = Request(path, method="GET", query=query)
         headers = self._headers_of(request, destination)
         headers["Accept"] = "text/event-stream"
@@ -113,39 +109,54 @@ class Connection:
                     content = response.read()
                     reply = Reply(response.status_code, response.headers, content)
                     raise reply.error(request)
-                yield response.iter_lines()
+                yield response.iter_bytes()
         except http.HTTPError as error:
             raise http.failure(error, url) from error
 
     def messages(
-        self, path: str, query: Mapping[str, str], destination: Destination
+        self,
+        path: str,
+        query: Mapping[str, str],
+        destination: Destination,
+        reconnection: Reconnection | None = None,
     ) -> Generator[Message, None]:
         """Yield the messages of a stream of events without an end.
 
-        A lost connection is opened again after the last message. Raises ConnectionFailed after too
-        many failures in a row, and errors of the server.
+        A lost connection is opened again after the last complete message, as often as
+        `Retries.events` says. Raises ConnectionFailed after too many failures in a row, also of the
+        first connection, and errors of the server.
         """
         last: str | None = None
-        kind, failures = "message", 0
+        if reconnection is None:
+            reconnection = self.reconnection()
         while True:
             try:
-                with self.stream(path, query, destination, last) as lines:
-                    for line in lines:
-                        if line.startswith("id:"):
-                            last = line[3:].strip()
-                        elif line.startswith("event:"):
-                            kind = line[6:].strip()
-                        elif line.startswith("data:"):
-                            failures = 0
-                            yield Message(kind, line[5:])
+                with self.stream(path, query, destination, last) as parts:
+                    reconnection.opened()
+                    reader, is_greeting = MessageReader(), True
+                    for part in parts:
+                        for message in reader.feed(part):
+                            if not is_greeting:
+                                reconnection.received()
+                            is_greeting = False
+                            last = message.id or last
+                            if message.data:
+                                yield message
                 error: KBError = ConnectionFailed(f"{self.url} ended the stream of events")
-            except (ConnectionFailed, NotReady) as failure:
+            except RECONNECTED as failure:
                 error = failure
-            delay = self.settings.retries.delay(failures, None)
-            if delay is None:
-                raise error
-            failures += 1
-            http.pause(delay)
+            self.pause_or_raise(reconnection, error)
+
+    def reconnection(self) -> Reconnection:
+        """Return the delays before a stream of this connection is opened again."""
+        return Reconnection(self.settings.retries, is_in_process=self._target.app is not None)
+
+    def pause_or_raise(self, reconnection: Reconnection, error: KBError) -> None:
+        """Wait before a stream is opened again after an error, or raise it to give up."""
+        delay = reconnection.delay(getattr(error, "retry_after", None))
+        if delay is None:
+            raise error
+        http.pause(delay)
 
     def close(self) -> None:
         """Close the connections, and the knowledge base if it is in this process."""

@@ -7,10 +7,12 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from kbcore_client._sync.connection import RECONNECTED
 from kbcore_client._sync.handle import Handle
 from kbcore_client.errors import InvalidInput, NotFound, error_of
 from kbcore_client.requests import Request
 from kbcore_client.results import AnswersChanged, Subscription
+from kbcore_client.settings import Reconnection
 from kbcore_client.values import Arg, present, text_of, written_atom
 
 
@@ -79,20 +81,30 @@ class Following(Handle):
         again, also after a restart of the server, and continues after the last item. If the log does
         not go back so far, the next item has the whole difference. The server keeps the goal for
         `ttl_ms` milliseconds after its last use; with an `id` also across restarts. Raises
-        ConnectionFailed after too many failures in a row, and errors of the server, such as
+        ConnectionFailed if there is no server at the beginning, and later after more failures in a
+        row than `Retries.events` (without end by default), and errors of the server, such as
         InvalidInput for a goal that depends on `now()`.
         """
         text = text_of("goal", goal) if args is None else written_atom(goal, args)
         fields = {"goal": text, "scope": scope, "id": id, "ttl": ttl_ms, "durable": id is not None}
         known: set[tuple[str, ...]] = set()
         since: str | None = None
+        reconnection = self._connection.reconnection()
         while True:
             request = Request("/goals/subscribe", present(fields), names={"ttl": "ttl_ms"})
-            first = (self._send(request)).json()
+            try:
+                first = (self._send(request)).json()
+            except RECONNECTED as error:
+                if since is None:
+                    raise
+                self._connection.pause_or_raise(reconnection, error)
+                continue
+            reconnection.opened()
+            reconnection.received()
             if since is None:
                 since, known = first["eventId"], AnswersChanged.answers_of(first)
                 yield AnswersChanged.between(set(), first)
-            changes = self._changes(first["id"], since, known)
+            changes = self._changes(first["id"], since, known, reconnection)
             try:
                 for event_id, change in changes:
                     known.difference_update(change.disappeared)
@@ -106,13 +118,15 @@ class Following(Handle):
                 changes.close()
 
     def _changes(
-        self, id: str, since: str, known: set[tuple[str, ...]]
+        self, id: str, since: str, known: set[tuple[str, ...]], reconnection: Reconnection
     ) -> Generator[tuple[str, AnswersChanged], None]:
         """Yield the changes of a standing goal after an event, with their event ids; the caller
         applies them to `known`.
         """
         path = f"/goals/{quote(id, safe='')}/events"
-        messages = self._connection.messages(path, {"since": since}, self._destination)
+        messages = self._connection.messages(
+            path, {"since": since}, self._destination, reconnection
+        )
         try:
             for message in messages:
                 body: dict[str, Any] = json.loads(message.data)

@@ -273,6 +273,16 @@ def _matches(value: Any, expected: Any) -> bool:
     return bool(value == expected)
 
 
+def _number(value: Any) -> float:
+    """Return a number, whole ones exactly; raise TypeError or ValueError for anything else."""
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        return float(value)
+
+
 def _compare(value: Any, operator: str, other: Any) -> bool:
     if operator == "$eq":
         return bool(value == other)
@@ -281,7 +291,7 @@ def _compare(value: Any, operator: str, other: Any) -> bool:
     if operator not in ("$gt", "$gte", "$lt", "$lte"):
         raise InvalidInput.at("filter", f"unknown operator {operator}")
     try:
-        left, right = float(value), float(other)
+        left, right = _number(value), _number(other)
     except (TypeError, ValueError):
         return False  # what is no number is neither more nor less
     comparisons = {

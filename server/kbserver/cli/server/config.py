@@ -10,11 +10,19 @@ import click
 from kbcore.config.lint import key_problems, warnings_for
 from kbcore.config.settings import SETTINGS, environment
 from kbcore.errors import ConfigError
-from kbcore.node.settings_check import DEFAULT, Effective, effective, plugin_problems
+from kbcore.node.settings_check import (
+    DEFAULT,
+    Effective,
+    effective,
+    machine_problems,
+    machine_warnings,
+    plugin_problems,
+)
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
 from kbserver.cli.shared.exits import EXIT_CODES
 from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.output import counted
 
 INVALID = EXIT_CODES[ConfigError]
 
@@ -37,8 +45,9 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
     """Check all settings, including those of plugins.
 
     Prints the settings without secrets, grouped by source: the environment or FILE, the options of
-    `kbcore serve`, and with --all the defaults. The selected plugins are opened and closed; the
-    storage is not opened, and no model is called.
+    `kbcore serve`, and with --all the defaults. The selected plugins are opened and closed, and
+    STORAGE_DIR and HOST must be usable on this machine; the storage is not opened, and no model is
+    called.
 
     Exits with 0 if a server could start with these settings. Otherwise prints every problem and
     exits with 78.
@@ -51,20 +60,28 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
     flags_set = {name: text for name, text in flags.items() if text is not None}
     settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
     _show(settings, every)
-    problems = settings.problems + plugin_problems(settings.config, hookspecs)
-    problems += key_problems(settings.config)
-    warnings = list(warnings_for(settings.config, environ, only_settings=env_file is not None))
+    problems = [
+        *settings.problems,
+        *plugin_problems(settings.config, hookspecs),
+        *key_problems(settings.config),
+        *machine_problems(settings.config),
+    ]
+    warnings = [
+        *warnings_for(settings.config, environ, only_settings=env_file is not None),
+        *machine_warnings(settings.config),
+    ]
     for warning in warnings:
         click.echo(f"WARNING: {warning}", err=True)
     for problem in problems:
         click.echo(f"ERROR: {problem}", err=True)
     if problems:
         click.echo(
-            f"the server would not start: {len(problems)} errors, {len(warnings)} warnings",
+            f"the server would not start: {counted(len(problems), 'error')},"
+            f" {counted(len(warnings), 'warning')}",
             err=True,
         )
         sys.exit(INVALID)
-    click.echo(f"the settings are valid, {len(warnings)} warnings", err=True)
+    click.echo(f"the settings are valid, {counted(len(warnings), 'warning')}", err=True)
     sys.exit(1 if strict and warnings else 0)
 
 

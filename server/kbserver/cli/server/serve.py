@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from kbcore.config.lint import key_problems
-from kbcore.config.settings import SETTINGS, Config
+from kbcore.config.settings import PREFIX, SETTINGS, Config, environment
 from kbcore.errors import ConfigError, KBError
 from kbserver.cli.shared.exits import describe_os_error, exit_status, fail
 from kbserver.cli.shared.groups import command
@@ -69,9 +69,21 @@ def serve(worker: str | None, **flags: str | None) -> None:
             sys.exit(_serve(config, worker))
         sys.exit(_supervise(config, used) if config.workers > 1 else _serve(config))
     except KBError as error:
-        fail(error.message, exit_status(error))
+        _fail(error.message, exit_status(error), used)
     except OSError as error:
-        fail(f"cannot start: {describe_os_error(error)}", CANNOT_LISTEN)
+        _fail(f"cannot start: {describe_os_error(error)}", CANNOT_LISTEN, used)
+
+
+def _fail(message: str, status: int, used: Mapping[str, str]) -> NoReturn:
+    """End a start that failed; the message is a log line where LOG_FORMAT is json."""
+    name = "LOG_FORMAT"
+    environ = environment()
+    texts = (used.get(name), *(environ.get(each) for each in (PREFIX + name, name)))
+    if next((text for text in texts if text), "") != "json":
+        fail(message, status)
+    logs = import_module("kbserver.logs")  # only here: a start loads it after gevent has patched
+    click.echo(logs.start_line(logging.ERROR, message), err=True)
+    sys.exit(status)
 
 
 def _serve(config: Config, worker: str | None = None) -> int:
@@ -90,5 +102,6 @@ def _supervise(config: Config, flags: Mapping[str, str]) -> int:
     supervisor = import_module("kbserver.workers.supervisor")
     words = [f"--{name.lower().replace('_', '-')}={text}" for name, text in flags.items()]
     command = supervisor.worker_command(words)
-    status: int = supervisor.supervise(config, command, partial(print, flush=True))
+    announce = import_module("kbserver.logs").announcer(config.log_format, config.secrets())
+    status: int = supervisor.supervise(config, command, announce)
     return status
