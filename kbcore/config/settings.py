@@ -506,7 +506,9 @@ class Config:
     public_url: str = _setting(
         "", ADDRESS, "address at which clients reach the server; default: HOST and PORT"
     )
-    mcp_tools: str = _setting("default", choice("default", "all"), "set of tools offered over MCP")
+    mcp_tools: str = _setting(
+        "default", choice("default", "all"), "set of tools offered over MCP and A2A"
+    )
     mcp_allowed_origins: tuple[str, ...] = _setting(
         (), NAMES, "web origins that may call MCP, such as https://host; *: any"
     )

@@ -32,7 +32,7 @@ from kbserver.routes import every  # noqa: F401  declares the operations
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
-from kbserver.security.guard import WHO, Guard, OwnKey, RevocableStream
+from kbserver.security.guard import GUARD, WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.standing_goals.streams import GoalStreams
 
@@ -98,7 +98,7 @@ def create_app(
     app.after_request(mark_deprecated)
     mount(app, runtime)
     guard = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
-    app.extensions["kbcore.guard"] = guard
+    app.extensions[GUARD] = guard
     active_guard = guard if guard.active else None
     _install_hooks(app, runtime, accounting, bodies, active_guard)
     app.extensions[EXTENSION] = mcp = Transport(app, runtime, accounting.failed)

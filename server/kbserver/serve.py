@@ -48,7 +48,7 @@ from kbserver.process.offload import Offload, OffloadWithin, yield_now, yield_to
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
-from kbserver.security.guard import MANAGED, SINGLE, mode_of
+from kbserver.security.guard import GUARD, MANAGED, SINGLE, mode_of
 from kbserver.workers.forwarding import Forwarder, Owners
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
 from kbserver.workers.owners import WorkerOwners
@@ -542,7 +542,7 @@ def _servers(
         owners = WorkerOwners(worker)
     forwarder = None
     if owners is not None:
-        guard = application.extensions["kbcore.guard"]
+        guard = application.extensions[GUARD]
         forwarder = Forwarder(
             owners,
             runtime.shard_count,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
 
+GUARD = "kbcore.guard"
+"""The key of the guard in the extensions of an application."""
+
 ADMITTED = "kbcore.admitted"
 """Key in the WSGI environment of an admitted request."""
 
@@ -86,7 +89,10 @@ class Guard:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:
             self.limits.count(
-                environ, who.key or who.name if who else None, address_of(environ, self._hops)
+                environ,
+                who.key or who.name if who else None,
+                address_of(environ, self._hops),
+                DEFAULT if need.about is About.IMPLIED else None,
             )
         environ[ADMITTED] = True
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from collections.abc import Mapping
+
+from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
 from kbserver.a2a.agent import Agent, card, version_of
@@ -13,11 +15,12 @@ from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import Failure
 from kbserver.operations import as_object, operation
-from kbserver.routes.agents.mcp import message_body, transport, who
-from kbserver.security.guard import DISABLED, mode_of
+from kbserver.routes.agents.mcp import message_body, mounted, transport, who
+from kbserver.security.guard import DISABLED, GUARD, Guard, mode_of
 from kbserver.security.permissions import PUBLIC, About
 
 _KEEP = "public, max-age=300"
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 @operation(
@@ -34,7 +37,7 @@ def agent_card() -> Response:
     """Return the agent card: identity and skills of this agent."""
     url = runtime().config.public_url or request.url_root.rstrip("/")
     keys = mode_of(runtime().config) != DISABLED
-    agent_card = card(url, runtime().model is not None, keys)
+    agent_card = card(url, mounted().protocol.toolbox.tools, keys)
     response = Response(
         rpc.written(agent_card), content_type=JSON, headers={"Cache-Control": _KEEP}
     )
@@ -46,12 +49,13 @@ def message() -> Response:
     """Process a message of another agent and return the response."""
     served = transport()
     caller, id = who(), None
+    status, headers = 200, _NO_HEADERS
     try:
         asked = rpc.read_message(message_body(), runtime().config.max_json_depth)
         id = asked.id
         if asked.reply or id is None:
             raise Failure(rpc.INVALID_REQUEST, "this takes requests, with an id")
-        agent = Agent(served.protocol.toolbox, runtime().model is not None)
+        agent = Agent(served.protocol.toolbox, _count_part)
         answer = rpc.result(
             id,
             agent.answer(
@@ -59,5 +63,10 @@ def message() -> Response:
             ),
         )
     except Failure as failure:
-        answer = rpc.error(id, failure)
-    return Response(rpc.written(answer), content_type=JSON)
+        answer, status, headers = rpc.error(id, failure), failure.status or status, failure.headers
+    return Response(rpc.written(answer), status, headers, content_type=JSON)
+
+
+def _count_part(tenant: str, is_first: bool) -> None:
+    guard: Guard = current_app.extensions[GUARD]
+    guard.limits.count_part(request.environ, tenant, is_first=is_first)
