@@ -5,9 +5,16 @@ The answers of a goal are not stored: they follow from facts and rules, like oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+from urllib.parse import urlsplit
+
+_REST = "..."
+
+_FIRST_SEGMENT = re.compile(r"/?[A-Za-z0-9._~-]*")
+"""A segment up to a character that may separate it from parameters, or be an encoded slash."""
 
 
 class Moment(NamedTuple):
@@ -31,8 +38,27 @@ class Webhook:
     line shows it.
     """
 
-    url: str
+    url: str = field(repr=False)
     secret: str = field(default="", repr=False)
+
+    @property
+    def public_url(self) -> str:
+        """The address without what may be a secret: scheme, host, port and first segment of the path.
+
+        `...` stands for the rest, and for an address that cannot be split.
+        """
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            return _REST
+        if not parts.scheme or host is None:
+            return _REST
+        name = f"[{host}]" if ":" in host else host
+        origin = f"{parts.scheme}://{name}" + ("" if port is None else f":{port}")
+        shown = origin + _FIRST_SEGMENT.match(parts.path)[0]  # type: ignore[index]
+        is_whole = self.url.lower().rstrip("/") == shown.lower().rstrip("/")
+        return shown if is_whole else f"{shown.rstrip('/')}/{_REST}"
 
 
 @dataclass(frozen=True, slots=True)

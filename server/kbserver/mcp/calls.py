@@ -172,9 +172,11 @@ class Toolbox:
             kb = self._runtime.knowledge_base(who.database, who.tenant, call)
             kb.actor = actor_of(who.principal)
             return _as_it_is(kb)
-        return self._runtime.in_transaction(
+        held = self._runtime.in_transaction(
             who.database, who.tenant, transaction, writes=tool.writes, caller=call
         )
+        held.actor = actor_of(who.principal)
+        return held
 
 
 @contextmanager
