@@ -17,6 +17,7 @@ from kbcore.config.parsers import (
     SECRET,
     STORAGE_URL,
     TEXT,
+    URLS,
     WEIGHT,
     WEIGHTS,
     Parser,
@@ -334,7 +335,7 @@ class Config:
     )
     webhook_urls: tuple[str, ...] = _setting(
         (),
-        NAMES,
+        URLS,
         "addresses below which webhooks of standing goals may be, such as https://host/path/; "
         "default: none, and webhooks are refused",
     )
@@ -636,7 +637,7 @@ class Config:
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
         values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        urls = (self.storage_url, self.coordinator_url, self.cluster_url)
+        urls = (self.storage_url, self.coordinator_url, self.cluster_url, *self.webhook_urls)
         return [text for text in (*values, *(t for url in urls for t in secrets_of(url))) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:

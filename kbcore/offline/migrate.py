@@ -107,7 +107,7 @@ def _settings(
     settings = (config or Config()).updated({"STORAGE_URL": url, "STORAGE_SHARDS": str(shards)})
     if there and backend_of(url) in ("wal", "sqlite") and not os.path.exists(path_of(url)):
         raise ConfigError(
-            f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
+            f"{redacted(url)}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
         )
     return Plugins(settings, plugins), settings
 
