@@ -297,7 +297,9 @@ class Config:
         0, integer(0), "maximum number of stored facts per tenant; 0: no limit"
     )
     tenant_max_bytes: int = _setting(
-        0, integer(0), "maximum memory for the facts of a tenant, in bytes; 0: no limit"
+        0,
+        integer(0),
+        "maximum memory for the facts, rules, episodes and subscriptions of a tenant, in bytes; 0: no limit",
     )
     tenant_max_rules: int = _setting(
         0, integer(0), "maximum number of rules per tenant; 0: no limit"

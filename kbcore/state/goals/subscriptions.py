@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from kbcore.state.text_sizes import entry_bytes
+
 _REST = "..."
 
 _FIRST_SEGMENT = re.compile(r"/?[A-Za-z0-9._~-]*")
@@ -81,6 +83,12 @@ class Subscription:
     webhook: Webhook | None = None
     delivered: Moment | None = None
 
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        webhook = () if self.webhook is None else (self.webhook.url, self.webhook.secret)
+        return entry_bytes(self.id, self.goal, self.scope, self.owner, *webhook)
+
     def is_same(self, other: Subscription) -> bool:
         """Return True if another subscription differs only in its end and in what was delivered."""
         return self == replace(other, expires_at=self.expires_at, delivered=self.delivered)
@@ -95,6 +103,8 @@ class Subscriptions:
     def __init__(self) -> None:
         self._known: Mapping[str, Subscription] = {}
         self.version = 0
+        self.bytes = 0
+        """Approximate size of all subscriptions in bytes."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -140,4 +150,5 @@ class Subscriptions:
 
     def _replace(self, known: Mapping[str, Subscription]) -> None:
         self._known = known
+        self.bytes = sum(each.bytes for each in known.values())
         self.version += 1
