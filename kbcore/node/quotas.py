@@ -31,7 +31,13 @@ from kbcore.state.facts import Fact, FactRows
 from kbcore.state.goals.subscriptions import Subscription, Subscriptions
 from kbcore.state.memory.episodes import Episodes
 from kbcore.state.partition import located
-from kbcore.state.rulebook import RuleBook, StoredPhrase, stored_phrase, stored_rule
+from kbcore.state.rulebook import (
+    RuleBook,
+    StoredDefinition,
+    StoredPhrase,
+    stored_phrase,
+    stored_rule,
+)
 from kbcore.state.tenant import Tenant
 
 RETRY_SECONDS = 60.0
@@ -296,7 +302,11 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
             new_goal = change.subscription
             yield _Entry(("goal", new_goal.id), new_goal.bytes, _size(goals.get(new_goal.id)))
         elif isinstance(change, ForkScope) and change.source is not None:
-            for each in (*rules.of(change.source), *rules.phrases_of(change.source)):
+            own: list[StoredDefinition] = [
+                *rules.of(change.source),
+                *rules.phrases_of(change.source),
+            ]
+            for each in own:
                 copied = replace(each, scope=change.target)
                 yield _Entry((copied.scope, copied.id), copied.bytes, 0)
 
