@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from kbcore.state.text_sizes import entry_bytes
+from kbcore.state.memory.text_sizes import entry_bytes
 
 _REST = "..."
 

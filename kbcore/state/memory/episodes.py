@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from kbcore.state.text_sizes import entry_bytes
+from kbcore.state.memory.text_sizes import entry_bytes
 
 ID_DIGITS = 24
 """Hexadecimal digits of the content hash that are the default id of an episode."""
