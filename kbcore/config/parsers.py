@@ -95,8 +95,8 @@ def _storage_url(text: str) -> str:
 
 
 def _coordinator_url(text: str) -> str:
-    scheme, colon, rest = text.partition(":")
-    if not (scheme and colon and rest) or " " in text:
+    backend_of(text)
+    if not text.partition(":")[2] or " " in text:
         raise ValueError(text)
     return text
 
@@ -126,7 +126,10 @@ def _address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError(text)
-    if parts.username is not None or parts.query or parts.fragment:
+    # http://user:12/34@host has port 12 and no user.
+    if "@" in text or any(char.isspace() for char in text):
+        raise ValueError(text)
+    if parts.query or parts.fragment:
         raise ValueError(text)
     return text.rstrip("/")
 
@@ -138,6 +141,12 @@ def _joined(separator: str) -> Callable[[tuple[object, ...]], str]:
 TEXT = Parser("text", str)
 BOOLEAN = Parser("true or false", _boolean, lambda value: str(value).lower())
 NAMES = Parser("names separated by commas", _names, _joined(","))
+URLS = Parser(
+    "URLs separated by commas",
+    _names,
+    lambda urls: ",".join(map(redacted, urls)),
+    confidential=True,
+)
 WEIGHT = Parser("a number from 0 to 1", _weight)
 WEIGHTS = Parser(
     "three numbers from 0 to 1, separated by commas, with a sum above 0 and at most 1",

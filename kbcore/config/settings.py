@@ -17,6 +17,7 @@ from kbcore.config.parsers import (
     SECRET,
     STORAGE_URL,
     TEXT,
+    URLS,
     WEIGHT,
     WEIGHTS,
     Parser,
@@ -306,7 +307,9 @@ class Config:
         0, integer(0), "maximum number of stored facts per tenant; 0: no limit"
     )
     tenant_max_bytes: int = _setting(
-        0, integer(0), "maximum memory for the facts of a tenant, in bytes; 0: no limit"
+        0,
+        integer(0),
+        "maximum memory for the facts, rules, episodes and subscriptions of a tenant, in bytes; 0: no limit",
     )
     tenant_max_rules: int = _setting(
         0, integer(0), "maximum number of rules per tenant; 0: no limit"
@@ -344,7 +347,7 @@ class Config:
     )
     webhook_urls: tuple[str, ...] = _setting(
         (),
-        NAMES,
+        URLS,
         "addresses below which webhooks of standing goals may be, such as https://host/path/; "
         "default: none, and webhooks are refused",
     )
@@ -516,7 +519,9 @@ class Config:
     public_url: str = _setting(
         "", ADDRESS, "address at which clients reach the server; default: HOST and PORT"
     )
-    mcp_tools: str = _setting("default", choice("default", "all"), "set of tools offered over MCP")
+    mcp_tools: str = _setting(
+        "default", choice("default", "all"), "set of tools offered over MCP and A2A"
+    )
     mcp_allowed_origins: tuple[str, ...] = _setting(
         (), NAMES, "web origins that may call MCP, such as https://host; *: any"
     )
@@ -644,7 +649,7 @@ class Config:
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
         values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        urls = (self.storage_url, self.coordinator_url, self.cluster_url)
+        urls = (self.storage_url, self.coordinator_url, self.cluster_url, *self.webhook_urls)
         return [text for text in (*values, *(t for url in urls for t in secrets_of(url))) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:

@@ -15,6 +15,7 @@ an empty section follows the sections of each shard.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ from kbcore.plug.ports import LogSeed
 
 FORMAT, FORMAT_OF_SHARDS = 1, 2
 MAX_SECTION = 64 << 20
+MAX_SHARDS = 1024
 _MAGIC = b"KBBACKUP"
+_LOG_ID = re.compile(r"[0-9a-f]{32}")
 _HEAD = struct.Struct("<8sHII")
 _SECTION = struct.Struct("<II")
 _END = 0xFFFFFFFF
@@ -117,6 +120,31 @@ def chunks_of(path: Path) -> Iterator[Iterator[bytes]]:
                 pass
 
 
+def _read_description(description: bytes) -> BackupInfo | None:
+    """Return what a description says, None if it does not have the form that `written` gives it."""
+    try:
+        fields = orjson.loads(description)
+        logs = fields.get("shards", [[fields["logId"], fields["epoch"], fields["seq"]]])
+        info = BackupInfo(tuple(LogSeed(*log) for log in logs), fields["madeAt"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    is_readable = 0 < len(info.logs) <= MAX_SHARDS and all(map(_is_log, info.logs))
+    return info if is_readable and _is_count(info.made_at) else None
+
+
+def _is_log(log: LogSeed) -> bool:
+    return (
+        type(log.log_id) is str
+        and _LOG_ID.fullmatch(log.log_id) is not None
+        and _is_count(log.epoch)
+        and _is_count(log.seq)
+    )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
 class _Reading:
     """One pass over an open backup file, with its running checksums."""
 
@@ -129,7 +157,7 @@ class _Reading:
         self.info = self._head()
 
     def sections(self) -> Iterator[bytes]:
-        count = total = 0
+        count = total = ends = 0
         while True:
             length, crc = _SECTION.unpack(self._take(_SECTION.size))
             if length == _END:
@@ -141,10 +169,13 @@ class _Reading:
                 raise self._damaged("a section with a wrong checksum")
             count += 1
             total += length
+            ends += not length
             yield data
         foot = _SECTION.pack(length, crc) + self._take(_FOOT.size - _SECTION.size)
         if _FOOT.unpack(foot) != (_END, count, total):
             raise self._damaged("a foot that does not match the sections")
+        if ends != (len(self.info.logs) if len(self.info.logs) > 1 else 0):
+            raise self._damaged("sections of another number of shards")
         running = self._crc
         if _CRC.unpack(self._take(_CRC.size))[0] != running:
             raise self._damaged("a wrong checksum of the whole file")
@@ -168,9 +199,10 @@ class _Reading:
         description = self._take(length)
         if crc32(description) != crc:
             raise self._damaged("a damaged description")
-        fields: dict[str, Any] = orjson.loads(description)
-        logs = fields.get("shards", [[fields["logId"], fields["epoch"], fields["seq"]]])
-        return BackupInfo(tuple(LogSeed(*log) for log in logs), fields["madeAt"])
+        info = _read_description(description)
+        if info is None or (len(info.logs) > 1) != (number == FORMAT_OF_SHARDS):
+            raise self._damaged("a description that cannot be read")
+        return info
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)

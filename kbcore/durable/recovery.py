@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kbcore.durable.replay import Replay
 from kbcore.durable.snapshot import Restorer
+from kbcore.errors import EngineFault, InvalidInput, LogCorrupted
 from kbcore.plug.ports import LogRecord
 from kbcore.state.catalog import Catalog
 
@@ -68,14 +69,48 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(slots=True)
+class _Place:
+    """The part of a log that is being read, for messages."""
+
+    text: str = "the log"
+
+
+@contextmanager
+def _unreadable_as_damage() -> Iterator[_Place]:
+    """Raise LogCorrupted for a part whose checksum is right and whose content is not that of a log.
+
+    Such a part comes from a changed file or from another program.
+    """
+    place = _Place()
+    try:
+        yield place
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _unreadable(place) from error
+    except (EngineFault, InvalidInput) as error:  # rows, rules or phrases that cannot be read
+        raise _unreadable(place) from error
+
+
+def _unreadable(place: _Place) -> LogCorrupted:
+    return LogCorrupted(
+        f"{place.text} has a right checksum and no content that this version can read",
+        directory="",
+        segment="",
+        offset=0,
+        found=place.text,
+    )
+
+
 def _replay(store: ReadableLog, catalog: Catalog, after: int) -> tuple[int, int]:
     """Apply the records after a number; return how many, and their latest time."""
     last = records = 0
     replay = Replay(catalog)
-    for record in store.read(after):
-        last = max(last, replay.take(record))
-        records += 1
-    replay.finish()
+    with _unreadable_as_damage() as place:
+        for record in store.read(after):
+            place.text = f"record {record.seq}"
+            last = max(last, replay.take(record))
+            records += 1
+        replay.finish()
     return records, last
 
 
@@ -85,8 +120,10 @@ def _recover(store: ReadableLog, catalog: Catalog) -> Recovered:
     snapshot = store.load_snapshot()
     if snapshot is not None:
         after, chunks = snapshot
-        for chunk in chunks:
-            restorer.feed(chunk)
+        with _unreadable_as_damage() as place:
+            for number, chunk in enumerate(chunks, 1):
+                place.text = f"part {number} of the snapshot at {after}"
+                restorer.feed(chunk)
         for tenant in catalog.tenants():
             tenant.seq = tenant.seq or after  # older snapshots have no sequence number per tenant
     records, last = _replay(store, catalog, after)

@@ -50,10 +50,11 @@ class GoalAnswers:
 
     `event_id` names the latest change of the goal, to read the next ones from.
     `seq` is the sequence number of the last commit, `at` the time of the state in epoch
-    milliseconds.
+    milliseconds. `webhook` is the address of the webhook as the caller may see it.
     """
 
     goal: StandingGoal
+    webhook: str | None
     answers: list[Row]
     event_id: str
     seq: int
@@ -187,12 +188,12 @@ class StandingGoalMethods(TenantHandle):
                     (NoteDelivery(goal.id, delivered),), self._still_subscribed([goal.subscription])
                 )
 
-    def end_goals_of(self, url: str) -> None:
-        """End the standing goals whose webhook has an address."""
+    def end_goals_of(self, owner: str | None, webhook: Webhook) -> None:
+        """End the standing goals of an owner that have a webhook: the same address and secret."""
         ids = tuple(
             each.id
             for each in self._read_tenant().subscriptions
-            if each.webhook is not None and each.webhook.url == url
+            if (each.owner, each.webhook) == (owner, webhook)
         )
         if ids:
             self._commit((EndSubscriptions(ids),))
@@ -212,6 +213,15 @@ class StandingGoalMethods(TenantHandle):
             raise NotFound(f"standing goal {id} does not exist; subscribe again")
         goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
         return goal
+
+    def shown_webhook(self, goal: StandingGoal) -> str | None:
+        """Return the address of the webhook of a goal as the caller may see it, None without one.
+
+        Its owner and administrators see all of it. Others do not see the parts that may be secret.
+        """
+        if goal.webhook is None or not self._owns(goal):
+            return goal.public_webhook_url
+        return goal.webhook.url
 
     def goal_answers(self, id: str, *, request_limits: RequestLimits | None = None) -> GoalAnswers:
         """Return the current answers of a standing goal. Raises NotFound and BudgetExceeded."""
@@ -274,7 +284,7 @@ class StandingGoalMethods(TenantHandle):
         goal = None if goals is None else goals.get(id)
         if goals is None or goal is None:
             return False
-        if self.actor is not None and not self._is_admin and goal.owner != self.actor.name:
+        if not self._owns(goal):
             raise Forbidden(f"the standing goal {id} belongs to another key")
         if goal.subscription is None:
             return goals.remove(id)
@@ -284,7 +294,15 @@ class StandingGoalMethods(TenantHandle):
         return was_there
 
     def _goals_to_purge(self) -> list[PurgedGoal]:
-        return [PurgedGoal(goal.id, goal.goal, goal.webhook_url) for goal in self.standing_goals()]
+        return [
+            PurgedGoal(
+                goal.id,
+                goal.goal,
+                self.shown_webhook(goal),
+                "" if goal.webhook is None else goal.webhook.url,
+            )
+            for goal in self.standing_goals()
+        ]
 
     def _end_goals(self, ids: Iterable[str]) -> None:
         goals = StandingGoals.of(self._read_tenant())
@@ -352,6 +370,9 @@ class StandingGoalMethods(TenantHandle):
     @property
     def _is_admin(self) -> bool:
         return self.actor is None or self.actor.is_admin
+
+    def _owns(self, goal: StandingGoal) -> bool:
+        return self.actor is None or self.actor.is_admin or goal.owner == self.actor.name
 
     def _known_goals(self, tenant: Tenant) -> StandingGoals | None:
         """Return the standing goals of a tenant, None if it has none."""
@@ -469,7 +490,8 @@ class StandingGoalMethods(TenantHandle):
     ) -> GoalAnswers:
         answers, moment = goals.answers(goal, budget)
         rows = self._shown_rows(tenant, goal, answers)
-        return GoalAnswers(goal, rows, self._event_id(moment), moment.seq, moment.at)
+        webhook = self.shown_webhook(goal)
+        return GoalAnswers(goal, webhook, rows, self._event_id(moment), moment.seq, moment.at)
 
     def _shown_change(self, tenant: Tenant, goal: StandingGoal, change: AnswerChange) -> GoalChange:
         arity = goal.head.arity

@@ -9,7 +9,8 @@ import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kbcore.config.settings import Config
 from kbcore.errors import RateLimited
@@ -23,11 +24,20 @@ from kbcore.state.changes import (
     DeclarePhrases,
     ForkScope,
     MergeScope,
+    PutSubscription,
     RestoreFacts,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.goals.subscriptions import Subscription, Subscriptions
+from kbcore.state.memory.episodes import Episodes
 from kbcore.state.partition import located
-from kbcore.state.rulebook import stored_phrase, stored_rule
+from kbcore.state.rulebook import (
+    RuleBook,
+    StoredDefinition,
+    StoredPhrase,
+    stored_phrase,
+    stored_rule,
+)
 from kbcore.state.tenant import Tenant
 
 RETRY_SECONDS = 60.0
@@ -43,6 +53,7 @@ _ADDING = (
     | MergeScope
     | AddEpisodes
     | RestoreFacts
+    | PutSubscription
 )
 
 
@@ -50,12 +61,14 @@ _ADDING = (
 class _Growth:
     """Upper bound of what a change set adds.
 
-    Facts and rules already stored are subtracted only if it matters.
+    Facts, rules and other entries already stored are subtracted only if it matters. `text_bytes` is
+    the size of rules, episodes and subscriptions; that of facts is known once they are stored.
     """
 
     facts: int = 0
     rules: int = 0
     episodes: int = 0
+    text_bytes: int = 0
     scopes: set[str] = field(default_factory=set)
 
 
@@ -97,6 +110,8 @@ class Quotas:
         with held.lock:  # one lock per tenant: reads of one tenant must not delay writes of another
             tenant = catalog.find(changes.database, changes.tenant)
             growth = _growth(tenant, changes)
+            if self._bytes:
+                growth.text_bytes = sum(each.size for each in _entries(tenant, changes))
             self._judge(tenant, changes, growth, held.growths)
             held.growths.append(growth)
         try:
@@ -114,7 +129,7 @@ class Quotas:
         with tenant.lock.read():
             stored = _Stored(
                 tenant.facts(),
-                tenant.engine.bytes,
+                tenant.stored_bytes,
                 len(tenant.rules),
                 len(tenant.episodes),
                 frozenset(tenant.scopes()),
@@ -125,6 +140,8 @@ class Quotas:
                 growth.facts -= _there_already(tenant, changes)
                 growth.rules -= _taught_already(tenant, changes)
                 growth.episodes -= _told_already(tenant, changes)
+                if self._bytes:
+                    growth.text_bytes -= _bytes_already(tenant, changes)
                 self._compare(growth, stored, others)
 
     def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
@@ -154,7 +171,12 @@ class Quotas:
                 len(stored.scopes.union(*(other.scopes for other in others))),
                 len(new),
             ),
-            ("TENANT_MAX_BYTES", self._bytes, stored.bytes, 1 if growth.facts else 0),
+            (
+                "TENANT_MAX_BYTES",
+                self._bytes,
+                stored.bytes + sum(other.text_bytes for other in others),
+                growth.text_bytes + (1 if growth.facts > 0 else 0),
+            ),
         ):
             if max_value and added > 0 and current + added > max_value:
                 raise RateLimited(
@@ -235,6 +257,62 @@ def _told_already(tenant: Tenant, changes: ChangeSet) -> int:
         if isinstance(change, AddEpisodes)
         for episode in change.episodes
     )
+
+
+class _Entry(NamedTuple):
+    """A rule, phrase, episode or subscription of a change set: its size, and that of the stored
+    entry that it replaces or repeats, 0 without one.
+    """
+
+    key: tuple[object, ...]
+    size: int
+    stored: int
+
+
+def _bytes_already(tenant: Tenant, changes: ChangeSet) -> int:
+    """Return the size of the entries that are stored already, or that entries of a change set
+    replace; one that the change set has twice counts once.
+    """
+    known: set[tuple[object, ...]] = set()
+    size = 0
+    for entry in _entries(tenant, changes):
+        size += entry.size if entry.key in known else entry.stored
+        known.add(entry.key)
+    return size
+
+
+def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
+    """Yield the entries of a change set whose sizes count; a tenant that does not exist has none."""
+    rules = RuleBook() if tenant is None else tenant.rules
+    episodes = Episodes() if tenant is None else tenant.episodes
+    goals = Subscriptions() if tenant is None else tenant.subscriptions
+    for change in changes.changes:
+        if isinstance(change, AddEpisodes):
+            for new in change.episodes:
+                yield _Entry(("episode", new.id), new.bytes, new.bytes * (new.id in episodes))
+        elif isinstance(change, AssertRules):
+            for rule in map(stored_rule, change.rules):
+                known = rules.get(rule.scope, rule.id)
+                yield _Entry((rule.scope, rule.id), rule.bytes, rule.bytes * (known is not None))
+        elif isinstance(change, DeclarePhrases):
+            for phrase in map(stored_phrase, change.phrases):
+                before = rules.phrase(phrase.scope, phrase.id)
+                yield _Entry((phrase.scope, phrase.id), phrase.bytes, _size(before))
+        elif isinstance(change, PutSubscription):
+            new_goal = change.subscription
+            yield _Entry(("goal", new_goal.id), new_goal.bytes, _size(goals.get(new_goal.id)))
+        elif isinstance(change, ForkScope) and change.source is not None:
+            own: list[StoredDefinition] = [
+                *rules.of(change.source),
+                *rules.phrases_of(change.source),
+            ]
+            for each in own:
+                copied = replace(each, scope=change.target)
+                yield _Entry((copied.scope, copied.id), copied.bytes, 0)
+
+
+def _size(stored: StoredPhrase | Subscription | None) -> int:
+    return 0 if stored is None else stored.bytes
 
 
 def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:

@@ -100,6 +100,7 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
         plugins.embedder,
         plugins.tokenizer,
         plugins.predicates,
+        plugins.webhook_sender,
         partial(search_predicates, config),
         *(Plugins(sink).metrics_sinks for sink in sinks),
     ]

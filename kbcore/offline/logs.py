@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kbcore.config.settings import Config
 from kbcore.durable.capture import capture_tenants
 from kbcore.durable.snapshot import encode
+from kbcore.errors import AlreadyExists, ReadOnlyFollower, StorageBusy
 from kbcore.node.placement import Logs, open_logs
 from kbcore.node.shard import RecoveredLog, overdue, recover_log
 from kbcore.plug.manager import Plugins
@@ -68,6 +71,37 @@ def recovered(stores: Sequence[LogStore], config: Config) -> Iterator[list[Recov
     finally:
         for log in logs:
             log.catalog.close()
+
+
+@contextmanager
+def removed_on_failure(path: str) -> Iterator[None]:
+    """Remove the files that the block creates at a path if it fails: the file, or the folder and
+    what is in it. What was there before stays, also if another process has it.
+    """
+    before = set(os.listdir(path)) if os.path.isdir(path) else None
+    was_there = os.path.lexists(path)
+    try:
+        yield
+    except (AlreadyExists, ReadOnlyFollower, StorageBusy):
+        raise
+    except BaseException:
+        if before is not None:
+            _remove(os.path.join(path, name) for name in set(os.listdir(path)) - before)
+        elif not was_there:
+            _remove((path, *(path + suffix for suffix in _SQLITE_SUFFIXES)))
+        raise
+
+
+_SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside a database."""
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
 
 
 def contents_of(logs: Sequence[RecoveredLog]) -> Contents:

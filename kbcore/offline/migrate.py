@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import backend_of, path_of, redacted
@@ -18,7 +19,14 @@ from kbcore.errors import (
     ReadOnlyFollower,
 )
 from kbcore.node.placement import SYSTEM, shard_of
-from kbcore.offline.logs import Contents, contents_of, opened_logs, recovered, tenants_of
+from kbcore.offline.logs import (
+    Contents,
+    contents_of,
+    opened_logs,
+    recovered,
+    removed_on_failure,
+    tenants_of,
+)
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
 from kbcore.replication.role import leader_of
@@ -73,7 +81,11 @@ def copy_storage(
         _check_not_empty(origins, source)
         count = shards or len(origins)
         target_plugins, target_settings = _settings(target, config, plugins, shards=count)
-        with opened_logs(target_plugins, target_settings) as copies:
+        is_file = backend_of(target) in ("wal", "sqlite")
+        with (
+            removed_on_failure(path_of(target)) if is_file else nullcontext(),
+            opened_logs(target_plugins, target_settings) as copies,
+        ):
             for copy in copies:
                 _check_empty(copy, target)
             if len(copies) == len(origins):
@@ -107,7 +119,7 @@ def _settings(
     settings = (config or Config()).updated({"STORAGE_URL": url, "STORAGE_SHARDS": str(shards)})
     if there and backend_of(url) in ("wal", "sqlite") and not os.path.exists(path_of(url)):
         raise ConfigError(
-            f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
+            f"{redacted(url)}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
         )
     return Plugins(settings, plugins), settings
 

@@ -16,7 +16,7 @@ from kbcore.durable.records import owners
 from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
 from kbcore.node.placement import adopt_logs
-from kbcore.offline.logs import opened_logs, recovered, tenants_of
+from kbcore.offline.logs import opened_logs, recovered, removed_on_failure, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed
 
@@ -91,12 +91,24 @@ def salvage_folder(
     places, tools = plugins.shard_places(), plugins.storage_tools()
     log_ids = () if places is None else places.recorded(settings) or ()
     if places is None or not log_ids:
-        report = tools.salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
-        return {**report, "to": to, "kept": asdict(_count_in(target_plugins, target))}
+        with removed_on_failure(to):
+            report = tools.salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+            return {**report, "to": to, "kept": asdict(_count_in(target_plugins, target))}
     _must_be_empty(to)
+    with removed_on_failure(to):
+        return _salvage_shards(settings, target, target_plugins, len(log_ids), skip_damaged)
+
+
+def _salvage_shards(
+    settings: Config, target: Config, plugins: Plugins, shards: int, skip_damaged: bool
+) -> dict[str, Any]:
+    """Copy the undamaged data of each shard to an empty folder; return the report."""
     reports: list[dict[str, Any]] = []
     errors: list[LogCorrupted] = []
-    for shard in range(len(log_ids)):
+    places, tools = plugins.shard_places(), plugins.storage_tools()
+    if places is None:
+        raise ConfigError(f"STORAGE_BACKEND={target.storage_backend} has one shard only")
+    for shard in range(shards):
         try:
             report = tools.salvage(
                 places.place(settings, shard, new=False).storage_dir,
@@ -110,9 +122,10 @@ def salvage_folder(
         reports.append({"shard": shard, **report})
     if len(errors) == len(reports):
         raise errors[0]
-    adopt_logs(target_plugins, target, len(log_ids))
-    contents = asdict(_count_in(target_plugins, target))
-    return {"directory": folder, "shards": reports, "to": to, "kept": contents}
+    adopt_logs(plugins, target, shards)
+    contents = asdict(_count_in(plugins, target))
+    report = {"directory": settings.storage_dir, "shards": reports}
+    return {**report, "to": target.storage_dir, "kept": contents}
 
 
 def backup_storage(to: Path, config: Config) -> BackupInfo:
@@ -161,8 +174,8 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
     """Make a storage folder from a backup.
 
     The backup is verified first, and the folder is recovered before this function returns. Raises
-    LogCorrupted if the backup is damaged and AlreadyExists if the folder is not empty; in both
-    cases nothing is written.
+    LogCorrupted if the backup is damaged and AlreadyExists if the folder is not empty; after an
+    error the folder is as it was before.
     """
     info = verify(backup)
     shards = len(info.logs)
@@ -178,13 +191,14 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
         if places is None:
             raise ConfigError(f"STORAGE_BACKEND={settings.storage_backend} has one shard only")
         _must_be_empty(to)
-    for shard, (log, chunks) in enumerate(zip(info.logs, chunks_of(backup), strict=True)):
-        target = to
-        if places is not None and shards > 1:
-            target = places.place(settings, shard, new=True).storage_dir
-        tools.plant(target, replace(log, epoch=log.epoch + 1), chunks)
-    adopt_logs(plugins, settings, shards)
-    return info, _count_in(plugins, settings)
+    with removed_on_failure(to):
+        for shard, (log, chunks) in enumerate(zip(info.logs, chunks_of(backup), strict=True)):
+            target = to
+            if places is not None and shards > 1:
+                target = places.place(settings, shard, new=True).storage_dir
+            tools.plant(target, replace(log, epoch=log.epoch + 1), chunks)
+        adopt_logs(plugins, settings, shards)
+        return info, _count_in(plugins, settings)
 
 
 def _plugins(config: Config | None, folder: str) -> tuple[Plugins, Config]:

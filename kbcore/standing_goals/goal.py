@@ -22,7 +22,7 @@ from kbcore.standing_goals.evaluation import (
     goal_rules,
 )
 from kbcore.standing_goals.history import AnswerChange, History
-from kbcore.state.goals.subscriptions import Moment, Subscription
+from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.partition import Partition, PartitionKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Relation
@@ -100,10 +100,14 @@ class StandingGoal:
         return self.subscription is not None
 
     @property
-    def webhook_url(self) -> str | None:
+    def webhook(self) -> Webhook | None:
         """The address to which changes are sent, None without one."""
-        webhook = None if self.subscription is None else self.subscription.webhook
-        return None if webhook is None else webhook.url
+        return None if self.subscription is None else self.subscription.webhook
+
+    @property
+    def public_webhook_url(self) -> str | None:
+        """The part of the address that those who do not own the goal may see, None without one."""
+        return None if self.webhook is None else self.webhook.public_url
 
     @property
     def head(self) -> Atom:

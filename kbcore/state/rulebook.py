@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
+from kbcore.state.memory.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Phrase
@@ -43,6 +44,11 @@ class StoredRule:
     scope: str | None
 
     @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
+
+    @property
     def report(self) -> str:
         """A line about the rule for the one who stored it."""
         return f"Rule Asserted: {self.text}"
@@ -58,6 +64,11 @@ class StoredPhrase:
     phrase: Phrase = field(repr=False)
     text: str
     scope: str | None
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
 
     @property
     def report(self) -> str:
@@ -115,6 +126,8 @@ class RuleBook:
         self._phrases: dict[tuple[str | None, str], StoredPhrase] = {}
         self.version = 0
         """Number of changes of the rules and phrases."""
+        self.bytes = 0
+        """Approximate size of the rules and phrases in bytes."""
 
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
@@ -126,6 +139,7 @@ class RuleBook:
         )
         copy._visible = dict(self._visible)
         copy._phrases = dict(self._phrases)
+        copy.bytes = self.bytes
         return copy
 
     def __len__(self) -> int:
@@ -221,6 +235,7 @@ class RuleBook:
         if key in self._rules:
             return False
         self._rules[key] = stored
+        self.bytes += stored.bytes
         self.version += 1
         self._scopes[stored.scope] = self._scopes.get(stored.scope, 0) + 1
         self._visible.clear()
@@ -230,6 +245,7 @@ class RuleBook:
         """Remove a rule and return it; None if it does not exist."""
         removed = self._rules.pop((scope, rule_id), None)
         if removed is not None:
+            self.bytes -= removed.bytes
             self.version += 1
             self._scopes[scope] -= 1
             if not self._scopes[scope]:
@@ -240,13 +256,16 @@ class RuleBook:
     def declare(self, phrase: Phrase) -> None:
         """Store a phrase in place of an earlier one for the same predicate and scope."""
         declared = stored_phrase(phrase)
+        before = self._phrases.get((phrase.scope, declared.id))
         self._phrases[phrase.scope, declared.id] = declared
+        self.bytes += declared.bytes - (0 if before is None else before.bytes)
         self.version += 1
 
     def withdraw(self, scope: str | None, phrase_id: str) -> StoredPhrase | None:
         """Remove a phrase and return it; None if it does not exist."""
         removed = self._phrases.pop((scope, phrase_id), None)
         if removed is not None:
+            self.bytes -= removed.bytes
             self.version += 1
         return removed
 

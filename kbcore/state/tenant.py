@@ -208,6 +208,14 @@ class Tenant:
             for key in sorted(self._partitions, key=lambda name: (name is not None, name or ""))
         ]
 
+    @property
+    def stored_bytes(self) -> int:
+        """Approximate memory of facts, rules, phrases, episodes and subscriptions, in bytes.
+
+        The caller holds the read lock.
+        """
+        return self.engine.bytes + self.rules.bytes + self.episodes.bytes + self.subscriptions.bytes
+
     def facts(self) -> int:
         """Count the facts stored in all partitions."""
         return sum(partition.live() for partition in self.partitions())

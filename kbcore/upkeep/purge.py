@@ -88,16 +88,20 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class PurgedGoal:
-    """A standing goal that mentions the subject in its id, its text, or the address of its webhook."""
+    """A standing goal that mentions the subject in its id, its text, or the address of its webhook.
+
+    `webhook` is that address as the caller may see it, `webhook_url` all of it.
+    """
 
     id: str
     goal: str
     webhook: str | None = None
+    webhook_url: str = field(default="", repr=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts that may mention the subject, the address also without percent-encoding."""
-        return self.id, self.goal, self.webhook or "", unquote(self.webhook or "")
+        return self.id, self.goal, self.webhook_url, unquote(self.webhook_url)
 
 
 @dataclass(frozen=True, slots=True)

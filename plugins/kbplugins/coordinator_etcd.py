@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from kbcore.config.storage_urls import redacted
+from kbcore.config.storage_urls import NOT_WELL_FORMED, is_well_formed, redacted
 from kbcore.errors import ConfigError, KBError, NotReady
 from kbcore.plug.coordination import (
     Change,
@@ -197,6 +197,8 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.location = redacted(url)
+        if not is_well_formed(url):
+            raise ConfigError(f"coordinator {self.location!r}: {NOT_WELL_FORMED}")
         try:
             parts = urlsplit(url)
             user, _, hosts = parts.netloc.rpartition("@")

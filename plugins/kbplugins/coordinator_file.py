@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from kbcore.config.storage_urls import path_of
+from kbcore.config.storage_urls import path_of, redacted
 from kbcore.errors import ConfigError, NotReady
 from kbcore.plug.coordination import (
     Change,
@@ -91,7 +91,9 @@ class FileCoordinator:
     def __init__(self, url: str) -> None:
         path = path_of(url)
         if not path or path.startswith("//"):
-            raise ConfigError(f"coordinator {url!r}: a folder is needed, such as file:/var/lib/app")
+            raise ConfigError(
+                f"coordinator {redacted(url)!r}: a folder is needed, such as file:/var/lib/app"
+            )
         self._root = Path(path)
         self._names, self._holders, self._new = (
             self._root / name for name in ("leases", "holders", "new")
@@ -108,7 +110,7 @@ class FileCoordinator:
             self._remove_leftovers()
         except OSError as error:
             raise ConfigError(
-                f"coordinator {url!r}: the folder cannot be used ({error.strerror})"
+                f"coordinator {redacted(url)!r}: the folder cannot be used ({error.strerror})"
             ) from error
 
     def acquire(self, name: str, ttl_ms: int, value: bytes) -> Lease | None:

@@ -34,7 +34,7 @@ from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
 from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
-from kbserver.security.guard import WHO, Guard, OwnKey, RevocableStream
+from kbserver.security.guard import GUARD, WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.standing_goals.streams import GoalStreams
 
@@ -140,7 +140,7 @@ def create_app(
     app.after_request(mark_deprecated)
     mount(app, runtime)
     guard = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
-    app.extensions["kbcore.guard"] = guard
+    app.extensions[GUARD] = guard
     active_guard = guard if guard.active else None
     browser_guard = app.extensions[BROWSER_GUARD] = BrowserGuard(runtime)
     _install_hooks(app, runtime, accounting, bodies, active_guard)

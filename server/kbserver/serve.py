@@ -50,7 +50,7 @@ from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
 from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
-from kbserver.security.guard import MANAGED, SINGLE, mode_of
+from kbserver.security.guard import GUARD, MANAGED, SINGLE, mode_of
 from kbserver.workers.forwarding import Forwarder, Owners
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
 from kbserver.workers.owners import WorkerOwners
@@ -558,7 +558,7 @@ def _servers(
         owners = WorkerOwners(worker)
     forwarder = None
     if owners is not None:
-        guard = application.extensions["kbcore.guard"]
+        guard = application.extensions[GUARD]
         forwarder = Forwarder(
             owners,
             runtime.shard_count,

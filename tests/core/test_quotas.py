@@ -8,8 +8,10 @@ import pytest
 from support.http import make_runtime
 
 from kbcore.errors import RateLimited
+from kbcore.kb.standing_goals import Keeping
 from kbcore.state.facts import Fact, FactRows
-from kbplanner.syntax.parser import parse_rule
+from kbcore.upkeep.purge import PurgeTarget
+from kbplanner.syntax.parser import parse_body, parse_rule
 
 
 def facts(*names, scope=None, predicate="p"):
@@ -119,3 +121,72 @@ def test_concurrent_writers_cannot_exceed_a_limit():
             kb.assert_facts(facts(f"later{number}"))
         with pytest.raises(RateLimited):
             kb.assert_facts(facts("last"))
+
+
+def sizes(runtime, tenant="t"):
+    """The size of the entries of a tenant as it is kept, and as a recount gives it."""
+    state = runtime.find_tenant("default", tenant)
+    rules = [*state.rules.all(), *state.rules.phrases()]
+    recount = sum(each.bytes for each in (*rules, *state.episodes, *state.subscriptions))
+    return state.stored_bytes - state.engine.bytes, recount
+
+
+LONG = "x" * 2000
+
+
+def add_episode(kb, number):
+    kb.add_episode("ann", f"{number} {LONG}")
+
+
+def add_rule(kb, number):
+    kb.assert_rules([parse_rule(f'q{number}(?x) :- p(?x), ?x != "{LONG}".')])
+
+
+def add_goal(kb, number):
+    body = parse_body(f'p(?x), ?x != "{LONG}"')
+    kb.subscribe_goal(body, id=f"g{number}", keep=Keeping())
+
+
+@pytest.mark.parametrize("add", [add_episode, add_rule, add_goal])
+def test_bytes_count_episodes_rules_and_subscriptions(add):
+    limit = 60_000
+    runtime, _, _ = make_runtime(tenant_max_bytes=limit)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        added = 0
+
+        def fill():
+            nonlocal added
+            for added in range(100):
+                add(kb, added)
+
+        with pytest.raises(RateLimited) as refused:
+            fill()
+        assert limit_of(refused) == "TENANT_MAX_BYTES"
+        assert 5 < added < 30
+        kept, recount = sizes(runtime)
+        assert kept == recount > 2000 * added
+        assert runtime.find_tenant("default", "t").stored_bytes <= limit
+        for number in range(added):  # what is stored already adds nothing
+            add(kb, number)
+        kb.assert_facts(facts(*map(str, range(5000))))
+        with pytest.raises(RateLimited):
+            kb.assert_facts(facts("one more"))
+        add(runtime.knowledge_base(tenant="other"), 0)
+
+
+def test_bytes_are_free_again_after_removals():
+    runtime, _, _ = make_runtime(tenant_max_bytes=60_000)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        for number in range(3):
+            add_episode(kb, number)
+            add_rule(kb, number)
+            add_goal(kb, number)
+        before = sizes(runtime)[0]
+        kb.purge(PurgeTarget(episode=next(iter(runtime.find_tenant("default", "t").episodes)).id))
+        kb.retract_rule(id=kb.rules()[0].id)
+        kb.end_goal("g0")
+        kept, recount = sizes(runtime)
+        assert kept == recount
+        assert before - kept > 6000

@@ -50,7 +50,7 @@ def test_the_card_is_the_same_at_both_paths_and_cacheable(client: Client) -> Non
     assert card["version"] == __version__
     assert card["url"] == "http://localhost/a2a"
     assert [each["protocolVersion"] for each in card["supportedInterfaces"]] == ["1.0", "0.3"]
-    assert {"assert", "infer", "query", "explain", "context-window", "context-diff", "scopes"} == {
+    assert {"assert", "infer", "query", "explain", "context-window", "context-diff"} == {
         skill["id"] for skill in card["skills"]
     }
 

@@ -30,7 +30,12 @@ def fact(name: str, **more: Any) -> dict[str, Any]:
         (
             "tenant_max_bytes",
             1,
-            [("/teach", {"text": "q(?x) :- p(?x)."}), ("/tell", fact("a")), ("/tell", fact("b"))],
+            [("/tell", fact("a")), ("/tell", fact("b"))],
+        ),
+        (
+            "tenant_max_bytes",
+            400,
+            [("/teach", {"text": f"{name}(?x) :- p(?x)."}) for name in "qr"],
         ),
         ("tenant_max_rules", 1, [("/teach", {"text": f"{name}(?x) :- p(?x)."}) for name in "qr"]),
         ("tenant_max_scopes", 1, [("/tell", fact("a", scope=scope)) for scope in "st"]),

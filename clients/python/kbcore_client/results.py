@@ -522,8 +522,9 @@ class Subscription:
     """A goal whose answers a server keeps current.
 
     It ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `count` is
-    the number of its answers, `webhook` the address to which its changes are sent. One that is not
-    `durable` ends with the server.
+    the number of its answers, `webhook` the address to which its changes are sent, of which keys
+    other than the owner's and administrators' see the beginning only. One that is not `durable` ends
+    with the server.
     """
 
     id: str

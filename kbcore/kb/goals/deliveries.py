@@ -24,7 +24,7 @@ from kbcore.errors import KBError, NotFound
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage, WebhookSender
 from kbcore.standing_goals.goal import StandingGoal
-from kbcore.state.goals.subscriptions import Moment, Webhook
+from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.tenant import Tenant
 
 MAX_DELIVERING = 8
@@ -50,11 +50,18 @@ _log = logging.getLogger("kbcore.webhooks")
 Key = tuple[str, str, str]
 """Database, tenant and id of a goal."""
 
+CircuitKey = tuple[str, str, str | None, Webhook]
+"""Database, tenant, owner and webhook of goals that share a circuit.
+
+An address alone does not say who fails: a subscription of somebody else with a wrong secret must not
+delay the deliveries of others to the same address.
+"""
+
 
 @dataclass(slots=True)
 class Circuit:
-    """The state of one address: it is open (no delivery) until a time after each failure, and then
-    lets one delivery at a time through until one succeeds.
+    """The state of one address with one secret of one owner: it is open (no delivery) until a time
+    after each failure, and then lets one delivery at a time through until one succeeds.
     """
 
     failures: int = 0
@@ -93,7 +100,7 @@ class Deliveries:
         self._tenants = tenants
         self._open_kb = open_kb
         self._count = count
-        self._circuits: dict[str, Circuit] = {}
+        self._circuits: dict[CircuitKey, Circuit] = {}
         self._listening: dict[Key, tuple[StandingGoal, Callable[[], None]]] = {}
         self._working: dict[Key, threading.Thread] = {}
         self._due: set[Key] = set()
@@ -110,8 +117,8 @@ class Deliveries:
 
     @property
     def failing(self) -> int:
-        """The number of addresses whose last delivery failed."""
-        return sum(1 for circuit in list(self._circuits.values()) if circuit.failures)
+        """The number of addresses to which the last delivery of some subscription failed."""
+        return len({key[3].url for key, each in list(self._circuits.items()) if each.failures})
 
     def wake(self) -> None:
         """Look for changes to deliver now."""
@@ -143,17 +150,17 @@ class Deliveries:
         """
         wait = MAX_IDLE_SECONDS
         present: dict[Key, TenantKB] = {}
-        urls: set[str] = set()
+        circuits: set[CircuitKey] = set()
         self._is_waited_for = False
         for tenant in list(self._tenants()):
             webhooks = {
-                each.id: each.webhook.url
+                each.id: (tenant.database, tenant.name, each.owner, each.webhook)
                 for each in tenant.subscriptions
                 if each.webhook is not None
             }
             if not webhooks:
                 continue
-            urls.update(webhooks.values())
+            circuits.update(webhooks.values())
             kb = self._open_kb(tenant.database, tenant.name)
             if not kb.keeps_goals():
                 continue
@@ -165,25 +172,25 @@ class Deliveries:
                 self._due.update(present)
         for key in sorted(present, key=lambda key: self._turns.get(key, 0)):
             wait = min(wait, self._begin(key, present[key]))
-        self._forget_others(present, urls)
+        self._forget_others(present, circuits)
         return max(wait, 0.01)
 
-    def _forget_others(self, present: Collection[Key], urls: Collection[str]) -> None:
-        """Forget goals that have ended, and addresses that no goal has."""
+    def _forget_others(self, present: Collection[Key], circuits: Collection[CircuitKey]) -> None:
+        """Forget goals that have ended, and circuits that no goal has."""
         for key in set(self._listening).difference(present):
             self._listening.pop(key)[1]()
         with self._mutex:
             self._due.intersection_update(present)
             for key in set(self._turns).difference(present):
                 del self._turns[key]
-        for url in set(self._circuits).difference(urls):
-            del self._circuits[url]
+        for circuit in set(self._circuits).difference(circuits):
+            del self._circuits[circuit]
 
     def _begin(self, key: Key, kb: TenantKB) -> float:
         """Begin to deliver a goal if that is possible; return the seconds until it may be."""
         goal = kb.find_goal(key[2])
-        webhook = None if goal is None or goal.subscription is None else goal.subscription.webhook
-        if goal is None or webhook is None:
+        subscription = None if goal is None else goal.subscription
+        if goal is None or subscription is None or subscription.webhook is None:
             return MAX_IDLE_SECONDS
         listening = self._listening.get(key)
         is_new = listening is None or listening[0] is not goal
@@ -192,7 +199,9 @@ class Deliveries:
                 listening[1]()
             self._listening[key] = goal, goal.listen(lambda: self._changed(key))
         now = self._clock.monotonic()
-        circuit = self._circuits.setdefault(webhook.url, Circuit())
+        circuit = self._circuits.setdefault(
+            (key[0], key[1], subscription.owner, subscription.webhook), Circuit()
+        )
         with self._mutex:
             if is_new:
                 self._due.add(key)
@@ -291,7 +300,7 @@ class Deliveries:
         for moment, kind, data in messages:
             more = {"database": key[0], "tenant": key[1], "goalId": goal.id}
             data = {**more, "goal": goal.goal, "scope": goal.scope, **data}
-            is_well = self._send(kb, webhook, circuit, _message(kind, data))
+            is_well = self._send(kb, subscription, circuit, _message(kind, data))
             if not is_well:
                 break
             done = moment
@@ -302,10 +311,13 @@ class Deliveries:
         return is_well and bool(messages)
 
     def _send(
-        self, kb: TenantKB, webhook: Webhook, circuit: Circuit, message: WebhookMessage
+        self, kb: TenantKB, subscription: Subscription, circuit: Circuit, message: WebhookMessage
     ) -> bool:
-        """Deliver a message; return False after a failure. An address that is gone ends its goals."""
-        if self._closing:
+        """Deliver a message; return False after a failure. An address that is gone ends the goals of
+        its owner that have the same secret.
+        """
+        webhook = subscription.webhook
+        if self._closing or webhook is None:
             return False
         sent = self.sender.send(webhook.url, webhook.secret, message)
         self._count(sent.outcome.value)
@@ -314,10 +326,11 @@ class Deliveries:
             return True
         if sent.outcome is DeliveryOutcome.GONE:
             _log.info("a webhook is gone, and its standing goals end")
-            kb.end_goals_of(webhook.url)
+            kb.end_goals_of(subscription.owner, webhook)
             return False
         circuit.failed(self._clock.monotonic(), sent.retry_after)
-        _log.warning("a webhook failed %d times in a row: %s", circuit.failures, sent.reason)
+        reason = sent.reason.replace(webhook.url, webhook.public_url)
+        _log.warning("a webhook failed %d times in a row: %s", circuit.failures, reason)
         return False
 
 

@@ -5,9 +5,18 @@ The answers of a goal are not stored: they follow from facts and rules, like oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from kbcore.state.memory.text_sizes import entry_bytes
+
+_REST = "..."
+
+_FIRST_SEGMENT = re.compile(r"/?[A-Za-z0-9._~-]*")
+"""A segment up to a character that may separate it from parameters, or be an encoded slash."""
 
 
 class Moment(NamedTuple):
@@ -31,8 +40,27 @@ class Webhook:
     line shows it.
     """
 
-    url: str
+    url: str = field(repr=False)
     secret: str = field(default="", repr=False)
+
+    @property
+    def public_url(self) -> str:
+        """The address without what may be a secret: scheme, host, port and first segment of the path.
+
+        `...` stands for the rest, and for an address that cannot be split.
+        """
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            return _REST
+        if not parts.scheme or host is None:
+            return _REST
+        name = f"[{host}]" if ":" in host else host
+        origin = f"{parts.scheme}://{name}" + ("" if port is None else f":{port}")
+        shown = origin + _FIRST_SEGMENT.match(parts.path)[0]  # type: ignore[index]
+        is_whole = self.url.lower().rstrip("/") == shown.lower().rstrip("/")
+        return shown if is_whole else f"{shown.rstrip('/')}/{_REST}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +83,12 @@ class Subscription:
     webhook: Webhook | None = None
     delivered: Moment | None = None
 
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        webhook = () if self.webhook is None else (self.webhook.url, self.webhook.secret)
+        return entry_bytes(self.id, self.goal, self.scope, self.owner, *webhook)
+
     def is_same(self, other: Subscription) -> bool:
         """Return True if another subscription differs only in its end and in what was delivered."""
         return self == replace(other, expires_at=self.expires_at, delivered=self.delivered)
@@ -69,6 +103,8 @@ class Subscriptions:
     def __init__(self) -> None:
         self._known: Mapping[str, Subscription] = {}
         self.version = 0
+        self.bytes = 0
+        """Approximate size of all subscriptions in bytes."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -114,4 +150,5 @@ class Subscriptions:
 
     def _replace(self, known: Mapping[str, Subscription]) -> None:
         self._known = known
+        self.bytes = sum(each.bytes for each in known.values())
         self.version += 1

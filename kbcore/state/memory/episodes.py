@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import orjson
 
+from kbcore.state.memory.text_sizes import entry_bytes
+
 ID_DIGITS = 24
 """Hexadecimal digits of the content hash that are the default id of an episode."""
 
@@ -35,6 +37,11 @@ class Episode:
         """Number of characters of the text."""
         return len(self.text)
 
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.speaker, self.text, self.session)
+
 
 @dataclass(frozen=True, slots=True)
 class NewEpisode:
@@ -45,6 +52,11 @@ class NewEpisode:
     text: str
     at: int | None = None
     session: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.speaker, self.text, self.session)
 
     def dated(self, at: int) -> Episode:
         """Return the episode as it is stored at `at` (epoch milliseconds)."""
@@ -78,11 +90,17 @@ class Episodes:
         self._known: dict[str, Episode] = {}
         self._below = below
         self._order: _Order | None = None
+        self._bytes = 0
         self.version = 0
         """Increases when an episode is stored or removed."""
 
     def __len__(self) -> int:
         return len(self._known) + (0 if self._below is None else len(self._below))
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size of all episodes in bytes."""
+        return self._bytes + (0 if self._below is None else self._below.bytes)
 
     def __iter__(self) -> Iterator[Episode]:
         if self._below is not None:
@@ -102,6 +120,7 @@ class Episodes:
         if episode.id in self:
             return False
         self._known[episode.id] = episode
+        self._bytes += episode.bytes
         if self._order is not None:
             self._order.add(episode)
         self.version += 1
@@ -112,6 +131,7 @@ class Episodes:
         popped = (self._known.pop(id, None) for id in ids)
         removed = [episode for episode in popped if episode is not None]
         self.version += len(removed)
+        self._bytes -= sum(episode.bytes for episode in removed)
         if removed:
             self._order = None  # made again when it is needed: episodes are seldom removed
         return removed

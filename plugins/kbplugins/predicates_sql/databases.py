@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kbcore.config.storage_urls import redacted
+from kbcore.config.storage_urls import NOT_WELL_FORMED, is_well_formed, redacted
 from kbcore.errors import ConfigError
 
 MAX_IDLE = 4
@@ -190,6 +190,8 @@ def open_database(url: str) -> Database:
     if scheme == "duckdb" and rest:
         return DuckDB(rest)
     if scheme in ("postgresql", "postgres"):
+        if not is_well_formed(url):
+            raise ConfigError(f"SQL_PREDICATES: {redacted(url)!r}: {NOT_WELL_FORMED}")
         return Postgres(url)
     raise ConfigError(
         f"SQL_PREDICATES: {redacted(url)!r} must begin with sqlite:FILE, duckdb:FILE or postgresql://"

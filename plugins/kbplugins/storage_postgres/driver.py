@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from kbcore.config import Config
-from kbcore.config.storage_urls import HIDDEN, redacted, secrets_of
+from kbcore.config.storage_urls import HIDDEN, NOT_WELL_FORMED, is_well_formed, redacted, secrets_of
 from kbcore.errors import ConfigError, LogCorrupted, NotReady, StorageFailed, StorageFull
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class Driver:
             raise ConfigError(
                 "STORAGE_BACKEND=postgres needs STORAGE_URL, such as postgresql://user@host/database"
             )
+        if not is_well_formed(config.storage_url):
+            raise ConfigError(f"{self.subject}{redacted(config.storage_url)!r}: {NOT_WELL_FORMED}")
         try:
             self.psycopg: Any = importlib.import_module("psycopg")
         except ImportError as error:

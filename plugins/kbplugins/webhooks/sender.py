@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import httpx
 
 from kbcore.config import Config
+from kbcore.config.storage_urls import redacted
 from kbcore.errors import ConfigError, InvalidInput
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbplugins.webhooks.addresses import Address, address_of, allowed, resolved
@@ -33,7 +34,9 @@ class Sender:
         for url in config.webhook_urls:
             prefix = address_of(url)
             if prefix is None or prefix.target != prefix.path:
-                raise ConfigError(f"WEBHOOK_URLS: {url!r} is not an http or https address")
+                raise ConfigError(
+                    f"WEBHOOK_URLS: {redacted(url)!r} is not an http or https address"
+                )
             self._prefixes.append(prefix)
         if self._secret and _key(self._secret) is None:
             raise ConfigError(f"WEBHOOK_SECRET {_SECRET_RULE}")

@@ -2,32 +2,43 @@
 
 A message has data parts with an operation and its arguments, or text parts in the rule language.
 The answer is a message with a data part. There are no tasks: every message is answered at once.
-Versions 1.0 and 0.3 are supported, each with its names and shapes.
+Versions 1.0 and 0.3 are supported, each with its names and shapes. Each part of a message counts
+against the rate limits like a request.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kbcore import __version__
-from kbcore.errors import Forbidden, InvalidInput
+from kbcore.errors import Forbidden, InvalidInput, RateLimited
 from kbcore.state.names import is_name
 from kbplanner.syntax.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
 from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
-from kbserver.mcp.tools import Tool, tools_of
+from kbserver.mcp.tools import Tool
 
 VERSIONS = ("1.0", "0.3")
 
 TASK_NOT_FOUND, UNSUPPORTED, BAD_VERSION = -32001, -32004, -32009
 
+TOO_MANY_REQUESTS = -32000
+"""Error code of a part over a rate limit: the protocol has none, and this one is free for servers."""
+
+MAX_PARTS = 64
+"""Maximum number of parts in a message."""
+
+CountPart = Callable[[str, bool], None]
+"""Counts a part for a tenant, and whether it is the first of its message; raises RateLimited."""
+
 _REASONS = {
     TASK_NOT_FOUND: "TASK_NOT_FOUND",
     UNSUPPORTED: "UNSUPPORTED_OPERATION",
     BAD_VERSION: "VERSION_NOT_SUPPORTED",
+    TOO_MANY_REQUESTS: "RATE_LIMITED",
     INVALID_PARAMS: "INVALID_PARAMS",
     METHOD_NOT_FOUND: "METHOD_NOT_FOUND",
 }
@@ -54,39 +65,44 @@ _REFUSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill of the agent card, with an example request."""
+    """A skill of the agent card, with an example request; `tools` are those that it needs."""
 
     id: str
     name: str
     description: str
     tags: tuple[str, ...]
     example: str
+    tools: tuple[str, ...]
 
 
 SKILLS = (
     Skill("assert", "Store facts and rules", "Stores a fact (tell), many (bulk_assert) or rules (teach).", ("write",),
-          '{"op": "tell", "predicate": "parent", "args": ["ann", "bob"]}'),
+          '{"op": "tell", "predicate": "parent", "args": ["ann", "bob"]}',
+          ("tell", "bulk_assert", "teach")),
     Skill("infer", "Answer goals", "Answers goals from facts and rules by backward chaining (ask).", ("reasoning",),
-          '{"op": "ask", "predicate": "ancestor", "args": ["ann", "?who"]}'),
+          '{"op": "ask", "predicate": "ancestor", "args": ["ann", "?who"]}',
+          ("ask",)),
     Skill("query", "Look up facts", "Matches stored facts (query), counts and aggregates them (aggregate).", ("read",),
-          '{"op": "query", "predicate": "parent", "args": ["?x", "bob"]}'),
+          '{"op": "query", "predicate": "parent", "args": ["?x", "bob"]}',
+          ("query", "aggregate")),
     Skill("explain", "Explain conclusions", "Explains step by step why a conclusion holds (explain).",
           ("reasoning", "proof"),
-          '{"op": "explain", "text": "ancestor(ann, cid)"}'),
+          '{"op": "explain", "text": "ancestor(ann, cid)"}',
+          ("explain",)),
     Skill("context-window", "Choose context", "Chooses the facts that matter for a prompt (context, ingest).", ("memory",),
-          '{"op": "context", "maxFacts": 20}'),
+          '{"op": "context", "maxFacts": 20}',
+          ("context", "ingest")),
     Skill("context-diff", "Report changes", "Reports the changes since a session's last window (context_diff).", ("memory",),
-          '{"op": "context_diff", "sessionId": "s1"}'),
+          '{"op": "context_diff", "sessionId": "s1"}',
+          ("context_diff",)),
     Skill("scopes", "Explore hypotheses", "Forks, compares and merges scopes (fork_scope, diff_scope).", ("what-if",),
-          '{"op": "fork_scope", "targetScope": "what-if"}'),
+          '{"op": "fork_scope", "targetScope": "what-if"}',
+          ("fork_scope", "diff_scope", "merge_scope")),
+    Skill("synthesize", "Answer in words", "Answers questions in words from the knowledge base (synthesize).",
+          ("language",),
+          '{"op": "synthesize", "question": "Who is Cid descended from?"}',
+          ("synthesize",)),
 )  # fmt: skip
-
-
-SYNTHESIZE = Skill(
-    "synthesize", "Answer in words", "Answers questions in words from the knowledge base (synthesize).", ("language",),
-    '{"op": "synthesize", "question": "Who is Cid descended from?"}',
-)  # fmt: skip
-"""Offered only if a language model is configured."""
 
 
 _SECURED: Json = {
@@ -95,10 +111,11 @@ _SECURED: Json = {
 }
 
 
-def card(url: str, model: bool = False, keys: bool = False) -> Json:
+def card(url: str, tools: Container[str], keys: bool = False) -> Json:
     """Return the agent card for a server at `url`, for clients of versions 1.0 and 0.3.
 
-    `model`: a language model is configured; `keys`: messages need an API key.
+    `tools`: names of the tools that messages may call; skills that need others are left out;
+    `keys`: messages need an API key.
     """
     endpoint = f"{url}/a2a"
     return {
@@ -124,7 +141,8 @@ def card(url: str, model: bool = False, keys: bool = False) -> Json:
                 "tags": list(skill.tags),
                 "examples": [skill.example],
             }
-            for skill in (*SKILLS, *((SYNTHESIZE,) if model else ()))
+            for skill in SKILLS
+            if all(tool in tools for tool in skill.tools)
         ],
         "url": endpoint,
         "protocolVersion": "0.3.0",
@@ -134,11 +152,11 @@ def card(url: str, model: bool = False, keys: bool = False) -> Json:
 
 
 class Agent:
-    """Answers A2A messages with the MCP tools."""
+    """Answers A2A messages with the MCP tools; `count_part` counts each part that is carried out."""
 
-    def __init__(self, toolbox: Toolbox, model: bool) -> None:
+    def __init__(self, toolbox: Toolbox, count_part: CountPart) -> None:
         self._toolbox = toolbox
-        self._tools = tools_of("all", model)
+        self._count_part = count_part
 
     def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
         """Return the result of a request; raises Failure. `version` is the A2A version of the
@@ -177,17 +195,47 @@ class Agent:
         """
         if type(parts) is not list or not parts:
             raise failure(INVALID_PARAMS, "params.message.parts must be a non-empty array")
+        if len(parts) > MAX_PARTS:
+            raise failure(
+                INVALID_PARAMS,
+                f"params.message.parts has {len(parts)} parts; a message has at most {MAX_PARTS}",
+            )
+        tools = self._toolbox.tools
         asked = [
-            _operation(part, f"params.message.parts[{index}]", self._tools)
+            _operation(part, f"params.message.parts[{index}]", tools)
             for index, part in enumerate(parts)
         ]
-        outcomes = []
+        outcomes: list[Json] = []
         for name, arguments in asked:
-            done, outcome = self._toolbox.attempt(self._tools[name], arguments, who, call)
+            try:
+                self._count_part(who.tenant, not outcomes)
+            except RateLimited as error:
+                raise self._refusal(error, who, outcomes, len(asked)) from error
+            done, outcome = self._toolbox.attempt(tools[name], arguments, who, call)
             outcomes.append({"op": name, "result" if done else "error": outcome})
             if not done:
                 break
         return outcomes[0] if len(asked) == 1 else {"results": outcomes}
+
+    def _refusal(self, error: RateLimited, who: Who, outcomes: list[Json], parts: int) -> Failure:
+        """Return the error of a message of which a part is over a rate limit.
+
+        It has the results of the parts before, because what these stored stays stored.
+        """
+        answer = self._toolbox.fail(error, who.number)
+        done = len(outcomes)
+        refused = failure(
+            TOO_MANY_REQUESTS,
+            f"{answer.message}; {done} of {parts} parts were carried out, and the rest was not",
+        )
+        refused.data += [
+            {"@type": _STRUCT, "value": {**(answer.details or {}), "results": outcomes}},
+        ]
+        refused.status, refused.headers = answer.status, answer.headers
+        return refused
+
+
+_STRUCT = "type.googleapis.com/google.protobuf.Struct"
 
 
 def failure(code: int, message: str) -> Failure:
@@ -210,7 +258,12 @@ def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Js
             raise failure(INVALID_PARAMS, f"{path}.data.op must be one of {', '.join(tools)}")
         return name, {key: value for key, value in data.items() if key != "op"}
     if type(text) is str and text.strip():
-        return _text_operation(text.strip())
+        name, arguments = _text_operation(text.strip())
+        if name not in tools:
+            raise failure(
+                INVALID_PARAMS, f"{path}.text needs the tool {name}, which is not offered"
+            )
+        return name, arguments
     raise failure(INVALID_PARAMS, f"{path} must have `data`, an object with `op`, or `text`")
 
 

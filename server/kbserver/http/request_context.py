@@ -171,6 +171,7 @@ def _knowledge_base(context: RequestContext, writes: bool) -> TenantKB:
         return kb
     if "transaction" not in g:
         g.transaction = in_transaction(context, context.transaction, writes).__enter__()
+        g.transaction.actor = actor_of(request.environ.get(WHO))
     held: TransactionKB = g.transaction
     return held
 

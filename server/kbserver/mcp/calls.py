@@ -78,7 +78,8 @@ class Call:
 class Who:
     """Database, tenant and transaction of a request, by its headers, and its request id.
 
-    `principal` is the authenticated caller, None if authentication is off.
+    `principal` is the authenticated caller, None if authentication is off; `address` its network
+    address.
     """
 
     database: str
@@ -87,6 +88,7 @@ class Who:
     transaction: str | None = None
     strict: bool = False
     principal: Principal | None = None
+    address: str = ""
 
     def demand(self, needed: str) -> None:
         """Raise Forbidden where the sender has not the role that is needed."""
@@ -99,8 +101,8 @@ class Toolbox:
 
     def __init__(self, runtime: Runtime, tools: dict[str, Tool], fail: Fail) -> None:
         self.tools = tools
+        self.fail = fail
         self._runtime = runtime
-        self._fail = fail
 
     def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
@@ -109,12 +111,6 @@ class Toolbox:
         with ignored_fields() as ignored:
             done, transaction_id = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
-        if tool.operation.is_audited:
-            audit.log_tool(
-                tool.name,
-                who.principal,
-                {"outcome": labels[1], "id": who.number, "tenant": who.tenant},
-            )
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
         content = [{"type": "text", "text": written(transaction_id).decode()}]
         result = {
@@ -130,16 +126,27 @@ class Toolbox:
         """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows it.
 
         Arguments that it does not have are ignored as over HTTP, but not by a tool that takes something away.
+        The action of an administrator has a line in the audit log, refused or not.
         """
         try:
-            return True, self._outcome(tool, arguments, who, call)
+            done, outcome = True, self._outcome(tool, arguments, who, call)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
-            failed = self._fail(error, who.number)
-            return False, {
-                "code": failed.code,
-                "message": failed.message,
-                "details": failed.details,
-            }
+            failed = self.fail(error, who.number)
+            done = False
+            outcome = {"code": failed.code, "message": failed.message, "details": failed.details}
+        if tool.operation.is_audited:
+            audit.log_tool(
+                tool.name,
+                who.principal,
+                {
+                    "address": who.address,
+                    "outcome": "ok" if done else "failed",
+                    "id": who.number,
+                    "database": who.database,
+                    "tenant": who.tenant,
+                },
+            )
+        return done, outcome
 
     def _outcome(
         self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
@@ -166,9 +173,11 @@ class Toolbox:
             kb = self._runtime.knowledge_base(who.database, who.tenant, call)
             kb.actor = actor_of(who.principal)
             return _as_it_is(kb)
-        return self._runtime.in_transaction(
+        held = self._runtime.in_transaction(
             who.database, who.tenant, transaction, writes=tool.writes, caller=call
         )
+        held.actor = actor_of(who.principal)
+        return held
 
 
 @contextmanager

@@ -23,7 +23,9 @@ Json = dict[str, Any]
 
 
 class Failure(Exception):
-    """A request that is answered with an error; `status` overrides the HTTP status of the code."""
+    """A request that is answered with an error; `status` overrides the HTTP status of the code,
+    `headers` are further ones of the response.
+    """
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Failure(Exception):
         *,
         status: int | None = None,
         id: Id | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -40,6 +43,7 @@ class Failure(Exception):
         self.data = data
         self.status = status
         self.id = id
+        self.headers = headers or {}
 
 
 @dataclass(frozen=True, slots=True)

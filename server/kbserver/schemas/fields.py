@@ -25,6 +25,11 @@ Shape = type[Schema] | Callable[[], Schema] | BaseField
 
 EVERY_SCOPE = "*"
 
+WEBHOOK_SHOWN = (
+    "The address of the webhook; for others than its owner and administrators without all after "
+    "the first segment of its path."
+)
+
 
 class Described(BaseField):
     """A field with a JSON Schema, which apispec takes from marshmallow's `metadata`.

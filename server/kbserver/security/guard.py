@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
 
+GUARD = "kbcore.guard"
+"""The key of the guard in the extensions of an application."""
+
 ADMITTED = "kbcore.admitted"
 """Key in the WSGI environment of an admitted request."""
 
 MAX_WRONG_KEYS, WRONG_KEYS_SECONDS = 10, 60
-"""Wrong keys per address and interval before RateLimited."""
+"""Wrong keys per address and interval before further wrong ones are RateLimited and not logged."""
 
 ROOT = Principal("API_KEY", role=ADMIN, key="api-key")
 """The principal of the key in the setting API_KEY."""
@@ -86,7 +89,10 @@ class Guard:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:
             self.limits.count(
-                environ, who.key or who.name if who else None, address_of(environ, self._hops)
+                environ,
+                who.key or who.name if who else None,
+                address_of(environ, self._hops),
+                DEFAULT if need.about is About.IMPLIED else None,
             )
         environ[ADMITTED] = True
 
@@ -123,9 +129,11 @@ class Guard:
         key = self._keys.judge(text) if self._keys is not None else None
         if key is not None:
             return self._principal(key)
+        if (principal := self._of_settings(text)) is not None:
+            return principal
+        # The comparison comes first: wrong keys of others behind the same address must not lock
+        # out a node or a program that has the right one.
         address = address_of(environ, self._hops)
-        # Checked before API_KEY and REPLICATION_TOKEN, so that answers do not reveal a correct guess. Managed keys
-        # have 256 random bits and cannot be guessed.
         if seconds := self._tries.wait(address):
             limit = {
                 "limit": "credentials",
@@ -133,16 +141,25 @@ class Guard:
                 "seconds": WRONG_KEYS_SECONDS,
             }
             raise RateLimited("too many wrong keys from this address", seconds, limit)
-        if self._replica is not None and hmac.compare_digest(digest_of(text), self._replica):
-            return NODE
-        if self._single is not None and hmac.compare_digest(digest_of(text), self._single):
-            return ROOT
         self._tries.take(address)
         audit.warning(
             "wrong key",
             extra={"fields": {"address": address, "path": environ.get("PATH_INFO", "")}},
         )
         raise Unauthorized("unknown, expired or revoked key")
+
+    def _of_settings(self, text: str) -> Principal | None:
+        """Return the principal of REPLICATION_TOKEN or API_KEY if `text` is one of them, else None.
+
+        The cost of a wrong key is one digest of a header of bounded length and a comparison in
+        constant time for each setting.
+        """
+        if self._replica is None and self._single is None:
+            return None
+        digest = digest_of(text)
+        is_node = self._replica is not None and hmac.compare_digest(digest, self._replica)
+        is_root = self._single is not None and hmac.compare_digest(digest, self._single)
+        return NODE if is_node else ROOT if is_root else None
 
     def _principal(self, key: StoredKey) -> Principal:
         known = self._principals.get(key.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
 RATE = "kbcore.rate"
 """Key of a request's Rate in the WSGI environment, for the headers of the response."""
 
+COUNTED = "kbcore.counted"
+"""Key in the WSGI environment of what a request was counted against."""
+
 _IPV6_PREFIX_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The caller of a counted request, and the buckets that it took a token of."""
+
+    key: str | None
+    address: str
+    buckets: list[tuple[Buckets, Hashable]]
 
 
 class RateLimits:
@@ -35,30 +48,64 @@ class RateLimits:
             limit is not None for limit in (self._caller, self._tenant, self._address)
         )
 
-    def count(self, environ: dict[str, Any], key: str | None, address: str) -> None:
-        """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up."""
-        tenant = _tenant(environ)
+    def count(
+        self, environ: dict[str, Any], key: str | None, address: str, implied: str | None = None
+    ) -> None:
+        """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up.
+
+        `implied` is the tenant of a request that names none.
+        """
+        named = _tenant(environ, None)
+        buckets = self._buckets(key, address, named, named or _tenant(environ, implied))
+        environ[COUNTED] = _Counted(key, address, buckets)
+        _take(environ, buckets)
+
+    def count_part(self, environ: dict[str, Any], tenant: str, *, is_first: bool) -> None:
+        """Count a part of a request that `count` admitted, as a request of its own for `tenant`.
+
+        The first part is counted only against limits of that tenant that the request itself was
+        not counted against. Raises RateLimited as `count` does.
+        """
+        counted: _Counted | None = environ.get(COUNTED)
+        if counted is None:
+            return
+        name = environ.get("HTTP_X_DATABASE") or DEFAULT, tenant
+        buckets = self._buckets(counted.key, counted.address, name, name)
+        before = counted.buckets if is_first else []
+        _take(environ, [pair for pair in buckets if pair not in before])
+
+    def _buckets(
+        self,
+        key: str | None,
+        address: str,
+        named: tuple[str, str] | None,
+        tenant: tuple[str, str] | None,
+    ) -> list[tuple[Buckets, Hashable]]:
+        """Return the limits of a request, and the name under which it counts against each; without
+        a key the caller is the tenant that the request names, or else the address.
+        """
         asked: list[tuple[Buckets, Hashable]] = []
         if self._caller is not None:
-            asked.append((self._caller, ("key", key) if key else tenant or ("address", address)))
+            asked.append((self._caller, ("key", key) if key else named or ("address", address)))
         if self._tenant is not None and tenant is not None:
             asked.append((self._tenant, tenant))
         if self._address is not None:
             asked.append((self._address, address))
-        for buckets, name in asked:
-            seconds = buckets.wait(name)
-            if seconds:
-                environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
-                limit = {
-                    "limit": buckets.name,
-                    "requests": buckets.quota,
-                    "seconds": buckets.window,
-                }
-                message = f"more than {buckets.quota} requests in {buckets.window} seconds"
-                raise RateLimited(message, math.ceil(seconds), limit)
-        rates = [buckets.take(name) for buckets, name in asked]
-        if rates:
-            environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)
+        return asked
+
+
+def _take(environ: dict[str, Any], asked: list[tuple[Buckets, Hashable]]) -> None:
+    """Take a token of each bucket, or raise RateLimited and take none if one is empty."""
+    for buckets, name in asked:
+        seconds = buckets.wait(name)
+        if seconds:
+            environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
+            limit = {"limit": buckets.name, "requests": buckets.quota, "seconds": buckets.window}
+            message = f"more than {buckets.quota} requests in {buckets.window} seconds"
+            raise RateLimited(message, math.ceil(seconds), limit)
+    rates = [buckets.take(name) for buckets, name in asked]
+    if rates:
+        environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)
 
 
 def _buckets(name: str, rate: tuple[int, ...], now: Callable[[], float]) -> Buckets | None:
@@ -107,6 +154,7 @@ def _network(text: str) -> str:
     )
 
 
-def _tenant(environ: dict[str, Any]) -> tuple[str, str] | None:
-    tenant, database = environ.get("HTTP_X_TENANT_ID"), environ.get("HTTP_X_DATABASE") or DEFAULT
+def _tenant(environ: dict[str, Any], implied: str | None) -> tuple[str, str] | None:
+    tenant = environ.get("HTTP_X_TENANT_ID") or implied
+    database = environ.get("HTTP_X_DATABASE") or DEFAULT
     return (database, tenant) if tenant and is_name(tenant) and is_name(database) else None

@@ -19,7 +19,7 @@ SECRET_FIELDS = frozenset(
 _MIN_SECRET_CHARS = 6
 """Shorter secrets are not searched for in texts: they would match ordinary words."""
 
-_USER_INFO = re.compile(r"(?<=://)[^\s/@\"'?#]*@")
+_USER_INFO = re.compile(r"(?<=://)[^\s\"']*@")
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=-]{4,}")
 _KEY = re.compile(r"\bkb_[A-Za-z0-9]+_[A-Za-z0-9_-]{16,}")
 _NAMED = re.compile(r"(?i)((?:api[_-]?key|token|password|secret)=)[^\s&\"']+")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
 from kbcore.kb.goals.replaying import GoalChange
 from kbcore.kb.standing_goals import DEFAULT_TTL_MS, MAX_TTL_MS, GoalAnswers, Keeping
-from kbcore.standing_goals.goal import StandingGoal
+from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.goals.subscriptions import Webhook
 from kbplanner.syntax.textform import body_from_text
 from kbserver.schemas.base import Answer, Body, JsonObject
 from kbserver.schemas.fields import (
+    WEBHOOK_SHOWN,
     Arguments,
     ByName,
     Count,
@@ -114,7 +114,7 @@ class StandingGoalShown(Answer):
     ttl = Count(of="ttl_ms")
     expires_at = Time()
     count = Count("Number of current answers.")
-    webhook = Text("The address of the webhook.", of="webhook_url", allow_none=True)
+    webhook = Text(WEBHOOK_SHOWN, of="public_webhook_url", allow_none=True)
     durable = Flag("True if the goal survives a restart.", of="is_durable")
     behind = Flag(
         "True if the answers are brought up to date when they are read, because the last change "
@@ -169,6 +169,7 @@ def subscribed(outcome: GoalAnswers) -> Json:
     members: dict[str, Any] = StandingGoalShown.write(outcome.goal)
     return {
         **members,
+        "webhook": outcome.webhook,
         "eventId": outcome.event_id,
         "commitSeq": outcome.seq,
         "timestamp": outcome.at,
@@ -176,9 +177,13 @@ def subscribed(outcome: GoalAnswers) -> Json:
     }
 
 
-def listed(goals: Iterable[StandingGoal]) -> Json:
-    """Return goals without their answers as JSON."""
-    return {"goals": StandingGoalShown.write_all(goals)}
+def listed(kb: TenantKB) -> Json:
+    """Return the goals of a tenant without their answers as JSON."""
+    goals = [
+        {**StandingGoalShown.write(goal), "webhook": kb.shown_webhook(goal)}
+        for goal in kb.standing_goals()
+    ]
+    return {"goals": goals}
 
 
 def changes_shown(changes: list[GoalChange] | None) -> Json:

@@ -72,18 +72,16 @@ def test_the_first_key_is_created_once_with_the_bootstrap_token(node):
     )
 
 
-def test_bootstrapping_allows_five_attempts_a_minute(node):
+def test_bootstrapping_allows_five_wrong_tokens_a_minute(node):
     for _ in range(5):
         node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "guess"})
-    refused = node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP})
+    refused = node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "guess"})
     error_of(refused, 429, "RATE_LIMITED")
     assert int(refused.headers["Retry-After"]) <= 60
     assert refused.headers["RateLimit-Policy"] == '"bootstrap";q=5;w=60'
     node.served.clock.advance(60_000)
-    assert (
-        node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP}).status_code
-        == 201
-    )
+    again = node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "guess"})
+    assert again.status_code == 401
 
 
 def test_without_a_bootstrap_token_bootstrapping_is_off():

@@ -12,6 +12,7 @@ from socket import socket
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from kbcore.config.storage_urls import redacted
 from kbserver.cli.shared.exits import STATUS_OF_CODE, UNAVAILABLE, Failed
 
 TIMEOUT_SECONDS = 120.0
@@ -156,7 +157,7 @@ class Server:
             problem = "its certificate is not trusted"
         else:
             problem = "cannot connect; is the server running? (kbcore serve starts one)"
-        return Failed(f"no answer from {self.url}: {problem}", UNAVAILABLE)
+        return Failed(f"no answer from {redacted(self.url)}: {problem}", UNAVAILABLE)
 
 
 def _connection(url: str) -> tuple[HTTPConnection, str]:
@@ -168,7 +169,9 @@ def _connection(url: str) -> tuple[HTTPConnection, str]:
         host = port = None
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        raise Failed(f"not the address of a server: {url}; it looks like http://127.0.0.1:9300", 2)
+        raise Failed(
+            f"not the address of a server: {redacted(url)}; it looks like http://127.0.0.1:9300", 2
+        )
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(host, port, timeout=TIMEOUT_SECONDS), parts.path.rstrip("/")
 
@@ -187,7 +190,7 @@ def _refusal(response: HTTPResponse) -> Failed:
     body = response.read()
     if response.status in _REDIRECTS:
         target = response.getheader("Location", "another address")
-        return Failed(f"the server redirects to {target}; use that address with --url")
+        return Failed(f"the server redirects to {redacted(target)}; use that address with --url")
     try:
         answer = json.loads(body)
         message, code = str(answer["message"]), str(answer["code"])

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import httpx
 
+from kbcore.config.storage_urls import redacted
 from kbserver.mcp.rpc import PARSE_ERROR
 from kbserver.mcp.versions import MODERN, NAMED, VERSION_KEY
 
@@ -87,7 +88,10 @@ class Bridge:
                 status = self._send(message, last=True)
         except (httpx.HTTPError, httpx.StreamError) as error:
             if id is not None and id not in self._cancelled:
-                self._fail(id, f"no answer from {self._http.base_url}: {error}")
+                self._fail(
+                    id,
+                    f"no answer from {redacted(str(self._http.base_url))}: {type(error).__name__}",
+                )
         else:
             if (
                 method in ("resources/subscribe", "resources/unsubscribe")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
@@ -14,14 +16,15 @@ from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import Failure
 from kbserver.operations import as_object, operation
 from kbserver.routes.agents.mcp import message_body, transport, who
-from kbserver.security.browser_guard import EXTENSION as GUARD
+from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
 from kbserver.security.browser_guard import BrowserGuard
-from kbserver.security.guard import DISABLED, mode_of
+from kbserver.security.guard import DISABLED, GUARD, Guard, mode_of
 from kbserver.security.permissions import PUBLIC, About
 
 _KEEP = "public, max-age=300"
 _NO_STORE = "no-store"
 """For a card with a Host that may be an attacker's: no cache may give it to others."""
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 @operation(
@@ -37,10 +40,10 @@ _NO_STORE = "no-store"
 def agent_card() -> Response:
     """Return the agent card: identity and skills of this agent."""
     config = runtime().config
-    guard: BrowserGuard = current_app.extensions[GUARD]
+    guard: BrowserGuard = current_app.extensions[BROWSER_GUARD]
     is_known = bool(config.public_url) or guard.is_own_host(request.environ)
     url = config.public_url or request.url_root.rstrip("/")
-    agent_card = card(url, runtime().model is not None, mode_of(config) != DISABLED)
+    agent_card = card(url, transport().protocol.toolbox.tools, mode_of(config) != DISABLED)
     response = Response(rpc.written(agent_card), content_type=JSON)
     response.headers["Cache-Control"] = _KEEP if is_known else _NO_STORE
     if not config.public_url:
@@ -53,12 +56,13 @@ def message() -> Response:
     """Process a message of another agent and return the response."""
     served = transport()
     caller, id = who(), None
+    status, headers = 200, _NO_HEADERS
     try:
         asked = rpc.read_message(message_body(), runtime().config.max_json_depth)
         id = asked.id
         if asked.reply or id is None:
             raise Failure(rpc.INVALID_REQUEST, "this takes requests, with an id")
-        agent = Agent(served.protocol.toolbox, runtime().model is not None)
+        agent = Agent(served.protocol.toolbox, _count_part)
         answer = rpc.result(
             id,
             agent.answer(
@@ -66,5 +70,10 @@ def message() -> Response:
             ),
         )
     except Failure as failure:
-        answer = rpc.error(id, failure)
-    return Response(rpc.written(answer), content_type=JSON)
+        answer, status, headers = rpc.error(id, failure), failure.status or status, failure.headers
+    return Response(rpc.written(answer), status, headers, content_type=JSON)
+
+
+def _count_part(tenant: str, is_first: bool) -> None:
+    guard: Guard = current_app.extensions[GUARD]
+    guard.limits.count_part(request.environ, tenant, is_first=is_first)

@@ -8,7 +8,7 @@ from flask import Response, current_app, g, request
 
 from kbcore.state.keys import READER
 from kbserver.http.json_body import read_body
-from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers
+from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers, runtime
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Who
 from kbserver.mcp.rpc import Failure
@@ -16,6 +16,7 @@ from kbserver.mcp.transport import Transport
 from kbserver.operations import operation
 from kbserver.schemas.requests import check_media
 from kbserver.security.guard import WHO
+from kbserver.security.limits import address_of
 from kbserver.security.permissions import About
 
 EXTENSION = "kbcore.mcp"
@@ -89,6 +90,7 @@ def who() -> Who:
         context.transaction,
         context.strict,
         request.environ.get(WHO),
+        address_of(request.environ, runtime().config.forwarded_hops),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from flask import Response, current_app, request
 
 from kbcore.errors import InvalidInput
@@ -73,7 +71,7 @@ def subscribe(outcome: GoalAnswers, arguments: Json) -> Response:
 )
 def goals() -> Response:
     """List the standing goals of the tenant."""
-    return as_json(listed(reader().standing_goals()))
+    return as_json(listed(reader()))
 
 
 @operation(
@@ -133,12 +131,18 @@ def follow(id: str) -> Response:
     begins with an event `answers` that has all answers.
     """
     kb, context = reader(), current()
+    actor = kb.actor
     kb.standing_goal(id)
     since = request.headers.get("Last-Event-ID") or request.args.get("since")
     if request.method == "HEAD":
         return Response(status=200, content_type=EVENT_STREAM, headers=HEADERS)
     streams: GoalStreams = current_app.extensions["kbcore.goal_streams"]
-    open_kb = partial(streams.runtime.knowledge_base, context.database, context.tenant)
+
+    def open_kb() -> TenantKB:
+        fresh = streams.runtime.knowledge_base(context.database, context.tenant)
+        fresh.actor = actor
+        return fresh
+
     stream = streams.open(open_kb, id, since)
     patience = getattr(request.environ.get(CALLER), "stream", None)
     if patience is not None:

@@ -34,7 +34,7 @@ from kbserver.security.permissions import ANY, PERMISSIONS, PUBLIC, About
 from kbserver.security.token_bucket import Buckets
 
 BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS = 5, 60
-"""Tries to make the first key that a node takes in a minute."""
+"""Wrong bootstrap tokens that a node answers with 401 in a minute; further ones get 429."""
 
 _CREATED = 201
 _TRIES = "kbcore.bootstrap_tries"
@@ -104,13 +104,6 @@ def whoami() -> Response:
 )
 def first_key() -> Response:
     """Create the first key, with role admin, using the token in BOOTSTRAP_TOKEN; works once."""
-    tries: Buckets = current_app.extensions.get(_TRIES) or current_app.extensions.setdefault(
-        _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
-    )
-    if seconds := tries.wait(""):
-        limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
-        raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, limit)
-    tries.take("")
     asked = load(BootstrapBody)
     keys, token = _managed(), runtime().config.bootstrap_token
     if not keys.unused:
@@ -120,8 +113,22 @@ def first_key() -> Response:
             "no BOOTSTRAP_TOKEN is set; make the first key on the machine: kbcore keys create"
         )
     if not same(asked["token"], token):
+        _count_wrong_token()
         raise Unauthorized("that is not the bootstrap token")
     return _made(keys.create(first_admin(asked["name"], asked.get("description", "")), first=True))
+
+
+def _count_wrong_token() -> None:
+    """Count a wrong bootstrap token; raise RateLimited beyond BOOTSTRAP_TRIES. The right token is
+    never refused for the wrong ones of others.
+    """
+    tries: Buckets = current_app.extensions.get(_TRIES) or current_app.extensions.setdefault(
+        _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
+    )
+    if seconds := tries.wait(""):
+        limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
+        raise RateLimited(f"at most {BOOTSTRAP_TRIES} wrong tokens a minute", seconds, limit)
+    tries.take("")
 
 
 @operation(

@@ -16,6 +16,7 @@ from kbserver.schemas.atoms import AtomBody
 from kbserver.schemas.base import Answer, Body, instance, within
 from kbserver.schemas.facts import FactBody, Row
 from kbserver.schemas.fields import (
+    WEBHOOK_SHOWN,
     Choice,
     Count,
     Flag,
@@ -216,7 +217,7 @@ class EndedGoal(Answer):
 
     id = Text()
     goal = Text()
-    webhook = Text("The address of the webhook.", allow_none=True)
+    webhook = Text(WEBHOOK_SHOWN, allow_none=True)
 
 
 class NamedScopeAnswer(Answer):
