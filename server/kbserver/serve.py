@@ -35,9 +35,11 @@ from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
 from kbserver.cluster.joining import Joined, prepare
 from kbserver.cluster.owners import NodeOwners
+from kbserver.cluster.signing import NodeGate
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
+from kbserver.http.gate import Gate, PublicGate
 from kbserver.http.listening import listen
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
@@ -54,6 +56,7 @@ from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resu
 from kbserver.workers.owners import WorkerOwners
 from kbserver.workers.peers import WorkerPeers
 from kbserver.workers.private import PrivateApp
+from kbserver.workers.proofs import Proofs, WorkerGate
 from kbserver.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -144,9 +147,16 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
         self.command, self.path, self.request_version = head.method, head.target, head.version
         self.close_connection = head.closes or self.server.stopping
-        self.environ = self._environ(head, len(buffered) - head.size)
-        self.application = self.server.application
         self.head = head
+        address = self.client_address[0] if isinstance(self.client_address, tuple) else ""
+        try:
+            additions = self.server.gate.admit(head, str(address))
+        except KBError as error:
+            self._close_with(head, answer_of(error))
+            return None
+        self.environ = self._environ(head, len(buffered) - head.size)
+        self.environ.update(additions)
+        self.application = self.server.application
         if self.server.forwarder is None or not self._forwarded(self.server.forwarder, buffered):
             self.handle_one_response()
         return None if self.close_connection else True
@@ -167,7 +177,6 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def _forwarded(self, forwarder: Forwarder, buffered: bytes) -> bool:
         """Have another process answer the request; return False if it is for this one."""
         is_done = True
-        self.environ["RAW_URI"] = self.head.target
         try:
             owner = forwarder.owner_of(self.environ)
             if self.affinity.moves_to(owner) and self._hand_over(owner, buffered):
@@ -356,8 +365,10 @@ class Server(WSGIServer):  # type: ignore[misc]
         times: Times | None = None,
         refused: Callable[[int], None] | None = None,
         forwarder: Forwarder | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.forwarder = forwarder
+        self.gate = gate or PublicGate()
         self.handover: Handover | None = None
         self.handlers: set[Handler] = set()
         self.connection_limit = ConnectionLimit(max_per_address)
@@ -533,6 +544,7 @@ def _servers(
     def refused(status: int) -> None:
         metrics.observe(HTTP_REFUSED, 1, (str(status),))
 
+    trusted: set[str] = set()
     owners: Owners | None = None
     public_application: Any = application
     if joined is not None:
@@ -561,9 +573,9 @@ def _servers(
         times=times,
         refused=refused,
         forwarder=forwarder,
+        gate=None if joined is None else NodeGate(joined.signatures, trusted),
     )
-    if isinstance(owners, NodeOwners):
-        public.connection_limit.trusted = owners.trusted
+    public.connection_limit.trusted = trusted
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
     if worker is None:
         return [public]
@@ -574,6 +586,7 @@ def _servers(
         max_per_address=0,
         times=replace(times, idle=PRIVATE_IDLE_SECONDS),
         refused=refused,
+        gate=WorkerGate(Proofs(worker.secret)),
     )
     return [public, private]
 

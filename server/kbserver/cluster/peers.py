@@ -16,13 +16,14 @@ from kbcore.node.peers import Directory, TenantSize
 from kbcore.node.placement import SYSTEM
 from kbcore.plug.ports import LogSeed
 from kbserver.cluster.signing import NODE, Signatures
+from kbserver.http.gate import CALLS
 from kbserver.workers import private
 from kbserver.workers.peers import Calls
 
-RELEASE = private.CALLS + "release"
+RELEASE = CALLS + "release"
 """Call with which a node asks for a shard that it takes over."""
 
-SHARDS = private.CALLS + "shards"
+SHARDS = CALLS + "shards"
 """Call that returns the open shards of a node with their tenants."""
 
 CALL_SECONDS = 10.0

@@ -10,6 +10,15 @@ from __future__ import annotations
 import hmac
 import time
 from hashlib import sha256
+from typing import Any
+
+from kbcore.errors import Unauthorized
+from kbserver.http.gate import CALL, CALLS, refuse_call, take_internal
+from kbserver.http.request_head import Head
+from kbserver.workers.proofs import CLIENT_KEY, client_of
+
+FROM_NODE = "kbcore.from_node"
+"""Key in the WSGI environment of a request that another node has sent."""
 
 NODE = "X-KBCore-Node"
 """Header with the signature of a node."""
@@ -45,3 +54,37 @@ class Signatures:
     def _digest(self, at: str, method: str, target: str, client: str) -> str:
         message = "\n".join((at, method, target, client)).encode("latin-1")
         return hmac.digest(self._secret, message, sha256).hex()
+
+
+class NodeGate:
+    """The gate of a node's socket: it accepts calls of other nodes, and requests that they forward.
+
+    `trusted` gets the addresses from which other nodes have sent requests.
+    """
+
+    def __init__(self, signatures: Signatures, trusted: set[str]) -> None:
+        self._signatures = signatures
+        self._trusted = trusted
+
+    def admit(self, head: Head, address: str) -> dict[str, Any]:
+        """Return the mark of a call, or the address of the client of a forwarded request.
+
+        Raises Unauthorized for a wrong signature, and NotFound for a call without one.
+        """
+        internal = take_internal(head)
+        signature = internal.get(_NODE)
+        if signature is None:
+            refuse_call(head)
+            return {}
+        client = internal.get(CLIENT_KEY, "")
+        problem = self._signatures.problem(signature, head.method, head.target, client)
+        if problem:
+            raise Unauthorized(problem)
+        self._trusted.add(address)
+        if not client and head.target.startswith(CALLS):
+            return {CALL: True, FROM_NODE: True}
+        refuse_call(head)
+        return {FROM_NODE: True, **client_of(client)}
+
+
+_NODE = NODE.upper().replace("-", "_")

@@ -22,6 +22,7 @@ import orjson
 
 from kbcore.errors import KBError
 from kbcore.node.placement import SYSTEM, shard_of
+from kbserver.http.gate import INTERNAL
 from kbserver.http.request_context import DEFAULT
 from kbserver.http.request_head import Head
 from kbserver.http.request_id import request_id
@@ -53,7 +54,7 @@ TENANT_KEYS = ("tenantId", "id", "name")
 _NOT_FORWARDED = frozenset(
     (
         *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
-        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID", "X_KBCORE_CLIENT", "X_KBCORE_NODE"),
+        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID"),
     )
 )
 _CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)
@@ -302,7 +303,7 @@ class _Exchange:
         head, environ = self._client.head, self._client.environ
         lines = [f"{head.method} {head.target} {head.version}"]
         for name, value in head.headers.items():
-            if name not in _NOT_FORWARDED:
+            if name not in _NOT_FORWARDED and not name.startswith(INTERNAL):
                 lines.append(f"{name.replace('_', '-')}: {value}")
         lines.append(f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}")
         address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
