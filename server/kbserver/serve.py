@@ -33,13 +33,13 @@ from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
+from kbserver.cluster.gate import NodeGate
 from kbserver.cluster.joining import Joined, prepare
 from kbserver.cluster.owners import NodeOwners
-from kbserver.cluster.signing import NodeGate
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
-from kbserver.http.gate import Gate, PublicGate
+from kbserver.http.gate import OPEN_BODY, Gate, PublicGate
 from kbserver.http.listening import listen
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
@@ -148,18 +148,30 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.command, self.path, self.request_version = head.method, head.target, head.version
         self.close_connection = head.closes or self.server.stopping
         self.head = head
-        address = self.client_address[0] if isinstance(self.client_address, tuple) else ""
-        try:
-            additions = self.server.gate.admit(head, str(address))
-        except KBError as error:
-            self._close_with(head, answer_of(error))
+        if not self._is_admitted(head, len(buffered) - head.size):
             return None
-        self.environ = self._environ(head, len(buffered) - head.size)
-        self.environ.update(additions)
         self.application = self.server.application
         if self.server.forwarder is None or not self._forwarded(self.server.forwarder, buffered):
             self.handle_one_response()
         return None if self.close_connection else True
+
+    def _is_admitted(self, head: Head, buffered: int) -> bool:
+        """Make the WSGI environment of a request; return False if the gate has refused it."""
+        address = self.client_address[0] if isinstance(self.client_address, tuple) else ""
+        try:
+            additions = self.server.gate.admit(head, str(address))
+            self.environ = self._environ(head, buffered)
+            self.environ.update(additions)
+            open_body = self.environ.pop(OPEN_BODY, None)
+            if open_body is not None:
+                open_body(self.environ)
+        except KBError as error:
+            self._close_with(head, answer_of(error))
+            return False
+        except OSError:
+            self.refuse(400, "the body could not be read")
+            return False
+        return True
 
     def _hand_over(self, owner: Hashable, buffered: bytes) -> bool:
         """Give the connection to the worker that owns the tenant of the request; False if it stays."""
@@ -365,10 +377,9 @@ class Server(WSGIServer):  # type: ignore[misc]
         times: Times | None = None,
         refused: Callable[[int], None] | None = None,
         forwarder: Forwarder | None = None,
-        gate: Gate | None = None,
     ) -> None:
         self.forwarder = forwarder
-        self.gate = gate or PublicGate()
+        self.gate: Gate = PublicGate()
         self.handover: Handover | None = None
         self.handlers: set[Handler] = set()
         self.connection_limit = ConnectionLimit(max_per_address)
@@ -544,7 +555,6 @@ def _servers(
     def refused(status: int) -> None:
         metrics.observe(HTTP_REFUSED, 1, (str(status),))
 
-    trusted: set[str] = set()
     owners: Owners | None = None
     public_application: Any = application
     if joined is not None:
@@ -573,9 +583,9 @@ def _servers(
         times=times,
         refused=refused,
         forwarder=forwarder,
-        gate=None if joined is None else NodeGate(joined.signatures, trusted),
     )
-    public.connection_limit.trusted = trusted
+    if joined is not None:
+        public.gate = NodeGate(joined.signatures, public.connection_limit.trusted)
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
     if worker is None:
         return [public]
@@ -586,8 +596,8 @@ def _servers(
         max_per_address=0,
         times=replace(times, idle=PRIVATE_IDLE_SECONDS),
         refused=refused,
-        gate=WorkerGate(Proofs(worker.secret)),
     )
+    private.gate = WorkerGate(Proofs(worker.secret))
     return [public, private]
 
 

@@ -16,9 +16,9 @@ from kbcore.cluster.ownership import HeldShard
 from kbcore.errors import KBError, NotReady
 from kbcore.node.placement import SYSTEM
 from kbcore.node.runtime import Runtime
+from kbserver.cluster.gate import FROM_NODE
 from kbserver.cluster.owners import WAIT_TTLS
 from kbserver.cluster.peers import RELEASE, SHARDS
-from kbserver.cluster.signing import FROM_NODE
 from kbserver.errors import answer_of
 from kbserver.http.gate import CALL
 from kbserver.http.request_context import CALLER

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 from urllib.parse import urlsplit
 
 from kbcore.cluster.node import ClusterNode
 from kbcore.cluster.ownership import moved
 from kbcore.errors import NotReady
-from kbserver.cluster.signing import FROM_NODE, NODE, Signatures
+from kbserver.cluster.gate import FROM_NODE
+from kbserver.cluster.sealing import Seals
+from kbserver.cluster.signing import NODE, Signatures, digest_of, pieces_of
+from kbserver.http.request_head import Head
 from kbserver.workers.proofs import CLIENT
 
 WAIT_TTLS = 2.0
@@ -68,9 +71,14 @@ class NodeOwners:
         except NotReady as error:
             raise OSError(error.message) from error
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the signature and the address of the client."""
-        return [f"{CLIENT}: {client}", f"{NODE}: {self._signatures.make(method, target, client)}"]
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
+        """Return the signature and the address of the client, and the seals of a large body."""
+        signed = pieces_of(head.length) if body is None else digest_of(body)
+        value, key = self._signatures.make(str(owner), head, client, signed)
+        lines = [f"{CLIENT}: {client}", f"{NODE}: {value}"]
+        return lines, Seals(key).seal if body is None else None
 
     def address_of(self, owner: Hashable) -> str:
         """Return the address to which clients of a node are redirected."""

@@ -23,6 +23,9 @@ INTERNAL = "X_KBCORE_"
 CALL = "kbcore.call"
 """Key in the WSGI environment of a request that is a call of another process."""
 
+OPEN_BODY = "kbcore.open_body"
+"""Key of an addition: a function that verifies the body in the WSGI environment, or replaces it."""
+
 MAX_DECODINGS = 8
 """Percent decodings of a path that are tried; a path with more is refused."""
 

@@ -106,8 +106,15 @@ class Owners(Protocol):
     def connect(self, owner: Hashable) -> Any:
         """Return a new connection to an owner; raises OSError."""
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the headers that tell the owner from which client a request is."""
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
+        """Return the headers that tell an owner from which client a request is.
+
+        `head` has the headers that are forwarded; `body` is None for one that is sent in blocks.
+        The second result makes the pieces in which such blocks are sent, and ends them with the
+        piece of an empty block; None if they are sent as they are.
+        """
 
     def address_of(self, owner: Hashable) -> str:
         """Return the address to which a client is redirected; raises NotReady."""
@@ -227,13 +234,12 @@ class Forwarder:
 
     def _send_head(self, exchange: _Exchange, owner: Hashable) -> Any:
         """Send the head of a request with a small body; return the connection."""
-        first = exchange.first_block()
         idle = self._idle.get(owner, [])
         while idle:
             since, connection = idle.pop()
             if time.monotonic() - since < IDLE_SECONDS and not _is_closed(connection):
                 try:
-                    connection.sendall(first)
+                    connection.sendall(exchange.first_block(owner))
                 except OSError:  # the owner has ended since the check and got nothing
                     connection.close()
                     continue
@@ -245,6 +251,7 @@ class Forwarder:
         except OSError as error:
             raise _Ended(str(error)) from error
         try:
+            first = exchange.first_block(owner)
             exchange.sent = True
             connection.sendall(first)
         except OSError as error:
@@ -271,7 +278,7 @@ class _Exchange:
         self._owners = owners
         self._input = client.environ["wsgi.input"]
         self._pending = True
-        self._first = b""
+        self._seal: Callable[[bytes], bytes] | None = None
         self.body = b""
         self.moved = False
         self.closes: bool = client.close_connection
@@ -280,6 +287,7 @@ class _Exchange:
         self._end_watch: Callable[[], None] | None = None
         self.sent = False
         self.answered = False
+        self._request_id = request_id(client.head.headers.get("X_REQUEST_ID"))
 
     @property
     def repeatable(self) -> bool:
@@ -290,25 +298,32 @@ class _Exchange:
         """Prepare to send the request to another owner."""
         self.moved = self.sent = False
 
-    def first_block(self) -> bytes:
-        """Return the head of the request, with the body if it is small."""
-        if not self._first:
-            self._first = self._head()
-            if not self._client.head.chunked and (self._client.head.length or 0) <= BLOCK:
-                self._pending = False
-                self.body = self._input.read() if self._client.head.length else b""
-        return self._first + self.body
+    def first_block(self, owner: Hashable) -> bytes:
+        """Return the head of the request for an owner, with the body if it is small."""
+        head = self._client.head
+        if self._pending and not head.chunked and (head.length or 0) <= BLOCK:
+            self.body = self._input.read() if head.length else b""
+            self._pending = False
+        return self._head(owner) + self.body
 
-    def _head(self) -> bytes:
+    def _head(self, owner: Hashable) -> bytes:
         head, environ = self._client.head, self._client.environ
-        lines = [f"{head.method} {head.target} {head.version}"]
-        for name, value in head.headers.items():
-            if name not in _NOT_FORWARDED and not name.startswith(INTERNAL):
-                lines.append(f"{name.replace('_', '-')}: {value}")
-        lines.append(f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}")
+        headers = {
+            name: value
+            for name, value in head.headers.items()
+            if name not in _NOT_FORWARDED and not name.startswith(INTERNAL)
+        }
+        headers["X_REQUEST_ID"] = self._request_id
+        outgoing = Head(head.method, head.target, head.version, headers)
         address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
-        lines += self._owners.lines(head.method, head.target, f"{address} {port}")
-        if head.chunked:
+        body = None if self._pending else self.body
+        more, self._seal = self._owners.introduce(owner, outgoing, f"{address} {port}", body)
+        if self._seal is not None:
+            headers.pop("CONTENT_LENGTH", None)
+        lines = [f"{head.method} {head.target} {head.version}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        lines += more
+        if head.chunked or self._seal is not None:
             lines.append("Transfer-Encoding: chunked")
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
@@ -335,7 +350,8 @@ class _Exchange:
 
     def _send_body(self, connection: Any) -> None:
         """Send a large body, until the owner reads no more of it."""
-        chunked = self._client.head.chunked
+        seal = self._seal
+        chunked = self._client.head.chunked or seal is not None
         while True:
             try:
                 block = self._input.read(BLOCK)
@@ -344,10 +360,11 @@ class _Exchange:
                 _shut_down(connection)
                 return
             try:
-                if chunked:
-                    connection.sendall(b"%x\r\n%b\r\n" % (len(block), block))
-                elif block:
-                    connection.sendall(block)
+                if block or seal is not None:
+                    sealed = block if seal is None else seal(block)
+                    connection.sendall(_chunk(sealed) if chunked else sealed)
+                if chunked and not block:
+                    connection.sendall(_chunk(b""))
             except OSError:  # the owner has answered already, for example with 413, or has ended
                 return
             if not block:
@@ -419,6 +436,11 @@ class _Exchange:
         if not data:
             raise _Ended("the owner closed the connection")
         return data
+
+
+def _chunk(data: bytes) -> bytes:
+    """Return a chunk of a chunked body; the one without data ends it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def _chunks(data: bytes, connection: Any, receive: Callable[[Any], bytes]) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from kbcore.errors import NotReady
+from kbserver.http.request_head import Head
 from kbserver.workers.proofs import CLIENT, PROOF, Proofs
 from kbserver.workers.worker import Worker
 
@@ -48,9 +49,11 @@ class WorkerOwners:
             raise
         return connection
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the address of the client, and the proof that a worker tells it."""
-        return [f"{CLIENT}: {client}", f"{PROOF}: {self._proofs.forwarded}"]
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], None]:
+        """Return the address of the client, and the proof that a worker tells it; no seals."""
+        return [f"{CLIENT}: {client}", f"{PROOF}: {self._proofs.forwarded}"], None
 
     def address_of(self, owner: Hashable) -> str:
         """Raise NotReady: workers share one address."""

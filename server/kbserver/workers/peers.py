@@ -47,8 +47,8 @@ class Calls(ABC, Generic[P]):
         """Return a connection to another process, which is not open yet."""
 
     @abstractmethod
-    def headers(self, method: str, path: str) -> dict[str, str]:
-        """Return the headers with which this process identifies itself."""
+    def headers(self, peer: P, method: str, path: str, body: bytes) -> dict[str, str]:
+        """Return the headers with which this process identifies itself in a call."""
 
     @abstractmethod
     def no_answer(self, peer: P) -> NotReady:
@@ -109,7 +109,7 @@ class Calls(ABC, Generic[P]):
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         connection = self.connection(peer, seconds)
         try:
-            connection.request(method, path, body, self.headers(method, path))
+            connection.request(method, path, body, self.headers(peer, method, path, body))
             response = connection.getresponse()
             if response.status != _OK:
                 problem = orjson.loads(response.read())["message"]
@@ -134,7 +134,7 @@ class WorkerPeers(Calls[int]):
         """Return a connection to the private socket of a worker."""
         return _Connection(self._worker.path_of(peer), seconds)
 
-    def headers(self, method: str, path: str) -> dict[str, str]:
+    def headers(self, peer: int, method: str, path: str, body: bytes) -> dict[str, str]:
         """Return the proof that a worker calls."""
         return {PROOF: self._proofs.call}
 

@@ -1,0 +1,428 @@
+"""A node believes a request only if another node has sent it, to this node, once, as it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
+from support.nodes import Nodes, post
+from support.postgres import schema
+
+from kbcore.errors import NotFound, Unauthorized
+from kbserver.cluster.gate import FROM_NODE, NodeGate
+from kbserver.cluster.sealing import MAX_PIECE, BrokenSeal, SealedBody, Seals
+from kbserver.cluster.signing import (
+    NODE,
+    VALID_SECONDS,
+    Nonces,
+    Signature,
+    Signatures,
+    digest_of,
+    pieces_of,
+)
+from kbserver.http.gate import CALL, OPEN_BODY
+from kbserver.http.request_head import Head
+
+NOW = 1_700_000_000
+CLIENT = "192.0.2.7 4711"
+BODY = b'{"predicate":"p","args":["a"]}'
+HEAD = Head(
+    "POST",
+    "/tell?x=1",
+    headers={
+        "HOST": "kb",
+        "CONTENT_LENGTH": str(len(BODY)),
+        "CONTENT_TYPE": "application/json",
+        "X_TENANT_ID": "t",
+        "X_DATABASE": "d",
+        "AUTHORIZATION": "Bearer kb_1_2",
+        "X_TRANSACTION_ID": "tx1",
+        "IDEMPOTENCY_KEY": "once",
+        "PREFER": "return=minimal",
+        "X_REQUEST_ID": "id",
+    },
+)
+
+
+class Clock:
+    """Seconds that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = float(NOW)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def nodes() -> tuple[Signatures, Signatures, Clock]:
+    """Signatures of two nodes, `a` and `b`."""
+    clock = Clock()
+    return Signatures("s", "a", clock), Signatures("s", "b", clock), clock
+
+
+def changed(**headers: str | None) -> Head:
+    """HEAD with other headers; None removes one."""
+    every = {**HEAD.headers, **headers}
+    return replace(HEAD, headers={k: v for k, v in every.items() if v is not None})
+
+
+def test_a_request_is_accepted_once_by_the_node_to_which_it_was_sent() -> None:
+    a, b, _ = nodes()
+    value, key = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    assert isinstance(a.check(value, HEAD, CLIENT), str)
+    assert b.check(value, HEAD, CLIENT) == Signature(digest_of(BODY), key)
+    assert isinstance(b.check(value, HEAD, CLIENT), str)
+    other, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    assert other != value
+    assert isinstance(b.check(other, HEAD, CLIENT), Signature)
+
+
+ALTERED = {
+    "method": (replace(HEAD, method="PUT"), CLIENT),
+    "target": (replace(HEAD, target="/tell?x=2"), CLIENT),
+    "private target": (replace(HEAD, target="/-/directory"), CLIENT),
+    "client": (HEAD, "192.0.2.8 4711"),
+    "no client": (HEAD, ""),
+    "another header": (changed(X_MIN_SEQ="5"), CLIENT),
+    "a header in two": (changed(PREFER="return", X_A="minimal"), CLIENT),
+    **{
+        f"{change} {name}": (changed(**{name: value}), CLIENT)
+        for name in HEAD.headers
+        if name != "CONTENT_LENGTH"
+        for change, value in (("other", "x"), ("no", None))
+    },
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_an_altered_request_is_refused(what) -> None:
+    a, b, _ = nodes()
+    value, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    head, client = ALTERED[what]
+    assert isinstance(b.check(value, head, client), str)
+    assert isinstance(b.check(value, HEAD, CLIENT), Signature)  # a wrong request uses up nothing
+
+
+@examples(300)
+@given(data=st.data())
+def test_an_altered_signature_is_refused(data) -> None:
+    a, b, _ = nodes()
+    value, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    position = data.draw(st.integers(0, len(value)))
+    char = data.draw(st.characters(min_codepoint=32, max_codepoint=255))
+    altered = value[:position] + char + value[position + data.draw(st.integers(0, 2)) :]
+    if altered != value:
+        assert isinstance(b.check(altered, HEAD, CLIENT), str)
+    assert isinstance(b.check(value, HEAD, CLIENT), Signature)
+
+
+def test_a_signature_ends() -> None:
+    a, b, clock = nodes()
+    for skew in (-VALID_SECONDS - 1, VALID_SECONDS + 1):
+        clock.now = NOW + 1000
+        value, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+        clock.now -= skew
+        assert isinstance(b.check(value, HEAD, CLIENT), str)
+    clock.now = NOW + 5000
+    value, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    for later in range(VALID_SECONDS + 1):
+        clock.now = NOW + 5000 + later
+        assert isinstance(b.check(value, HEAD, CLIENT), Signature if later == 0 else str)
+
+
+def test_a_signature_from_before_a_start_is_refused() -> None:
+    """The nonces that were used before are not known any more."""
+    a, b, clock = nodes()
+    value, _ = a.make("b", HEAD, CLIENT, digest_of(BODY))
+    assert isinstance(b.check(value, HEAD, CLIENT), Signature)
+    clock.now += 2
+    assert isinstance(Signatures("s", "b", clock).check(value, HEAD, CLIENT), str)
+
+
+def test_the_memory_for_nonces_is_bounded_and_no_nonce_counts_twice() -> None:
+    nonces = Nonces(0, limit=100)
+    used = []
+    for number in range(1000):
+        at = number // 7
+        assert nonces.add(at, f"{number:04x}", at)
+        used.append((at, f"{number:04x}"))
+        assert len(nonces) <= 100
+        for each in used:
+            assert not nonces.add(*each, at)
+    assert not nonces.add(0, "ffff", 142)  # too old to be sure
+    assert nonces.add(142, "ffff", 142)
+    nonces.add(142 + 2 * VALID_SECONDS, "00", 142 + 2 * VALID_SECONDS)
+    assert len(nonces) == 1
+
+
+def admitted(
+    gate: NodeGate, head: Head, *, client: str | None, value: str | None, body: bytes
+) -> Any:
+    """What the gate makes of a request, with its body."""
+    headers = dict(head.headers)
+    if value is not None:
+        headers["X_KBCORE_NODE"] = value
+    if client is not None:
+        headers["X_KBCORE_CLIENT"] = client
+    read = replace(head, headers=headers)
+    additions = gate.admit(read, "10.0.0.1")
+    assert not [name for name in read.headers if name.startswith("X_KBCORE")]
+    environ: dict[str, Any] = {
+        "wsgi.input": io.BytesIO(body),
+        "REMOTE_ADDR": "10.0.0.1",
+        **additions,
+    }
+    if (open_body := environ.pop(OPEN_BODY, None)) is not None:
+        open_body(environ)
+    return environ
+
+
+def test_the_gate_of_a_node() -> None:
+    a, b, _ = nodes()
+    trusted: set[str] = set()
+    gate = NodeGate(b, trusted)
+
+    def signed(head: Head, client: str, body: bytes = BODY) -> str:
+        return a.make("b", head, client, digest_of(body))[0]
+
+    # A client is not believed, and its request is not a call.
+    environ = admitted(gate, HEAD, client=CLIENT, value=None, body=BODY)
+    assert (environ["REMOTE_ADDR"], FROM_NODE in environ, CALL in environ) == (
+        "10.0.0.1",
+        False,
+        False,
+    )
+    call = Head("POST", "/-/directory")
+    for target in ("/-/directory", "/%2d/directory", "//-/directory"):
+        with pytest.raises(NotFound):
+            admitted(gate, replace(call, target=target), client=None, value=None, body=b"")
+        head = replace(call, target=target)
+        with pytest.raises(NotFound):  # it comes from a client of another node
+            admitted(gate, head, client=CLIENT, value=signed(head, CLIENT, b""), body=b"")
+    assert trusted == {"10.0.0.1"}
+    # A node is.
+    environ = admitted(gate, HEAD, client=CLIENT, value=signed(HEAD, CLIENT), body=BODY)
+    assert (environ["REMOTE_ADDR"], environ[FROM_NODE]) == ("192.0.2.7", True)
+    assert environ["wsgi.input"].read() == BODY
+    environ = admitted(gate, call, client=None, value=signed(call, "", b""), body=b"")
+    assert environ[CALL]
+    # Another body, a longer one, none.
+    for body in (BODY[:-1] + b" ", b"", BODY[:-1]):
+        with pytest.raises(Unauthorized):
+            admitted(gate, HEAD, client=CLIENT, value=signed(HEAD, CLIENT), body=body)
+    for value in ("", "1:2", "nonsense", f"{NOW}:00:{digest_of(b'')}:{'0' * 64}", "\xff:::::"):
+        with pytest.raises(Unauthorized):
+            admitted(gate, HEAD, client=CLIENT, value=value, body=BODY)
+    # A body that is too large for its digest is not read.
+    large = changed(CONTENT_LENGTH=str(MAX_PIECE + 1))
+    body = bytes(MAX_PIECE + 1)
+    with pytest.raises(Unauthorized):
+        admitted(gate, large, client=CLIENT, value=signed(large, CLIENT, body), body=body)
+
+
+class Source(io.BytesIO):
+    """A body as it arrives."""
+
+    broken = False
+
+
+def pieces(key: bytes, *blocks: bytes) -> list[bytes]:
+    seals = Seals(key)
+    return [seals.seal(block) for block in (*blocks, b"")]
+
+
+@examples(100)
+@given(
+    blocks=st.lists(st.binary(min_size=1, max_size=300), max_size=6),
+    size=st.integers(1, 400),
+    known=st.booleans(),
+)
+def test_a_body_in_pieces_arrives_whole(blocks, size, known) -> None:
+    whole = b"".join(blocks)
+    source = Source(b"".join(pieces(b"k", *blocks)))
+    body = SealedBody(source, b"k", len(whole) if known else None)
+    parts = iter(lambda: body.read(size), b"")
+    assert b"".join(parts) == whole
+    assert not source.broken
+
+
+def read_into(read: bytearray, source: Source, length: int | None) -> None:
+    """Read a body to its end or to the first broken piece."""
+    body = SealedBody(source, b"k", length)
+    while part := body.read(64):
+        read += part
+
+
+BLOCKS = [b"a" * 100, b"b" * 100, b"c" * 100]
+WHOLE = pieces(b"k", *BLOCKS)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(WHOLE[:-1], WHOLE[:-2], WHOLE[1:], WHOLE[::-1], [WHOLE[0], *WHOLE[2:]], []),
+        [WHOLE[0], WHOLE[0], *WHOLE[1:]],
+        [WHOLE[1], WHOLE[0], *WHOLE[2:]],
+        [*WHOLE[:-1], pieces(b"other", *BLOCKS)[-1]],
+        [*WHOLE[:-1], pieces(b"k")[0]],
+        [*WHOLE, b"x"],
+        [b"\xff" * 200],
+        [WHOLE[0][:50] + b"X" + WHOLE[0][51:], *WHOLE[1:]],
+    ],
+)
+@pytest.mark.parametrize("length", [None, 300])
+def test_a_body_in_pieces_that_was_altered_is_refused_before_its_end(sent, length) -> None:
+    source = Source(b"".join(sent))
+    read = bytearray()
+    with pytest.raises(BrokenSeal):
+        read_into(read, source, length)
+    assert source.broken
+    assert b"".join(BLOCKS).startswith(bytes(read))
+    assert length is None or len(read) <= 200  # the last piece was not passed on
+
+
+@pytest.mark.parametrize("length", [0, 1, 299, 301])
+def test_a_body_in_pieces_has_the_signed_length(length) -> None:
+    with pytest.raises(BrokenSeal):
+        SealedBody(Source(b"".join(WHOLE)), b"k", length).readall()
+
+
+def test_a_signature_of_pieces_names_their_length() -> None:
+    a, b, _ = nodes()
+    gate = NodeGate(b, set())
+    for length in (None, 300):
+        head = changed(CONTENT_LENGTH=None)
+        value, key = a.make("b", head, CLIENT, pieces_of(length))
+        chunked = replace(head, headers={**head.headers, "TRANSFER_ENCODING": "chunked"})
+        other, _ = a.make("b", head, CLIENT, pieces_of(length))
+        with pytest.raises(Unauthorized):  # not in chunks
+            admitted(gate, head, client=CLIENT, value=other, body=b"")
+        body = b"".join(pieces(key, *BLOCKS))
+        environ = admitted(gate, chunked, client=CLIENT, value=value, body=body)
+        assert environ["wsgi.input"].read() == b"".join(BLOCKS)
+        assert environ.get("CONTENT_LENGTH") == (None if length is None else "300")
+
+
+# -- a real cluster --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory, postgres_server):
+    with (
+        schema(postgres_server) as url,
+        Nodes(tmp_path_factory.mktemp("signed"), url, 2) as running,
+    ):
+        running.settled()
+        yield running
+
+
+def raw(node, data: bytes) -> bytes:
+    """Everything that a node answers to some bytes."""
+    with socket.create_connection(node.address, timeout=60) as sock:
+        sock.sendall(data)
+        return b"".join(iter(lambda: sock.recv(65536), b""))
+
+
+def request(method: str, target: str, *headers: str, body: bytes = b"") -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", "Host: x", "X-Tenant-ID: t", "Connection: close"]
+    lines += [*headers, f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def directory(node) -> Any:
+    connection = node.connect()
+    connection.request("GET", "/admin/databases")
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def test_unsigned_calls_over_tcp_are_unknown_paths_and_wrong_ones_unauthorized(pair) -> None:
+    tenants = (*pair.tenants_of(0, 2), *pair.tenants_of(1, 2))
+    for tenant in tenants:
+        assert post(pair.nodes[0], "/tell", {"predicate": "p", "args": ["a"]}, tenant)[0] == 200
+    before = directory(pair.nodes[0])
+    forged = json.dumps(
+        {"version": 1 << 40, "databases": [["default", 0, 1 << 50]], "keysUsed": True, "keys": []}
+    ).encode()
+    release = json.dumps({"shard": 0, "to": pair.name(1)}).encode()
+    for node in pair.nodes:
+        for prefix in ("/-/", "/%2d/", "/-%2f", "//-/", "/%252d/", "/x/../-/"):
+            for method, name, body in (
+                ("GET", "directory", b""),
+                ("POST", "directory", forged),
+                ("POST", "release", release),
+                ("GET", "shards", b""),
+                ("GET", "capture/0", b""),
+            ):
+                answer = raw(node, request(method, prefix + name, body=body))
+                assert answer.startswith(b"HTTP/1.1 404 "), answer
+                for value in ("", f"1:2:{digest_of(body)}:{'0' * 64}"):
+                    answer = raw(
+                        node, request(method, prefix + name, f"{NODE}: {value}", body=body)
+                    )
+                    assert answer.startswith(b"HTTP/1.1 401 "), answer
+    assert directory(pair.nodes[0]) == before
+    for tenant in tenants:
+        _, rows, _ = post(pair.nodes[1], "/query", {"predicate": "p", "args": ["?x"]}, tenant)
+        assert [row["args"] for row in rows] == [["a"]]
+
+
+def test_bodies_of_every_size_pass_from_node_to_node(pair) -> None:
+    for index in (0, 1):
+        tenant = pair.tenants_of(1 - index, 1)[0]
+        node = pair.nodes[index]
+        for number, count in enumerate((1, 1000, 5000)):
+            facts = [{"predicate": f"b{number}", "args": [f"{n:060}"]} for n in range(count)]
+            body = json.dumps({"facts": facts}).encode()
+            chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+            for framing, data in (
+                (f"Content-Length: {len(body)}", body),
+                ("Transfer-Encoding: chunked", chunk),
+            ):
+                head = (
+                    f"POST /assert/facts HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n{framing}"
+                )
+                head += "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+                answer = raw(node, head.encode() + data)
+                assert answer.startswith(b"HTTP/1.1 200 "), answer[:300]
+            goal = {"predicate": f"b{number}", "args": ["?x"]}
+            assert len(post(node, "/query", goal, tenant)[1]) == count
+        size = 1 << 40
+        head = f"POST /assert/facts HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+        with socket.create_connection(node.address, timeout=60) as sock:
+            sock.sendall(head.encode())
+            assert sock.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_recorded_request_is_not_carried_out_again(tmp_path, postgres_url) -> None:
+    """Someone on the wire between two nodes repeats what he has seen, as it is and altered."""
+    with Nodes(tmp_path, postgres_url, 2, links=True) as running:
+        running.settled()
+        tenant = running.tenants_of(1, 1)[0]
+        seen: list[bytes] = []
+        running.proxies[1].record = seen.append
+        fact = {"predicate": "p", "args": ["a"]}
+        assert post(running.nodes[0], "/tell", fact, tenant)[0] == 200
+        recorded = next(data for data in seen if data.startswith(b"POST /tell "))
+        other = os.fsencode(tenant)
+        for data in (
+            recorded,
+            recorded.replace(b'["a"]', b'["b"]'),
+            recorded.replace(b"X-TENANT-ID: " + other, b"X-TENANT-ID: other"),
+            recorded.replace(b"POST /tell ", b"POST /-/release "),
+        ):
+            for node in running.nodes:
+                answer = raw(node, data)
+                assert answer.startswith(b"HTTP/1.1 401 "), answer
+        goal = {"predicate": "p", "args": ["?x"]}
+        assert [row["args"] for row in post(running.nodes[0], "/query", goal, tenant)[1]] == [["a"]]
