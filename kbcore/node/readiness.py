@@ -23,12 +23,20 @@ def storage_check(config: Config, status: LogStatus, *, failed: bool) -> Check:
     return {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
 
 
-def recovery_check(recovered: Recovered, tenants: Iterable[Tenant]) -> Check:
-    """Return the check of the recovery, which fails while a tenant is unusable."""
-    return {
-        "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
-        "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
-    }
+def recovery_check(recovered: Recovered, tenants: Iterable[Tenant], quarantined: int) -> Check:
+    """Return the check of the recovery, which fails while a tenant is unusable.
+
+    It warns of databases that shards have quarantined.
+    """
+    message = f"{recovered.records} records replayed after snapshot {recovered.snapshot}"
+    if any(tenant.failed is not None for tenant in tenants):
+        return {"status": "fail", "message": message}
+    if quarantined:
+        problem = (
+            "databases of shards that the system shard does not know are not served; see the log"
+        )
+        return {"status": "warn", "message": f"{message}; {problem}"}
+    return {"status": "pass", "message": message}
 
 
 def readiness(checks: Mapping[str, Check], *, available: bool, writable: bool) -> dict[str, Any]:

@@ -446,9 +446,14 @@ class Runtime:
     def adopt(self, directory: Directory) -> None:
         """Act on what the system shard of another process decided, unless it is outdated.
 
-        Raises what prevents that: it is tried again later.
+        Databases are dropped only if the directory says that they were, see `shard.overdue`. A
+        process with the system shard decides itself. Raises what prevents that: it is tried again
+        later.
         """
         with self._aligning:
+            if SYSTEM in self.shards:
+                _log.error("another process decides about databases and keys: that is ignored")
+                return
             if directory.version < self._version:
                 return
             directory.fill(self.databases)
@@ -675,7 +680,11 @@ class Runtime:
         status = self.log_status()
         checks = {
             "storage": storage_check(self.config, status, failed=self._failed is not None),
-            "recovery": recovery_check(self.recovered, self._all_tenants()),
+            "recovery": recovery_check(
+                self.recovered,
+                self._all_tenants(),
+                sum(len(shard.catalog.quarantined) for shard in list(self.shards.values())),
+            ),
             "replication": self.replication.check(),
             "llm": model_check(self.model),
         }
@@ -784,7 +793,7 @@ class Runtime:
 
     def _all_tenants(self) -> Iterator[Tenant]:
         for shard in list(self.shards.values()):
-            yield from shard.catalog.tenants()
+            yield from shard.catalog.served_tenants()
 
     def _fail_shard(self, number: int, error: StorageFailed) -> None:
         """Give up a shard of a cluster: another node may have it, or its log must be read again."""
