@@ -57,6 +57,7 @@ from kbserver.workers.owners import WorkerOwners
 from kbserver.workers.peers import WorkerPeers
 from kbserver.workers.private import PrivateApp
 from kbserver.workers.proofs import Proofs, WorkerGate
+from kbserver.workers.request_shards import RequestShards
 from kbserver.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -151,8 +152,15 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         if not self._is_admitted(head, len(buffered) - head.size):
             return None
         self.application = self.server.application
-        if self.server.forwarder is None or not self._forwarded(self.server.forwarder, buffered):
+        forwarder = self.server.forwarder
+        if forwarder is None:
             self.handle_one_response()
+        else:
+            try:
+                if not self._forwarded(forwarder, buffered):
+                    self.handle_one_response()
+            finally:
+                forwarder.release(self.environ)
         return None if self.close_connection else True
 
     def _is_admitted(self, head: Head, buffered: int) -> bool:
@@ -564,13 +572,13 @@ def _servers(
         owners = WorkerOwners(worker)
     forwarder = None
     if owners is not None:
-        guard = application.extensions["kbcore.guard"]
-        forwarder = Forwarder(
-            owners,
+        shards = RequestShards(
+            application.extensions["kbcore.guard"],
+            application.extensions["kbcore.bodies"],
+            config.max_body_bytes,
             runtime.shard_count,
-            guard.implied_tenant,
-            redirects=config.cluster_route == "redirect",
         )
+        forwarder = Forwarder(owners, shards, redirects=config.cluster_route == "redirect")
     if joined is not None and forwarder is not None:
         joined.node.on_node_lost.append(forwarder.drop)
     if listener is None:

@@ -13,19 +13,16 @@ import re
 import socket
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import lru_cache
 from io import BytesIO
 from typing import Any, Protocol
 
 import gevent
-import orjson
 
 from kbcore.errors import KBError
-from kbcore.node.placement import SYSTEM, shard_of
 from kbserver.http.gate import INTERNAL
-from kbserver.http.request_context import DEFAULT
 from kbserver.http.request_head import Head
 from kbserver.http.request_id import request_id
+from kbserver.workers.request_shards import RequestShards
 
 SHARD = "kbcore.shard"
 """Key in the WSGI environment of the shard that a request is for."""
@@ -48,9 +45,6 @@ SEND_SECONDS = 15.0
 BLOCK = 64 * 1024
 """Bytes read at a time; smaller bodies are sent together with the head."""
 
-TENANT_KEYS = ("tenantId", "id", "name")
-"""Keys of the body that names a new tenant; the first that it has counts."""
-
 _NOT_FORWARDED = frozenset(
     (
         *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
@@ -60,9 +54,6 @@ _NOT_FORWARDED = frozenset(
 _CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
-_TENANT = re.compile(r"/admin/databases/([^/]+)/tenants/([^/]+)(?:/nuke)?")
-_TENANTS = re.compile(r"/admin/databases/([^/]+)/tenants")
-_SYSTEM_PATHS = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
 _WITHOUT_BODY = frozenset((b"204", b"304"))
 
 
@@ -127,53 +118,32 @@ class _Ended(OSError):
 class Forwarder:
     """Finds the owner of a request, and forwards requests of other owners.
 
-    `implied_tenant` returns the tenant of a request that names none. With `redirects` clients are
-    sent to the owner instead.
+    With `redirects` clients are sent to the owner instead.
     """
 
-    def __init__(
-        self,
-        owners: Owners,
-        shards: int,
-        implied_tenant: Callable[[dict[str, Any]], str],
-        *,
-        redirects: bool = False,
-    ) -> None:
+    def __init__(self, owners: Owners, shards: RequestShards, *, redirects: bool = False) -> None:
         self._owners = owners
+        self._shards = shards
         self._redirects = redirects
-        self._implied_tenant = implied_tenant
         self._idle: dict[Hashable, list[tuple[float, Any]]] = {}
         self._active: dict[Hashable, set[Any]] = {}
-        self._shard_of = lru_cache(maxsize=1 << 16)(
-            lambda database, tenant: shard_of(database, tenant, shards)
-        )
 
     def owner_of(self, environ: dict[str, Any]) -> Hashable | None:
         """Return the other owner that a request is for, None if it is for this process.
 
         The shard that it is for is stored in the environment. Raises KBError if no process has it.
         """
-        path = environ["PATH_INFO"]
-        if path.startswith(_SYSTEM_PATHS):
-            shard = self._shard_of_path(path, environ)
-        else:
-            tenant = environ.get("HTTP_X_TENANT_ID") or self._implied_tenant(environ)
-            shard = self._shard_of(environ.get("HTTP_X_DATABASE") or DEFAULT, tenant)
-        environ[SHARD] = shard
-        return None if self._owners.is_own(path, environ) else self._owners.find(shard)
+        shard = environ[SHARD] = self._shards.find(environ)
+        is_own = self._owners.is_own(environ["PATH_INFO"], environ)
+        return None if is_own else self._owners.find(shard)
+
+    def release(self, environ: dict[str, Any]) -> None:
+        """Stop counting the body of a request that is answered."""
+        self._shards.release(environ)
 
     def redirect(self, owner: Hashable) -> str:
         """Return the address to which clients are redirected, "" if requests are forwarded."""
         return self._owners.address_of(owner) if self._redirects else ""
-
-    def _shard_of_path(self, path: str, environ: dict[str, Any]) -> int:
-        if match := _TENANT.fullmatch(path):
-            return self._shard_of(match[1], match[2])
-        if environ["REQUEST_METHOD"] == "POST" and (match := _TENANTS.fullmatch(path)):
-            tenant = _tenant_in_body(environ)
-            if tenant is not None:
-                return self._shard_of(match[1], tenant)
-        return SYSTEM
 
     def forward(self, client: Client, owner: Hashable) -> bool:
         """Pass a request to its owner and the response to the client.
@@ -460,21 +430,6 @@ def _chunks(data: bytes, connection: Any, receive: Callable[[Any], bytes]) -> It
         data = data[left:]
         if size == 0:
             return
-
-
-def _tenant_in_body(environ: dict[str, Any]) -> str | None:
-    """Return the tenant that a small body names, and keep the body for its reader."""
-    length = environ.get("CONTENT_LENGTH") or "0"
-    if not length.isdigit() or int(length) > BLOCK:
-        return None
-    body = environ["wsgi.input"].read()
-    environ["wsgi.input"] = BytesIO(body)
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    named = (fields.get(key) for key in TENANT_KEYS) if isinstance(fields, dict) else ()
-    return next((tenant for tenant in named if isinstance(tenant, str)), None)
 
 
 def _is_closed(connection: Any) -> bool:
