@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kbcore.errors import Unauthorized
-from kbserver.cluster.sealing import MAX_PIECE, SealedBody
+from kbserver.cluster.sealing import MAX_PIECE, SealedBody, sealed_length
 from kbserver.cluster.signing import NODE, PIECES, Signature, Signatures, digest_of
 from kbserver.http.gate import CALL, CALLS, OPEN_BODY, refuse_call, take_internal
 from kbserver.http.request_head import Head
@@ -20,6 +20,7 @@ FROM_NODE = "kbcore.from_node"
 MAX_WHOLE_BODY = MAX_PIECE
 """Bytes of a body whose digest is in the signature; larger ones are sent in pieces."""
 
+_OTHER_BODY = "the body of the request is not the one that its node has signed"
 _NODE = NODE.upper().replace("-", "_")
 
 
@@ -63,19 +64,18 @@ def _open(signature: Signature, head: Head, environ: dict[str, Any]) -> None:
     source = environ["wsgi.input"]
     kind, _, length = signature.body.partition("=")
     if kind == PIECES:
-        if not head.chunked:
-            raise Unauthorized("the body of the request is not the one that its node has signed")
-        environ.pop("HTTP_TRANSFER_ENCODING", None)
-        if length:
+        size = int(length) if length else None
+        if head.length != (None if size is None else sealed_length(size)):
+            raise Unauthorized(_OTHER_BODY)
+        if size is not None:
             environ["CONTENT_LENGTH"] = length
-        else:
-            environ["HTTP_TRANSFER_ENCODING"] = "chunked"
-        sealed = SealedBody(source, signature.key, int(length) if length else None)
-        environ["wsgi.input"] = io.BufferedReader(sealed, MAX_PIECE)
+        environ["wsgi.input"] = io.BufferedReader(
+            SealedBody(source, signature.key, size), MAX_PIECE
+        )
         return
-    is_small = not head.chunked and (head.length or 0) <= MAX_WHOLE_BODY
-    body = source.read() if is_small else b""
-    digest = digest_of(body)
-    if not is_small or not hmac.compare_digest(digest.encode(), signature.body.encode("latin-1")):
-        raise Unauthorized("the body of the request is not the one that its node has signed")
+    if head.chunked or (head.length or 0) > MAX_WHOLE_BODY:
+        raise Unauthorized(_OTHER_BODY)
+    body = source.read()
+    if not hmac.compare_digest(digest_of(body).encode(), signature.body.encode("latin-1")):
+        raise Unauthorized(_OTHER_BODY)
     environ["wsgi.input"] = io.BytesIO(body)

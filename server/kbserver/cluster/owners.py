@@ -11,7 +11,7 @@ from kbcore.cluster.node import ClusterNode
 from kbcore.cluster.ownership import moved
 from kbcore.errors import NotReady
 from kbserver.cluster.gate import FROM_NODE
-from kbserver.cluster.sealing import Seals
+from kbserver.cluster.sealing import Seals, sealed_length
 from kbserver.cluster.signing import NODE, Signatures, digest_of, pieces_of
 from kbserver.http.request_head import Head
 from kbserver.workers.proofs import CLIENT
@@ -78,7 +78,11 @@ class NodeOwners:
         signed = pieces_of(head.length) if body is None else digest_of(body)
         value, key = self._signatures.make(str(owner), head, client, signed)
         lines = [f"{CLIENT}: {client}", f"{NODE}: {value}"]
-        return lines, Seals(key).seal if body is None else None
+        if body is not None:
+            return lines, None
+        if head.length is not None:
+            lines.append(f"Content-Length: {sealed_length(head.length)}")
+        return lines, Seals(key).seal
 
     def address_of(self, owner: Hashable) -> str:
         """Return the address to which clients of a node are redirected."""

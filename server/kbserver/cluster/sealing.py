@@ -14,8 +14,10 @@ import struct
 from hashlib import sha256
 from typing import Any
 
-MAX_PIECE = 64 * 1024
-"""Largest number of bytes of a piece."""
+from kbserver.workers.forwarding import BLOCK
+
+MAX_PIECE = BLOCK
+"""Largest number of bytes of a piece; all but the last ones have as many."""
 
 SEAL_BYTES = 32
 
@@ -35,6 +37,12 @@ class Seals:
         piece = _LENGTH.pack(len(data)) + data + _seal(self._key, self._number, data)
         self._number += 1
         return piece
+
+
+def sealed_length(length: int) -> int:
+    """Return the number of bytes of a body in pieces, from its number of bytes."""
+    pieces = -(-length // MAX_PIECE) + 1
+    return length + pieces * (_LENGTH.size + SEAL_BYTES)
 
 
 class BrokenSeal(OSError):

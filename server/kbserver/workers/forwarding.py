@@ -103,8 +103,8 @@ class Owners(Protocol):
         """Return the headers that tell an owner from which client a request is.
 
         `head` has the headers that are forwarded; `body` is None for one that is sent in blocks.
-        The second result makes the pieces in which such blocks are sent, and ends them with the
-        piece of an empty block; None if they are sent as they are.
+        The second result makes the pieces in which such blocks are sent, with that of an empty one
+        at the end; the headers then have their length. None if blocks are sent as they are.
         """
 
     def address_of(self, owner: Hashable) -> str:
@@ -293,7 +293,7 @@ class _Exchange:
         lines = [f"{head.method} {head.target} {head.version}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         lines += more
-        if head.chunked or self._seal is not None:
+        if head.chunked:
             lines.append("Transfer-Encoding: chunked")
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
@@ -321,7 +321,7 @@ class _Exchange:
     def _send_body(self, connection: Any) -> None:
         """Send a large body, until the owner reads no more of it."""
         seal = self._seal
-        chunked = self._client.head.chunked or seal is not None
+        chunked = self._client.head.chunked
         while True:
             try:
                 block = self._input.read(BLOCK)
