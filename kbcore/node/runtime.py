@@ -446,15 +446,10 @@ class Runtime:
     def adopt(self, directory: Directory) -> None:
         """Act on what the system shard of another process decided, unless it is outdated.
 
-        Databases are dropped only if the directory says that they were, see `shard.overdue`. A
-        process with the system shard decides itself. Raises what prevents that: it is tried again
-        later.
+        The process with the system shard adopts none. Raises what prevents that: it is tried again.
         """
         with self._aligning:
-            if SYSTEM in self.shards:
-                _log.error("another process decides about databases and keys: that is ignored")
-                return
-            if directory.version < self._version:
+            if SYSTEM in self.shards or directory.version < self._version:
                 return
             directory.fill(self.databases)
             self._version = directory.version
@@ -680,11 +675,7 @@ class Runtime:
         status = self.log_status()
         checks = {
             "storage": storage_check(self.config, status, failed=self._failed is not None),
-            "recovery": recovery_check(
-                self.recovered,
-                self._all_tenants(),
-                sum(len(shard.catalog.quarantined) for shard in list(self.shards.values())),
-            ),
+            "recovery": recovery_check(self.recovered, [s.catalog for s in self.shards.values()]),
             "replication": self.replication.check(),
             "llm": model_check(self.model),
         }

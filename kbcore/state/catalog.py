@@ -45,8 +45,8 @@ class Catalog:
     A tenant that is dropped or emptied is released, not changed: readers that still hold it see its
     old state.
 
-    A quarantined database has data that nobody has dropped, but does not exist for its node. It is
-    kept and part of snapshots, and requests do not find it.
+    A quarantined database has data whose drop is not recorded, but does not exist for its node. It
+    is kept and part of snapshots, and requests do not find it.
     """
 
     def __init__(self, make_engine: Callable[[], Engine]) -> None:

@@ -1,4 +1,4 @@
-"""Nobody but a worker gets an answer to a call between workers, or sets the address of a client."""
+"""Only a worker gets an answer to a call between workers, or sets the address of a client."""
 
 from __future__ import annotations
 

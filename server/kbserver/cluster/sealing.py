@@ -1,7 +1,7 @@
-"""Bodies that one node sends to another in sealed pieces.
+"""Request bodies in sealed pieces, between two nodes.
 
 The signature of the head gives a key, and each piece is followed by its authentication code with
-that key and its number. So the receiving node acts on no byte that the other one has not sent, and
+that key and its number. So the receiving node acts on no byte that its peer has not sent, and
 neither node holds more than a piece in memory. An empty piece ends the body, so that it cannot be
 cut short; the last bytes of a body with a known length are passed on only after that.
 """
