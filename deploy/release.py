@@ -66,7 +66,7 @@ def released() -> tuple[str, int]:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     match = re.search(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", text, re.M)
     if match is None:
-        raise ReleaseError("CHANGELOG.md has no line such as: ## 0.2.0 - 2026-11-25")
+        raise ReleaseError("CHANGELOG.md has no line such as: ## 0.2.1 - 2026-11-27")
     day = datetime.datetime.fromisoformat(match[2]).replace(tzinfo=datetime.timezone.utc)
     return match[1], int(day.timestamp())
 

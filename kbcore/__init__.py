@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 _HOMES = {
     "AnswerSet": "kbcore.knowledge_base.answers",

@@ -9,7 +9,7 @@ they were. So no writer waits for a copy of everything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
@@ -125,7 +125,7 @@ class TenantCapture:
 class Capture:
     """The state of a node at one point of the log.
 
-    `purged` and `deleted` are those of the catalog.
+    `purged`, `deleted` and `drops` are those of the catalog.
     """
 
     databases: list[dict[str, object]]
@@ -134,6 +134,7 @@ class Capture:
     tenants: list[TenantCapture]
     purged: int = 0
     deleted: int = 0
+    drops: Mapping[str, int] = field(default_factory=dict)
 
 
 def capture(catalog: Catalog) -> Capture:
@@ -167,6 +168,7 @@ def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool =
         [TenantCapture(tenant) for tenant in tenants],
         catalog.purged,
         catalog.deleted,
+        catalog.drops,
     )
 
 

@@ -97,6 +97,8 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
         first = {"kind": "databases", "databases": captured.databases, "keys": keys}
         if captured.purged or captured.deleted:
             first["erase"] = {"purged": captured.purged, "deleted": captured.deleted}
+        if captured.drops:
+            first["drops"] = captured.drops
         yield orjson.dumps(first)
         while waiting:
             state = waiting[-1].state()
@@ -255,6 +257,8 @@ class Restorer:
             to_erase = body.get("erase", {})
             self._catalog.purged = to_erase.get("purged", 0)
             self._catalog.deleted = to_erase.get("deleted", 0)
+            for name, created_at in body.get("drops", {}).items():
+                self._catalog.record_drop(name, created_at)
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())

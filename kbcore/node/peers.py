@@ -21,11 +21,14 @@ class Directory:
     """The decisions of the system shard for all shards: which databases and API keys exist.
 
     `version` grows with every change. A database has its name and the times at which it was created
-    and last emptied.
+    and last emptied; `drops` are the databases that were dropped (`Catalog.drops`). Only what is
+    among these is dropped in a shard: a database that is missing may be one that this directory does
+    not know.
     """
 
     version: int
     databases: tuple[tuple[str, int, int], ...]
+    drops: tuple[tuple[str, int], ...]
     keys_used: bool
     keys: tuple[StoredKey, ...]
 
@@ -36,12 +39,14 @@ class Directory:
             (database.name, database.created_at, database.emptied_at)
             for database in catalog.databases()
         )
-        return cls(version, tuple(databases), catalog.keys.used, tuple(catalog.keys.all()))
+        drops = tuple(catalog.drops.items())
+        return cls(version, tuple(databases), drops, catalog.keys.used, tuple(catalog.keys.all()))
 
     def fill(self, catalog: Catalog) -> None:
         """Replace the databases and keys of a catalog without tenants."""
         catalog.mirror(
             [Database(name, created, emptied) for name, created, emptied in self.databases],
+            dict(self.drops),
             self.keys,
             used=self.keys_used,
         )
@@ -51,6 +56,7 @@ class Directory:
         return {
             "version": self.version,
             "databases": self.databases,
+            "drops": self.drops,
             "keysUsed": self.keys_used,
             "keys": [KEY_CODEC.encode(key) for key in self.keys],
         }
@@ -61,6 +67,7 @@ class Directory:
         return cls(
             body["version"],
             tuple((name, created, emptied) for name, created, emptied in body["databases"]),
+            tuple((name, created) for name, created in body["drops"]),
             body["keysUsed"],
             tuple(KEY_CODEC.decode(key) for key in body["keys"]),
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbcore.config.settings import Config
 from kbcore.durable.recovery import Recovered
 from kbcore.plug.ports import LogStatus
-from kbcore.state.tenant import Tenant
+from kbcore.state.catalog import Catalog
 
 Check = dict[str, Any]
 """`status` (pass, warn or fail) and `message` of one part of a node."""
@@ -23,12 +23,21 @@ def storage_check(config: Config, status: LogStatus, *, failed: bool) -> Check:
     return {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
 
 
-def recovery_check(recovered: Recovered, tenants: Iterable[Tenant]) -> Check:
-    """Return the check of the recovery, which fails while a tenant is unusable."""
-    return {
-        "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
-        "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
-    }
+def recovery_check(recovered: Recovered, catalogs: Sequence[Catalog]) -> Check:
+    """Return the check of the recovery, which fails while a tenant is unusable.
+
+    It warns of databases that shards have quarantined.
+    """
+    tenants = (tenant for catalog in catalogs for tenant in catalog.tenants())
+    message = f"{recovered.records} records replayed after snapshot {recovered.snapshot}"
+    if any(tenant.failed is not None for tenant in tenants):
+        return {"status": "fail", "message": message}
+    if any(catalog.quarantined for catalog in catalogs):
+        problem = (
+            "databases of shards that the system shard does not know are not served; see the log"
+        )
+        return {"status": "warn", "message": f"{message}; {problem}"}
+    return {"status": "pass", "message": message}
 
 
 def readiness(checks: Mapping[str, Check], *, available: bool, writable: bool) -> dict[str, Any]:

@@ -447,10 +447,10 @@ class Runtime:
     def adopt(self, directory: Directory) -> None:
         """Act on what the system shard of another process decided, unless it is outdated.
 
-        Raises what prevents that: it is tried again later.
+        The process with the system shard adopts none. Raises what prevents that: it is tried again.
         """
         with self._aligning:
-            if directory.version < self._version:
+            if SYSTEM in self.shards or directory.version < self._version:
                 return
             directory.fill(self.databases)
             self._version = directory.version
@@ -676,7 +676,7 @@ class Runtime:
         status = self.log_status()
         checks = {
             "storage": storage_check(self.config, status, failed=self._failed is not None),
-            "recovery": recovery_check(self.recovered, self._all_tenants()),
+            "recovery": recovery_check(self.recovered, [s.catalog for s in self.shards.values()]),
             "replication": self.replication.check(),
             "llm": model_check(self.model),
         }
@@ -785,7 +785,7 @@ class Runtime:
 
     def _all_tenants(self) -> Iterator[Tenant]:
         for shard in list(self.shards.values()):
-            yield from shard.catalog.tenants()
+            yield from shard.catalog.served_tenants()
 
     def _fail_shard(self, number: int, error: StorageFailed) -> None:
         """Give up a shard of a cluster: another node may have it, or its log must be read again."""

@@ -14,17 +14,19 @@ from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.durable.full_disk import FullDisk
 from kbcore.durable.recovery import Recovered, recover
-from kbcore.errors import ConfigError, KBError, StorageFailed
+from kbcore.errors import ConfigError, Conflict, KBError, StorageFailed
 from kbcore.kb.services import Erasure
 from kbcore.node.peers import Directory, Peers
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.ports import LogStore, WorksBeside
 from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling
-from kbcore.state.catalog import Catalog
+from kbcore.state.catalog import DEFAULT, Catalog, Database
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbplanner.engine.engine import Engine as CEngine
 from kbplanner.reference.engine import ReferenceEngine
+
+_BLOCKED = "an older database of this name is quarantined"
 
 _log = logging.getLogger("kbcore.node")
 
@@ -252,12 +254,18 @@ class Shard:
         """Repeat the changes of databases that the system shard made and this one did not.
 
         The system shard decides: it records a change first. After a crash in between, a database
-        that the system shard does not have, or that it created or emptied later, is dropped or
-        emptied here. Return the creations that failed: the database has no data here yet. Raises
-        what the log raises if data could not be removed.
+        that it has dropped, or emptied later, is dropped or emptied here. A database with data that
+        it neither has nor has dropped is quarantined. Return the creations that failed: the database
+        has no data here yet. Raises what the log raises if data could not be removed.
         """
-        failed: list[tuple[ChangeSet, KBError]] = []
-        for changes in overdue(system, self.catalog):
+        repeated, unknown = overdue(system, self.catalog)
+        self._quarantine(unknown)
+        failed: list[tuple[ChangeSet, KBError]] = [
+            (_changed(database.name, CatalogAction.CREATE_DATABASE), Conflict(_BLOCKED))
+            for database in system.databases()
+            if database.name in unknown
+        ]
+        for changes in repeated:
             if any(creation.database == changes.database for creation, _ in failed):
                 continue
             try:
@@ -268,6 +276,20 @@ class Shard:
                 failed.append((changes, error))
         return failed
 
+    def _quarantine(self, unknown: frozenset[str]) -> None:
+        """Hide the databases with data that the system shard does not know, and no others."""
+        before = self.catalog.quarantined
+        if unknown == before:
+            return
+        for name in sorted(unknown - before):
+            _log.error(
+                "database %s has data in a shard, and the system shard neither has it nor has dropped"
+                " it: it is kept, but not served; to remove it, create a database of this name and"
+                " delete that",
+                name,
+            )
+        self.committer.exclusively(lambda seq: self.catalog.quarantine(unknown))
+
     def close(self, *, clean: bool) -> None:
         """Release the log, after a snapshot of new records if it is `clean`."""
         if clean and self.snapshots.bytes_since:
@@ -275,21 +297,39 @@ class Shard:
         self.store.close(clean=clean)
 
 
-def overdue(system: Catalog, catalog: Catalog) -> list[ChangeSet]:
-    """Return the changes that make the databases of a shard those of the system shard."""
+def overdue(system: Catalog, catalog: Catalog) -> tuple[list[ChangeSet], frozenset[str]]:
+    """Return the changes that make the databases of a shard those of the system shard.
+
+    The second result is the names of databases with tenants that the system shard neither has nor
+    has dropped. Nothing is changed for these: that the system shard does not know them is no
+    decision, but the loss of one.
+    """
     decided = {database.name: database for database in system.databases()}
     present = {database.name: database for database in catalog.databases()}
-    changes: list[tuple[str, ChangeCatalog]] = []
-    for name, database in present.items():
-        if name not in decided or database.created_at != decided[name].created_at:
-            changes.append((name, ChangeCatalog(CatalogAction.DROP_DATABASE)))
-    dropped = {name for name, _ in changes}
+    changes: list[ChangeSet] = []
+    unknown: set[str] = set()
+    for name, database in list(present.items()):
+        if name == DEFAULT or _is_same(decided.get(name), database):
+            continue
+        if database.tenants and not system.has_dropped(name, database.created_at):
+            unknown.add(name)
+        else:
+            changes.append(_changed(name, CatalogAction.DROP_DATABASE))
+            del present[name]
     for name, database in decided.items():
-        known = None if name in dropped else present.get(name)
+        if name in unknown:
+            continue
+        known, emptied_at = present.get(name), database.emptied_at
         if known is None:
-            mark = database.created_at
-            changes.append((name, ChangeCatalog(CatalogAction.CREATE_DATABASE, mark)))
-        if database.emptied_at != (known.emptied_at if known is not None else 0):
-            mark = database.emptied_at
-            changes.append((name, ChangeCatalog(CatalogAction.NUKE_DATABASE, mark)))
-    return [ChangeSet(name, "", (change,)) for name, change in changes]
+            changes.append(_changed(name, CatalogAction.CREATE_DATABASE, database.created_at))
+        if emptied_at > (0 if known is None else known.emptied_at):
+            changes.append(_changed(name, CatalogAction.NUKE_DATABASE, emptied_at))
+    return changes, frozenset(unknown)
+
+
+def _changed(name: str, action: CatalogAction, mark: int | None = None) -> ChangeSet:
+    return ChangeSet(name, "", (ChangeCatalog(action, mark),))
+
+
+def _is_same(decided: Database | None, database: Database) -> bool:
+    return decided is not None and decided.created_at == database.created_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,8 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogStore
 from kbcore.state.catalog import Catalog
 from kbcore.state.tenant import Tenant
+
+_log = logging.getLogger("kbcore.offline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,13 @@ def recovered(stores: Sequence[LogStore], config: Config) -> Iterator[list[Recov
     try:
         for store in stores:
             logs.append(recover_log(store, replace(config, replication_mode="none")))
-            for changes in overdue(logs[0].catalog, logs[-1].catalog):
-                logs[-1].catalog.place(changes, 0, store.status().head)
+            catalog = logs[-1].catalog
+            repeated, unknown = overdue(logs[0].catalog, catalog)
+            catalog.quarantine(unknown)
+            for name in sorted(unknown):
+                _log.error("database %s is quarantined and left out", name)
+            for changes in repeated:
+                catalog.place(changes, 0, store.status().head)
         yield logs
     finally:
         for log in logs:
@@ -124,5 +132,5 @@ def contents_of(logs: Sequence[RecoveredLog]) -> Contents:
 
 def tenants_of(catalogs: Sequence[Catalog]) -> list[Tenant]:
     """Return the tenants of all shards, sorted by database and name."""
-    tenants = [tenant for catalog in catalogs for tenant in catalog.tenants()]
+    tenants = [tenant for catalog in catalogs for tenant in catalog.served_tenants()]
     return sorted(tenants, key=lambda tenant: (tenant.database, tenant.name))

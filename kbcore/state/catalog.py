@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbcore.errors import UnknownDatabase
@@ -14,6 +14,11 @@ from kbcore.state.tenant import EndsWithTenant, Tenant
 from kbplanner.engine.backend import Engine
 
 DEFAULT = "default"
+
+MAX_DROPS = 1000
+"""Drops of databases that are remembered. Without the drop a shard that missed it quarantines its
+database instead of dropping it.
+"""
 
 
 @dataclass(slots=True)
@@ -39,6 +44,9 @@ class Catalog:
 
     A tenant that is dropped or emptied is released, not changed: readers that still hold it see its
     old state.
+
+    A quarantined database has data whose drop is not recorded, but does not exist for its node. It
+    is kept and part of snapshots, and requests do not find it.
     """
 
     def __init__(self, make_engine: Callable[[], Engine]) -> None:
@@ -47,6 +55,8 @@ class Catalog:
         """True if new tenants count accesses of facts; False on a follower."""
         self._databases: dict[str, Database] = {DEFAULT: Database(DEFAULT)}
         self._mutex = threading.Lock()
+        self._quarantined: frozenset[str] = frozenset()
+        self._drops: dict[str, int] = {}
         self.keys = KeyRing()
         self.purged = 0
         """The last purge of a tenant that was deleted or emptied later, by its sequence number."""
@@ -63,7 +73,7 @@ class Catalog:
 
     def find(self, database: str, name: str) -> Tenant | None:
         """Return a tenant, None if the tenant or its database does not exist."""
-        known = self._databases.get(database)
+        known = None if database in self._quarantined else self._databases.get(database)
         return known.tenants.get(name) if known else None
 
     def need_tenant(self, database: str, name: str, at: int) -> Tenant:
@@ -83,18 +93,52 @@ class Catalog:
     def database(self, name: str) -> Database:
         """Return a database; raise UnknownDatabase."""
         database = self._databases.get(name)
-        if database is None:
+        if database is None or name in self._quarantined:
             raise UnknownDatabase(name)
         return database
 
     def databases(self) -> list[Database]:
-        """Return every database, sorted by name."""
+        """Return every database, also quarantined ones, sorted by name."""
         return sorted(self._databases.values(), key=lambda database: database.name)
 
     def tenants(self) -> Iterator[Tenant]:
-        """Yield every tenant of every database."""
+        """Yield every tenant of every database, also of quarantined ones."""
         for database in self.databases():
             yield from list(database.tenants.values())
+
+    def served_tenants(self) -> Iterator[Tenant]:
+        """Yield every tenant that requests can find."""
+        for database in self.databases():
+            if database.name not in self._quarantined:
+                yield from list(database.tenants.values())
+
+    @property
+    def quarantined(self) -> frozenset[str]:
+        """Names of the databases that exist here and not for the node."""
+        return self._quarantined
+
+    def quarantine(self, names: Iterable[str]) -> None:
+        """Hide these databases from requests, and no others; the caller makes sure that no writer is
+        active.
+        """
+        with self._mutex:
+            self._quarantined = frozenset(names)
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """The latest drops of databases, oldest first: name, and creation time of what was dropped."""
+        return dict(self._drops)
+
+    def has_dropped(self, name: str, created_at: int) -> bool:
+        """Return True if a database of this name and creation time was dropped, or a later one."""
+        return created_at <= self._drops.get(name, -1)
+
+    def record_drop(self, name: str, created_at: int) -> None:
+        """Remember that a database was dropped, and all of its name before it."""
+        latest = max(created_at, self._drops.pop(name, created_at))
+        self._drops[name] = latest
+        if len(self._drops) > MAX_DROPS:
+            del self._drops[next(iter(self._drops))]
 
     def last_purge(self) -> int:
         """Return the sequence number of the last purge of any tenant, 0 if there was none."""
@@ -124,12 +168,16 @@ class Catalog:
             return self.need_tenant(changes.database, changes.tenant, at)
         action, name = change.action, changes.database
         if action is CatalogAction.CREATE_DATABASE:
-            self.need_database(name, at if change.mark is None else change.mark)
+            later = max(at, self._drops.get(name, -1) + 1)
+            self.need_database(name, later if change.mark is None else change.mark)
         elif action is CatalogAction.CREATE_TENANT:
             self.need_tenant(name, changes.tenant, at)
         elif action is CatalogAction.DROP_DATABASE:
             with self._mutex:
-                self._delete(list(self._databases.pop(name).tenants.values()), seq)
+                dropped = self._databases.pop(name)
+                self._quarantined -= {name}
+                self.record_drop(name, dropped.created_at)
+                self._delete(list(dropped.tenants.values()), seq)
         elif action is CatalogAction.DROP_TENANT:
             with self._mutex:
                 self._delete([self.database(name).tenants.pop(changes.tenant)], seq)
@@ -149,14 +197,20 @@ class Catalog:
         return None
 
     def mirror(
-        self, databases: Iterable[Database], keys: Iterable[StoredKey], *, used: bool
+        self,
+        databases: Iterable[Database],
+        drops: Mapping[str, int],
+        keys: Iterable[StoredKey],
+        *,
+        used: bool,
     ) -> None:
-        """Replace the databases, which have no tenants here, and the keys."""
+        """Replace the databases, which have no tenants here, their drops, and the keys."""
         ring = KeyRing()
         ring.change(keys, ())
         ring.used = used
         with self._mutex:
             self._databases = {database.name: database for database in databases}
+            self._drops = dict(drops)
             self.keys = ring
 
     def become(self, other: Catalog) -> None:
@@ -189,6 +243,7 @@ class Catalog:
         """Release every tenant: their memory is freed when no reader holds them any more."""
         with self._mutex:
             self.purged = self.deleted = 0
+            self._quarantined, self._drops = frozenset(), {}
             databases, self._databases = self._databases, {DEFAULT: Database(DEFAULT)}
         for database in databases.values():
             self._release(list(database.tenants.values()))

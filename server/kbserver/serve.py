@@ -33,11 +33,13 @@ from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
+from kbserver.cluster.gate import NodeGate
 from kbserver.cluster.joining import Joined, prepare
 from kbserver.cluster.owners import FROM_NODE, NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
+from kbserver.http.gate import OPEN_BODY, Gate, PublicGate
 from kbserver.http.listening import accept_connections, bind
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
@@ -56,6 +58,8 @@ from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resu
 from kbserver.workers.owners import WorkerOwners
 from kbserver.workers.peers import WorkerPeers
 from kbserver.workers.private import PrivateApp
+from kbserver.workers.proofs import Proofs, WorkerGate
+from kbserver.workers.request_shards import RequestShards
 from kbserver.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -146,12 +150,38 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
         self.command, self.path, self.request_version = head.method, head.target, head.version
         self.close_connection = head.closes or self.server.stopping
-        self.environ = self._environ(head, len(buffered) - head.size)
-        self.application = self.server.application
         self.head = head
-        if self.server.forwarder is None or not self._forwarded(self.server.forwarder, buffered):
+        if not self._is_admitted(head, len(buffered) - head.size):
+            return None
+        self.application = self.server.application
+        forwarder = self.server.forwarder
+        if forwarder is None:
             self.handle_one_response()
+        else:
+            try:
+                if not self._forwarded(forwarder, buffered):
+                    self.handle_one_response()
+            finally:
+                forwarder.release(self.environ)
         return None if self.close_connection else True
+
+    def _is_admitted(self, head: Head, buffered: int) -> bool:
+        """Make the WSGI environment of a request; return False if the gate has refused it."""
+        address = self.client_address[0] if isinstance(self.client_address, tuple) else ""
+        try:
+            additions = self.server.gate.admit(head, str(address))
+            self.environ = self._environ(head, buffered)
+            self.environ.update(additions)
+            open_body = self.environ.pop(OPEN_BODY, None)
+            if open_body is not None:
+                open_body(self.environ)
+        except KBError as error:
+            self._close_with(head, answer_of(error))
+            return False
+        except OSError:
+            self.refuse(400, "the body could not be read")
+            return False
+        return True
 
     def _hand_over(self, owner: Hashable, buffered: bytes) -> bool:
         """Give the connection to the worker that owns the tenant of the request; False if it stays."""
@@ -169,7 +199,6 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def _forwarded(self, forwarder: Forwarder, buffered: bytes) -> bool:
         """Have another process answer the request; return False if it is for this one."""
         is_done = True
-        self.environ["RAW_URI"] = self.head.target
         try:
             owner = forwarder.owner_of(self.environ)
             self._check_browser()
@@ -373,6 +402,7 @@ class Server(WSGIServer):  # type: ignore[misc]
         forwarder: Forwarder | None = None,
     ) -> None:
         self.forwarder = forwarder
+        self.gate: Gate = PublicGate()
         self.handover: Handover | None = None
         self.browser_guard: BrowserGuard | None = None
         self.handlers: set[Handler] = set()
@@ -558,13 +588,13 @@ def _servers(
         owners = WorkerOwners(worker)
     forwarder = None
     if owners is not None:
-        guard = application.extensions[GUARD]
-        forwarder = Forwarder(
-            owners,
+        shards = RequestShards(
+            application.extensions[GUARD],
+            application.extensions["kbcore.bodies"],
+            config.max_body_bytes,
             runtime.shard_count,
-            guard.implied_tenant,
-            redirects=config.cluster_route == "redirect",
         )
+        forwarder = Forwarder(owners, shards, redirects=config.cluster_route == "redirect")
     if joined is not None and forwarder is not None:
         joined.node.on_node_lost.append(forwarder.drop)
     if worker is None:
@@ -579,8 +609,8 @@ def _servers(
         forwarder=forwarder,
     )
     public.browser_guard = application.extensions[BROWSER_GUARD]
-    if isinstance(owners, NodeOwners):
-        public.connection_limit.trusted = owners.trusted
+    if joined is not None:
+        public.gate = NodeGate(joined.signatures, public.connection_limit.trusted)
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
     if worker is None:
         return [public]
@@ -592,6 +622,7 @@ def _servers(
         times=replace(times, idle=PRIVATE_IDLE_SECONDS),
         refused=refused,
     )
+    private.gate = WorkerGate(Proofs(worker.secret))
     return [public, private]
 
 

@@ -8,10 +8,14 @@ import threading
 
 
 class Proxy:
-    """Passes connections on to an address. `cut` drops all and takes no more, `hold` passes on nothing, `heal` ends both."""
+    """Passes connections on to an address. `cut` drops all and takes no more, `hold` passes on nothing, `heal` ends both.
+
+    `record`, if it is set, gets the bytes of both directions as they are passed on.
+    """
 
     def __init__(self, target):
         self.target = target
+        self.record = None
         self._open = threading.Event()
         self._open.set()
         self._dropping = False
@@ -63,6 +67,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 self._open.wait()
+                if self.record is not None:
+                    self.record(data)
                 sink.sendall(data)
         self._end(source)
         self._end(sink)

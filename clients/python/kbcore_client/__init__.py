@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kbcore_client.settings import Retries, Settings, Timeouts
     from kbcore_client.windows import Bucket, ContextDiff, Window, WindowOptions
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 _HOMES = {
     "AnswerSet": "answers",

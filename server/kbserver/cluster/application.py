@@ -16,9 +16,11 @@ from kbcore.cluster.ownership import HeldShard
 from kbcore.errors import KBError, NotReady
 from kbcore.node.placement import SYSTEM
 from kbcore.node.runtime import Runtime
-from kbserver.cluster.owners import FROM_NODE, WAIT_TTLS
+from kbserver.cluster.gate import FROM_NODE
+from kbserver.cluster.owners import WAIT_TTLS
 from kbserver.cluster.peers import RELEASE, SHARDS
 from kbserver.errors import answer_of
+from kbserver.http.gate import CALL
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_id import identity_headers, request_id
 from kbserver.workers import private
@@ -54,7 +56,7 @@ class NodeApp:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a WSGI request."""
         path = environ["PATH_INFO"]
-        if environ.get(FROM_NODE) and path.startswith(private.CALLS):
+        if environ.get(CALL):
             return self._calls.answer(environ, start_response)
         if path.startswith(_UNCHECKED):
             return self._application(environ, start_response)

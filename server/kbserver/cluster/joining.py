@@ -137,7 +137,7 @@ def prepare(config: Config, listener: socket.socket, plugins: Sequence[object]) 
     coordinator, record, _ = call(lambda: open_cluster(config, loaded))
     member = Member(node_name(url), url, config.cluster_weight)
     node = ClusterNode(member, record, coordinator, config, places, call=call, read=read)
-    signatures = Signatures(record.secret)
+    signatures = Signatures(record.secret, member.name)
     return Joined(node, NodePeers(node, signatures), signatures, (call, read))
 
 

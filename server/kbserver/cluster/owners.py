@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 from urllib.parse import urlsplit
 
 from kbcore.cluster.node import ClusterNode
 from kbcore.cluster.ownership import moved
-from kbcore.errors import NotReady, Unauthorized
-from kbserver.cluster.signing import NODE, Signatures
-from kbserver.workers.owners import CLIENT
-
-FROM_NODE = "kbcore.from_node"
-"""Key in the WSGI environment of a request that another node has sent."""
+from kbcore.errors import NotReady
+from kbserver.cluster.gate import FROM_NODE
+from kbserver.cluster.sealing import Seals, sealed_length
+from kbserver.cluster.signing import NODE, Signatures, digest_of, pieces_of
+from kbserver.http.request_head import Head
+from kbserver.workers.proofs import CLIENT
 
 WAIT_TTLS = 2.0
 """Times to live for which a request waits while no node has its tenant."""
 
-_OWN_PATHS = ("/health", "/metrics", "/replication/", "/-/", "/admin/cluster")
+_OWN_PATHS = ("/health", "/metrics", "/replication/", "/admin/cluster")
 
 
 class NodeOwners:
@@ -30,27 +30,10 @@ class NodeOwners:
         self._ownership = node.ownership
         self._signatures = signatures
         self._wait_seconds = WAIT_TTLS * node.ttl
-        self.trusted: set[str] = set()
-        """Addresses from which other nodes have sent requests."""
 
     def is_own(self, path: str, environ: dict[str, Any]) -> bool:
-        """Return True for requests about this node, and for those that another node has sent.
-
-        Those get the address of their client. Raises Unauthorized for a wrong signature.
-        """
-        if NODE_KEY in environ:
-            client = environ.pop(CLIENT_KEY, "")
-            problem = self._signatures.problem(
-                environ.pop(NODE_KEY), environ["REQUEST_METHOD"], environ["RAW_URI"], client
-            )
-            if problem:
-                raise Unauthorized(problem)
-            environ[FROM_NODE] = True
-            self.trusted.add(environ.get("REMOTE_ADDR", ""))
-            address, _, port = client.partition(" ")
-            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
-            return True
-        return path.startswith(_OWN_PATHS)
+        """Return True for requests about this node, and for those that another node has sent."""
+        return FROM_NODE in environ or path.startswith(_OWN_PATHS)
 
     def find(self, shard: int) -> str | None:
         """Return the node that has a shard, None if it is this one; waits while it is moving."""
@@ -88,18 +71,19 @@ class NodeOwners:
         except NotReady as error:
             raise OSError(error.message) from error
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the signature and the address of the client."""
-        return [f"{CLIENT}: {client}", f"{NODE}: {self._signatures.make(method, target, client)}"]
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
+        """Return the signature and the address of the client, and the seals of a large body."""
+        signed = pieces_of(head.length) if body is None else digest_of(body)
+        value, key = self._signatures.make(str(owner), head, client, signed)
+        lines = [f"{CLIENT}: {client}", f"{NODE}: {value}"]
+        if body is not None:
+            return lines, None
+        if head.length is not None:
+            lines.append(f"Content-Length: {sealed_length(head.length)}")
+        return lines, Seals(key).seal
 
     def address_of(self, owner: Hashable) -> str:
         """Return the address to which clients of a node are redirected."""
         return self._node.url_of(str(owner))
-
-
-def _key(header: str) -> str:
-    return f"HTTP_{header.upper().replace('-', '_')}"
-
-
-NODE_KEY, CLIENT_KEY = _key(NODE), _key(CLIENT)
-"""Keys of the headers in the WSGI environment."""

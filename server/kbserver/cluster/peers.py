@@ -15,14 +15,17 @@ from kbcore.errors import Conflict, KBError, NotReady
 from kbcore.node.peers import Directory, TenantSize
 from kbcore.node.placement import SYSTEM
 from kbcore.plug.ports import LogSeed
-from kbserver.cluster.signing import NODE, Signatures
+from kbcore.replication.leadership import node_name
+from kbserver.cluster.signing import NODE, Signatures, digest_of
+from kbserver.http.gate import CALLS
+from kbserver.http.request_head import Head
 from kbserver.workers import private
 from kbserver.workers.peers import Calls
 
-RELEASE = private.CALLS + "release"
+RELEASE = CALLS + "release"
 """Call with which a node asks for a shard that it takes over."""
 
-SHARDS = private.CALLS + "shards"
+SHARDS = CALLS + "shards"
 """Call that returns the open shards of a node with their tenants."""
 
 CALL_SECONDS = 10.0
@@ -45,13 +48,20 @@ class NodePeers(Calls[str]):
 
     def connection(self, peer: str, seconds: float | None) -> http.client.HTTPConnection:
         """Return a connection to a node, by its name or address."""
-        url = peer if "://" in peer else self._node.url_of(peer)
-        parts = urlsplit(url)
+        parts = urlsplit(self._url(peer))
         return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
 
-    def headers(self, method: str, path: str) -> dict[str, str]:
-        """Return the signature of a call."""
-        return {NODE: self._signatures.make(method, path)}
+    def headers(self, peer: str, method: str, path: str, body: bytes) -> dict[str, str]:
+        """Return the headers of a call, with their signature."""
+        url = self._url(peer)
+        headers = {"HOST": urlsplit(url).netloc, "ACCEPT_ENCODING": "identity"}
+        head = Head(method, path, headers=headers)
+        value, _ = self._signatures.make(node_name(url), head, "", digest_of(body))
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        return {**named, NODE: value}
+
+    def _url(self, peer: str) -> str:
+        return peer if "://" in peer else self._node.url_of(peer)
 
     def no_answer(self, peer: str) -> NotReady:
         """Return the error for a node that does not answer."""

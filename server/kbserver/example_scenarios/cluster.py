@@ -70,7 +70,7 @@ def play_cluster(now: int) -> list[Told]:
                 call=_in_place,
                 read=_in_place,
             )
-            peers = NodePeers(node, Signatures(record.secret))
+            peers = NodePeers(node, Signatures(record.secret, node.name))
             with open_runtime(_CONFIG, clock=ManualClock(now), peers=peers) as runtime:
                 return list(_steps(create_app(runtime).test_client()))
         finally:

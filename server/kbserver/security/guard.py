@@ -112,6 +112,31 @@ class Guard:
             return DEFAULT
         return next(iter(key.tenants)) if key is not None and len(key.tenants) == 1 else DEFAULT
 
+    def recognises(self, environ: dict[str, Any]) -> bool:
+        """Return True if a request has valid credentials, or needs none.
+
+        The request is neither admitted nor counted by this.
+        """
+        if not self._asks:
+            return True
+        try:
+            if self._plugin and self._plugin_principal(environ) is not None:
+                return True
+            text = credentials(environ)
+        except KBError:  # the request will be refused
+            return False
+        if text is None:
+            return False
+        if self._keys is not None and self._keys.judge(text) is not None:
+            return True
+        if self._tries.wait(address_of(environ, self._hops)):
+            return False
+        digest = digest_of(text)
+        return any(
+            known is not None and hmac.compare_digest(digest, known)
+            for known in (self._replica, self._single)
+        )
+
     def is_valid(self, who: Principal) -> bool:
         """Return True if the key of an admitted principal is still valid; streams check this."""
         return self._keys is None or who.key is None or who is ROOT or self._keys.current(who.key)

@@ -13,18 +13,16 @@ import re
 import socket
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import lru_cache
 from io import BytesIO
 from typing import Any, Protocol
 
 import gevent
-import orjson
 
 from kbcore.errors import KBError
-from kbcore.node.placement import SYSTEM, shard_of
-from kbserver.http.request_context import DEFAULT
+from kbserver.http.gate import INTERNAL
 from kbserver.http.request_head import Head
 from kbserver.http.request_id import request_id
+from kbserver.workers.request_shards import RequestShards
 
 SHARD = "kbcore.shard"
 """Key in the WSGI environment of the shard that a request is for."""
@@ -47,21 +45,15 @@ SEND_SECONDS = 15.0
 BLOCK = 64 * 1024
 """Bytes read at a time; smaller bodies are sent together with the head."""
 
-TENANT_KEYS = ("tenantId", "id", "name")
-"""Keys of the body that names a new tenant; the first that it has counts."""
-
 _NOT_FORWARDED = frozenset(
     (
         *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
-        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID", "X_KBCORE_CLIENT", "X_KBCORE_NODE"),
+        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID"),
     )
 )
 _CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
-_TENANT = re.compile(r"/admin/databases/([^/]+)/tenants/([^/]+)(?:/nuke)?")
-_TENANTS = re.compile(r"/admin/databases/([^/]+)/tenants")
-_SYSTEM_PATHS = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
 _WITHOUT_BODY = frozenset((b"204", b"304"))
 
 
@@ -105,8 +97,15 @@ class Owners(Protocol):
     def connect(self, owner: Hashable) -> Any:
         """Return a new connection to an owner; raises OSError."""
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the headers that tell the owner from which client a request is."""
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
+        """Return the headers that tell an owner from which client a request is.
+
+        `head` has the headers that are forwarded; `body` is None for one that is sent in blocks.
+        The second result makes the pieces in which such blocks are sent, with that of an empty one
+        at the end; the headers then have their length. None if blocks are sent as they are.
+        """
 
     def address_of(self, owner: Hashable) -> str:
         """Return the address to which a client is redirected; raises NotReady."""
@@ -119,53 +118,32 @@ class _Ended(OSError):
 class Forwarder:
     """Finds the owner of a request, and forwards requests of other owners.
 
-    `implied_tenant` returns the tenant of a request that names none. With `redirects` clients are
-    sent to the owner instead.
+    With `redirects` clients are sent to the owner instead.
     """
 
-    def __init__(
-        self,
-        owners: Owners,
-        shards: int,
-        implied_tenant: Callable[[dict[str, Any]], str],
-        *,
-        redirects: bool = False,
-    ) -> None:
+    def __init__(self, owners: Owners, shards: RequestShards, *, redirects: bool = False) -> None:
         self._owners = owners
+        self._shards = shards
         self._redirects = redirects
-        self._implied_tenant = implied_tenant
         self._idle: dict[Hashable, list[tuple[float, Any]]] = {}
         self._active: dict[Hashable, set[Any]] = {}
-        self._shard_of = lru_cache(maxsize=1 << 16)(
-            lambda database, tenant: shard_of(database, tenant, shards)
-        )
 
     def owner_of(self, environ: dict[str, Any]) -> Hashable | None:
         """Return the other owner that a request is for, None if it is for this process.
 
         The shard that it is for is stored in the environment. Raises KBError if no process has it.
         """
-        path = environ["PATH_INFO"]
-        if path.startswith(_SYSTEM_PATHS):
-            shard = self._shard_of_path(path, environ)
-        else:
-            tenant = environ.get("HTTP_X_TENANT_ID") or self._implied_tenant(environ)
-            shard = self._shard_of(environ.get("HTTP_X_DATABASE") or DEFAULT, tenant)
-        environ[SHARD] = shard
-        return None if self._owners.is_own(path, environ) else self._owners.find(shard)
+        shard = environ[SHARD] = self._shards.find(environ)
+        is_own = self._owners.is_own(environ["PATH_INFO"], environ)
+        return None if is_own else self._owners.find(shard)
+
+    def release(self, environ: dict[str, Any]) -> None:
+        """Stop counting the body of a request that is answered."""
+        self._shards.release(environ)
 
     def redirect(self, owner: Hashable) -> str:
         """Return the address to which clients are redirected, "" if requests are forwarded."""
         return self._owners.address_of(owner) if self._redirects else ""
-
-    def _shard_of_path(self, path: str, environ: dict[str, Any]) -> int:
-        if match := _TENANT.fullmatch(path):
-            return self._shard_of(match[1], match[2])
-        if environ["REQUEST_METHOD"] == "POST" and (match := _TENANTS.fullmatch(path)):
-            tenant = _tenant_in_body(environ)
-            if tenant is not None:
-                return self._shard_of(match[1], tenant)
-        return SYSTEM
 
     def forward(self, client: Client, owner: Hashable) -> bool:
         """Pass a request to its owner and the response to the client.
@@ -226,13 +204,12 @@ class Forwarder:
 
     def _send_head(self, exchange: _Exchange, owner: Hashable) -> Any:
         """Send the head of a request with a small body; return the connection."""
-        first = exchange.first_block()
         idle = self._idle.get(owner, [])
         while idle:
             since, connection = idle.pop()
             if time.monotonic() - since < IDLE_SECONDS and not _is_closed(connection):
                 try:
-                    connection.sendall(first)
+                    connection.sendall(exchange.first_block(owner))
                 except OSError:  # the owner has ended since the check and got nothing
                     connection.close()
                     continue
@@ -244,6 +221,7 @@ class Forwarder:
         except OSError as error:
             raise _Ended(str(error)) from error
         try:
+            first = exchange.first_block(owner)
             exchange.sent = True
             connection.sendall(first)
         except OSError as error:
@@ -270,7 +248,7 @@ class _Exchange:
         self._owners = owners
         self._input = client.environ["wsgi.input"]
         self._pending = True
-        self._first = b""
+        self._seal: Callable[[bytes], bytes] | None = None
         self.body = b""
         self.moved = False
         self.closes: bool = client.close_connection
@@ -279,6 +257,7 @@ class _Exchange:
         self._end_watch: Callable[[], None] | None = None
         self.sent = False
         self.answered = False
+        self._request_id = request_id(client.head.headers.get("X_REQUEST_ID"))
 
     @property
     def repeatable(self) -> bool:
@@ -289,24 +268,31 @@ class _Exchange:
         """Prepare to send the request to another owner."""
         self.moved = self.sent = False
 
-    def first_block(self) -> bytes:
-        """Return the head of the request, with the body if it is small."""
-        if not self._first:
-            self._first = self._head()
-            if not self._client.head.chunked and (self._client.head.length or 0) <= BLOCK:
-                self._pending = False
-                self.body = self._input.read() if self._client.head.length else b""
-        return self._first + self.body
+    def first_block(self, owner: Hashable) -> bytes:
+        """Return the head of the request for an owner, with the body if it is small."""
+        head = self._client.head
+        if self._pending and not head.chunked and (head.length or 0) <= BLOCK:
+            self.body = self._input.read() if head.length else b""
+            self._pending = False
+        return self._head(owner) + self.body
 
-    def _head(self) -> bytes:
+    def _head(self, owner: Hashable) -> bytes:
         head, environ = self._client.head, self._client.environ
-        lines = [f"{head.method} {head.target} {head.version}"]
-        for name, value in head.headers.items():
-            if name not in _NOT_FORWARDED:
-                lines.append(f"{name.replace('_', '-')}: {value}")
-        lines.append(f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}")
+        headers = {
+            name: value
+            for name, value in head.headers.items()
+            if name not in _NOT_FORWARDED and not name.startswith(INTERNAL)
+        }
+        headers["X_REQUEST_ID"] = self._request_id
+        outgoing = Head(head.method, head.target, head.version, headers)
         address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
-        lines += self._owners.lines(head.method, head.target, f"{address} {port}")
+        body = None if self._pending else self.body
+        more, self._seal = self._owners.introduce(owner, outgoing, f"{address} {port}", body)
+        if self._seal is not None:
+            headers.pop("CONTENT_LENGTH", None)
+        lines = [f"{head.method} {head.target} {head.version}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        lines += more
         if head.chunked:
             lines.append("Transfer-Encoding: chunked")
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
@@ -334,6 +320,7 @@ class _Exchange:
 
     def _send_body(self, connection: Any) -> None:
         """Send a large body, until the owner reads no more of it."""
+        seal = self._seal
         chunked = self._client.head.chunked
         while True:
             try:
@@ -343,10 +330,11 @@ class _Exchange:
                 _shut_down(connection)
                 return
             try:
-                if chunked:
-                    connection.sendall(b"%x\r\n%b\r\n" % (len(block), block))
-                elif block:
-                    connection.sendall(block)
+                if block or seal is not None:
+                    sealed = block if seal is None else seal(block)
+                    connection.sendall(_chunk(sealed) if chunked else sealed)
+                if chunked and not block:
+                    connection.sendall(_chunk(b""))
             except OSError:  # the owner has answered already, for example with 413, or has ended
                 return
             if not block:
@@ -420,6 +408,11 @@ class _Exchange:
         return data
 
 
+def _chunk(data: bytes) -> bytes:
+    """Return a chunk of a chunked body; the one without data ends it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 def _chunks(data: bytes, connection: Any, receive: Callable[[Any], bytes]) -> Iterator[bytes]:
     """Yield the bytes of a chunked body, as they are, up to its end."""
     while True:
@@ -437,21 +430,6 @@ def _chunks(data: bytes, connection: Any, receive: Callable[[Any], bytes]) -> It
         data = data[left:]
         if size == 0:
             return
-
-
-def _tenant_in_body(environ: dict[str, Any]) -> str | None:
-    """Return the tenant that a small body names, and keep the body for its reader."""
-    length = environ.get("CONTENT_LENGTH") or "0"
-    if not length.isdigit() or int(length) > BLOCK:
-        return None
-    body = environ["wsgi.input"].read()
-    environ["wsgi.input"] = BytesIO(body)
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    named = (fields.get(key) for key in TENANT_KEYS) if isinstance(fields, dict) else ()
-    return next((tenant for tenant in named if isinstance(tenant, str)), None)
 
 
 def _is_closed(connection: Any) -> bool:

@@ -7,12 +7,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from kbcore.errors import NotReady
+from kbserver.http.request_head import Head
+from kbserver.workers.proofs import CLIENT, PROOF, Proofs
 from kbserver.workers.worker import Worker
-
-CLIENT = "X-KBCore-Client"
-"""Header of a forwarded request: address and port of the client. It counts on private sockets, and
-with the signature of a node.
-"""
 
 _OWN_PATHS = frozenset(("/health",))
 
@@ -22,6 +19,7 @@ class WorkerOwners:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._proofs = Proofs(worker.secret)
 
     def is_own(self, path: str, environ: dict[str, Any]) -> bool:
         """Return True for the paths that every worker answers."""
@@ -51,9 +49,11 @@ class WorkerOwners:
             raise
         return connection
 
-    def lines(self, method: str, target: str, client: str) -> list[str]:
-        """Return the header with the address of the client."""
-        return [f"{CLIENT}: {client}"]
+    def introduce(
+        self, owner: Hashable, head: Head, client: str, body: bytes | None
+    ) -> tuple[list[str], None]:
+        """Return the address of the client, and the proof that a worker tells it; no seals."""
+        return [f"{CLIENT}: {client}", f"{PROOF}: {self._proofs.forwarded}"], None
 
     def address_of(self, owner: Hashable) -> str:
         """Raise NotReady: workers share one address."""

@@ -14,6 +14,7 @@ from kbcore.errors import KBError, NotReady
 from kbcore.node.peers import Directory, TenantSize
 from kbcore.plug.ports import LogSeed
 from kbserver.workers import private
+from kbserver.workers.proofs import PROOF, Proofs
 from kbserver.workers.worker import SYSTEM_WORKER, Worker
 
 P = TypeVar("P")
@@ -46,8 +47,8 @@ class Calls(ABC, Generic[P]):
         """Return a connection to another process, which is not open yet."""
 
     @abstractmethod
-    def headers(self, method: str, path: str) -> dict[str, str]:
-        """Return the headers with which this process identifies itself."""
+    def headers(self, peer: P, method: str, path: str, body: bytes) -> dict[str, str]:
+        """Return the headers with which this process identifies itself in a call."""
 
     @abstractmethod
     def no_answer(self, peer: P) -> NotReady:
@@ -108,7 +109,7 @@ class Calls(ABC, Generic[P]):
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         connection = self.connection(peer, seconds)
         try:
-            connection.request(method, path, body, self.headers(method, path))
+            connection.request(method, path, body, self.headers(peer, method, path, body))
             response = connection.getresponse()
             if response.status != _OK:
                 problem = orjson.loads(response.read())["message"]
@@ -127,14 +128,15 @@ class WorkerPeers(Calls[int]):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._proofs = Proofs(worker.secret)
 
     def connection(self, peer: int, seconds: float | None) -> http.client.HTTPConnection:
         """Return a connection to the private socket of a worker."""
         return _Connection(self._worker.path_of(peer), seconds)
 
-    def headers(self, method: str, path: str) -> dict[str, str]:
-        """Return no headers: only workers can connect to a private socket."""
-        return {}
+    def headers(self, peer: int, method: str, path: str, body: bytes) -> dict[str, str]:
+        """Return the proof that a worker calls."""
+        return {PROOF: self._proofs.call}
 
     def no_answer(self, peer: int) -> NotReady:
         """Return the error for a worker that ended during a call, or does not answer."""

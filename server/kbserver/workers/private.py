@@ -1,6 +1,8 @@
 """The application on the private socket of a worker: forwarded requests, and calls of other workers.
 
-Only processes of the same user can connect: the socket is in a folder with mode 700.
+Only processes of the same user can connect: the socket is in a folder with mode 700. What is a call
+is decided by the gate of the socket (`proofs.py`, `kbserver/cluster/signing.py`), which knows who
+has sent it, never by the path alone.
 """
 
 from __future__ import annotations
@@ -16,13 +18,11 @@ from kbcore.errors import KBError, NotFound
 from kbcore.node.peers import Directory
 from kbcore.node.runtime import Runtime
 from kbserver.errors import answer_of
+from kbserver.http.gate import CALL, CALLS
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
-
-CALLS = "/-/"
-"""Beginning of the paths of calls between workers."""
 
 DIRECTORY, TENANTS, SNAPSHOT, HEALTH, METRICS, CAPTURE = (
     CALLS + name for name in ("directory", "tenants", "snapshot", "health", "metrics", "capture/")
@@ -30,8 +30,6 @@ DIRECTORY, TENANTS, SNAPSHOT, HEALTH, METRICS, CAPTURE = (
 
 LENGTH = struct.Struct(">I")
 """Length of a chunk in the answer to CAPTURE; 0 ends the chunks."""
-
-_CLIENT = "HTTP_X_KBCORE_CLIENT"
 
 
 class PrivateApp:
@@ -60,10 +58,8 @@ class PrivateApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a WSGI request."""
-        if environ["PATH_INFO"].startswith(CALLS):
+        if environ.get(CALL):
             return self.answer(environ, start_response)
-        address, _, port = environ.pop(_CLIENT, "").partition(" ")
-        environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address, port
         return self._application(environ, start_response)
 
     def answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import selectors
 import shutil
 import signal
@@ -24,6 +25,7 @@ from kbcore.config.settings import Config
 from kbcore.errors import ConfigError
 from kbserver import logs
 from kbserver.http.listening import listen
+from kbserver.workers.proofs import SECRET_BYTES
 from kbserver.workers.worker import SYSTEM_WORKER, Worker, handover_path, private_path
 
 MIN_UPTIME_S = 5.0
@@ -90,6 +92,7 @@ class _Supervisor:
         self._command = command
         self._stopping = False
         self._status = 0
+        self._secret = secrets.token_bytes(SECRET_BYTES)
         alive, self._alive = os.pipe()
         self._sockets = [listener]
         self._children: list[_Child] = []
@@ -162,7 +165,10 @@ class _Supervisor:
     def _start(self, child: _Child) -> None:
         """Start a worker."""
         child.ready, write = os.pipe()
-        worker = replace(child.worker, ready=write)
+        secret, to_worker = os.pipe()
+        os.write(to_worker, self._secret)  # fits into the pipe
+        os.close(to_worker)
+        worker = replace(child.worker, ready=write, secret_pipe=secret)
         child.started = time.monotonic()
         child.process = subprocess.Popen(  # noqa: S603  # nosec B603
             [*self._command, "--worker", worker.encode()],
@@ -172,10 +178,12 @@ class _Supervisor:
                 worker.handover,
                 worker.alive,
                 worker.ready,
+                worker.secret_pipe,
             ],
             stdin=subprocess.DEVNULL,
         )
         os.close(write)
+        os.close(secret)
 
     def _check(self) -> float | None:
         """Start workers that ended; return the seconds until the next start, None without one."""

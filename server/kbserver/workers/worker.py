@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 SYSTEM_WORKER = 0
 """The worker with the system shard."""
@@ -17,7 +18,9 @@ class Worker:
 
     `listener` is the public socket, which all workers share. Of the Unix sockets of this worker in
     `folder`, `private` gets requests and `handover` connections. `alive` ends when the supervisor
-    ends. On `ready` the worker writes the lines of its announcement when it serves.
+    ends. On `ready` the worker writes the lines of its announcement when it serves. `secret` is that
+    of this run (`proofs.py`); it goes through `secret_pipe`, so that neither the command nor the
+    environment shows it.
     """
 
     index: int
@@ -28,6 +31,8 @@ class Worker:
     handover: int
     alive: int
     ready: int = -1
+    secret_pipe: int = -1
+    secret: bytes = field(default=b"", repr=False)
 
     @property
     def owns(self) -> Callable[[int], bool]:
@@ -60,13 +65,17 @@ class Worker:
         return handover_path(self.folder, index)
 
     def encode(self) -> str:
-        """Return the worker as a text for the command line."""
-        return json.dumps(asdict(self))
+        """Return the worker as a text for the command line, without the secret."""
+        fields = asdict(self)
+        del fields["secret"]
+        return json.dumps(fields)
 
     @classmethod
     def decode(cls, text: str) -> Worker:
-        """Return the worker that a text describes."""
-        return cls(**json.loads(text))
+        """Return the worker that a text describes, with the secret that waits in its pipe."""
+        worker = cls(**json.loads(text))
+        with os.fdopen(worker.secret_pipe, "rb") as pipe:
+            return replace(worker, secret_pipe=-1, secret=pipe.read())
 
 
 def private_path(folder: str, index: int) -> str:

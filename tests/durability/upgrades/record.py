@@ -28,18 +28,18 @@ adult(?x) :- age(?x, ?n), ?n >= 18.
 older(?x, ?y) :- age(?x, ?a), age(?y, ?b), ?a > ?b.
 ~trusted(?x) :- liar(?x).
 label(?x, ?t) :- age(?x, ?n), ?t = concat(?x, "-", ?n).
-in_range(?x) :- range(?low, ?high, ?x), before(?low, ?high).
+in_range(?x) :- 'range'(?low, ?high, ?x), 'before'(?low, ?high).
 wins(?x) :- move(?x, ?y), not wins(?y).
 """
 """Recursion, negation, an aggregate, comparisons, functions, explicit negatives, predicates whose
-names are words of later versions, and recursion through negation."""
+names are words of the language (since 0.2.0), and recursion through negation."""
 
 FACTS = """
 parent(ann, bob). parent(bob, cid). parent(bob, "Dora \\"D\\" 日本").
 person(ann). person(bob). person(cid). person(dan).
 age(ann, 71). age(bob, 40). age(cid, 7).
 liar(eve). ~liar(ann).
-range(low, high, 5). before(low, high).
+'range'(low, high, 5). 'before'(low, high).
 move(a, b). move(b, a). move(b, c). move(c, d).
 """
 
