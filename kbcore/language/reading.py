@@ -123,8 +123,8 @@ def episodes_of(
             episodes.append((number, DEFAULT_SPEAKER, [line]))
         last = number
     offsets = _offsets(lines)
-    for number, speaker, parts in episodes:
-        fact = _episode(number, (speaker, "\n".join(parts), iso_text(at)), scope)
+    for number, name, parts in episodes:
+        fact = _episode(number, (name, "\n".join(parts), iso_text(at)), scope)
         yield fact, (offsets[number - 1], offsets[number - 1 + len(parts)] - 1)
 
 

@@ -146,15 +146,21 @@ class RuleBook:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
-    def visible(self, scope: str | None) -> RuleSet:
-        """Return the rules that are valid in a partition: those without scope, and its own."""
+    def visible(self, scope: str | None, rest: Rest = no_rest) -> RuleSet:
+        """Return the rules that are valid in a partition: those without scope, and its own.
+
+        `rest` is called about once a millisecond while they are compiled.
+        """
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
         if rule_set is None:
             rules = tuple(self._chosen(self._rules.values(), scoped))
             rule_set = self._checked.pop(scoped, None)
             if rule_set is None or rule_set.rules != rules:
-                rule_set = RuleSet(rules)
+                version = self.version
+                rule_set = RuleSet(rules, rest=rest)
+                if self.version != version:  # the rules changed meanwhile
+                    return rule_set
             self._visible[scoped] = rule_set
         return rule_set
 
@@ -221,7 +227,7 @@ class RuleBook:
             )
             for stored in paced(added, rest, RULES_PER_REST)
             if extremum_of(stored.rule.head) is None
-            and stored.rule in self.visible(stored.scope).computed_recursion
+            and stored.rule in self.visible(stored.scope, rest).computed_recursion
         ]
 
     def scopes(self) -> set[str | None]:
