@@ -24,7 +24,7 @@ from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import Fact
 from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads
-from kbcore.state.rulebook import recursion_warning, stored_rule
+from kbcore.state.rulebook import RULES_PER_REST, recursion_warning, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
 from kbplanner.ir.modes import NO_MODES
@@ -182,7 +182,7 @@ def staged(
     overlay.noting = False
     overlay.plans = PlanCache(tenant.engine)  # plans of proposed rules are used only once
     try:
-        warnings = _change_rules(overlay, proposal, external)
+        warnings = _change_rules(overlay, proposal, external, budget)
         overlay.advance(now)
         written = {(fact.scope, fact.schema) for fact in proposal.facts}
         for change in proposal.retractions:
@@ -210,7 +210,7 @@ def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
 
 
 def _change_rules(
-    overlay: Overlay, proposal: Proposal, external: ExternalPredicates | None
+    overlay: Overlay, proposal: Proposal, external: ExternalPredicates | None, budget: Budget
 ) -> list[RuleWarning]:
     """Remove and add the proposed rules in an overlay; return warnings about those that are added.
 
@@ -223,12 +223,13 @@ def _change_rules(
         target = removal.scope, removal.id
         if (book.withdraw(*target) or book.remove(*target)) is None:
             raise NotFound(f"no rule '{removal.id}'", {"id": removal.id, "scope": removal.scope})
-    added = [stored_rule(rule) for rule in proposal.rules]
-    cycles = book.check(added, NO_MODES if external is None else external.modes)
+    added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_REST)]
+    modes = NO_MODES if external is None else external.modes
+    cycles = book.check(added, modes, budget.yield_now)
     for rule in added:
         book.add(rule)
     return [
-        *book.endless(added),
+        *book.endless(added, budget.yield_now),
         *(RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles),
     ]
 

@@ -16,8 +16,9 @@ from enum import Enum
 from itertools import compress
 from typing import Protocol
 
+from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
-from kbcore.reason.view import all_conclusions, viewed
+from kbcore.reason.view import all_conclusions, conclusions_together, viewed
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -27,6 +28,12 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.syntax.printer import print_atom
+
+MIN_TOGETHER = 4
+"""Number of changed predicates from which on they are evaluated in one run."""
+
+COMPONENTS_PER_YIELD = 100
+"""Rules or components looked at between two calls of `yield_now`: about a millisecond."""
 
 
 class Truth(str, Enum):
@@ -126,17 +133,26 @@ def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: O
     The caller holds the read locks of both states. Raises BudgetExceeded.
     """
     changed: set[RelationSchema] = set()
-    for schemas, reads in _in_order(comparison):
-        roots = comparison.facts | comparison.heads
-        if roots.isdisjoint(schemas) and changed.isdisjoint(reads):
-            continue
-        for schema in schemas:
-            budget.yield_now()
-            with ExitStack() as open_runs:
-                before = _extension(comparison.before, schema, budget, open_runs)
-                after = _extension(comparison.after, schema, budget, open_runs)
-                if _compare(comparison, schema, (before, after), limit, budget, outcome):
-                    changed.add(schema)
+    roots = comparison.facts | comparison.heads
+    with ExitStack() as open_runs:
+        befores, afters = (
+            _extensions(state, roots, budget, open_runs)
+            for state in (comparison.before, comparison.after)
+        )
+        for schemas, reads in budget.paced(_in_order(comparison, budget), COMPONENTS_PER_YIELD):
+            if roots.isdisjoint(schemas) and changed.isdisjoint(reads):
+                continue
+            for schema in schemas:
+                budget.yield_now()
+                with ExitStack() as own_runs:
+                    before = befores.get(schema) or _extension(
+                        comparison.before, schema, budget, own_runs
+                    )
+                    after = afters.get(schema) or _extension(
+                        comparison.after, schema, budget, own_runs
+                    )
+                    if _compare(comparison, schema, (before, after), limit, budget, outcome):
+                        changed.add(schema)
 
 
 def new_rows(comparison: Comparison, schema: RelationSchema, budget: Budget) -> Iterator[list[str]]:
@@ -154,7 +170,7 @@ def new_rows(comparison: Comparison, schema: RelationSchema, budget: Budget) -> 
 
 
 def _in_order(
-    comparison: Comparison,
+    comparison: Comparison, budget: Budget
 ) -> list[tuple[list[RelationSchema], frozenset[RelationSchema]]]:
     """Return the components of all rules before and after, each after those it depends on, with the
     schemas that each reads. Stored predicates without rules come first.
@@ -162,7 +178,7 @@ def _in_order(
     reads: dict[RelationSchema, set[RelationSchema]] = {}
     clauses = []
     rules = dict.fromkeys((*comparison.before.rules.rules, *comparison.after.rules.rules))
-    for rule in rules:
+    for rule in budget.paced(rules, COMPONENTS_PER_YIELD):
         head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
         read = [
             RelationSchema(item.atom.predicate, item.atom.arity, positive)
@@ -175,10 +191,33 @@ def _in_order(
         clauses.append(Clause(ClauseAtom(head, ()), body))
     unruled = sorted(comparison.facts - reads.keys(), key=str)
     order = [([schema], frozenset[RelationSchema]()) for schema in unruled]
-    for part in components(clauses):
+    for part in components(clauses, budget.yield_now):
         schemas = sorted(part.relations, key=str)
         order.append((schemas, frozenset().union(*(reads[schema] for schema in schemas))))
     return order
+
+
+def _extensions(
+    state: State, schemas: Iterable[RelationSchema], budget: Budget, open_runs: ExitStack
+) -> dict[RelationSchema, _Extension]:
+    """Return the rows of several predicates in one state, as far as they have rules and no
+    undefined rows, from one run: a program for each would be compiled for all that it depends on.
+
+    Empty if there are few, or if all of them together exceed a limit of a run.
+    """
+    derived = sorted((each for each in schemas if each in state.rules.derived), key=str)
+    if len(derived) < MIN_TOGETHER:
+        return {}
+    tenant, partition = state.tenant, state.partition
+    view = open_runs.enter_context(viewed(tenant, partition, state.rules, derived, budget))
+    certain = [each for each in derived if not view.rules.uncertain(view.denied, each)]
+    try:
+        relations = conclusions_together(tenant.engine, view, certain, budget, open_runs)
+    except BudgetExceeded as error:
+        if (error.details or {}).get("limit") == "timeMs":
+            raise
+        return {}
+    return {each: _Extension(relation, relation) for each, relation in relations.items()}
 
 
 def _extension(

@@ -14,7 +14,7 @@ from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.kb.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
-from kbcore.reason.budget import Budget, Notes, RequestLimits
+from kbcore.reason.budget import Budget, Deadline, Notes, RequestLimits
 from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
@@ -280,6 +280,13 @@ class TenantHandle:
             yield budget
         finally:
             budget.release()
+
+    def _deadline(self, request_limits: RequestLimits | None = None) -> Deadline:
+        """Return what long work before an evaluation calls: it ends with the time of the request."""
+        services = self._services
+        own = None if request_limits is None else request_limits.timeout_ms
+        timeout_ms = _lower(own, services.config.query_timeout_ms)
+        return Deadline(services.clock, timeout_ms, services.yield_now)
 
     def _new_budget(
         self, request_limits: RequestLimits | None, notes: Notes | None = None

@@ -21,6 +21,7 @@ from itertools import pairwise
 
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.terms import Literal, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.diagnostics import Diagnostic, diagnostic, syntax_error
 from kbplanner.syntax.scanner import OPERAND_START, Token, scan_statement
 from kbplanner.syntax.statements import GoalStatement, Span
@@ -95,15 +96,15 @@ class Translation:
         return diagnostic(span, line, code, message, hint)
 
 
-def translate(text: str) -> Translation:
+def translate(text: str, rest: Rest = no_rest) -> Translation:
     """Return a text with commands in the rule language; raises RuleSyntaxError.
 
-    A text without commands is returned as it is.
+    A text without commands is returned as it is. `rest` is called about once a millisecond.
     """
     if not _ANY_WORD.search(text):
         return Translation(text, text)
     translator = _Translator(text)
-    for statement in _statements(text):
+    for statement in _statements(text, rest):
         if _is_command(statement):
             translator.add(statement)
     if translator.errors:
@@ -111,13 +112,14 @@ def translate(text: str) -> Translation:
     return Translation(text, "".join(translator.chars), translator.words)
 
 
-def _statements(text: str) -> Iterator[list[Token]]:
+def _statements(text: str, rest: Rest) -> Iterator[list[Token]]:
     """Yield the tokens of each statement; that of a command may also end with a semicolon."""
     statement: list[Token] = []
     position = 0
     while position < len(text):
-        tokens, position = scan_statement(text, position)
-        for token in tokens:
+        rest()
+        tokens, position = scan_statement(text, position, rest)
+        for token in paced(tokens, rest):
             statement.append(token)
             if token.type == "_END" or (token.value == ";" and _is_command(statement)):
                 yield statement

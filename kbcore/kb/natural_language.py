@@ -32,7 +32,6 @@ from kbcore.language.reading import (
     Span,
     Taken,
     episodes_of,
-    line_span,
     read_statements_of,
 )
 from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
@@ -47,6 +46,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
+from kbplanner.pacing import Rest, paced
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -143,7 +143,7 @@ class NaturalLanguage(TenantHandle, ABC):
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
             recording = self._recording(text, Source())
-            spans = _sentences(text, extracted)
+            spans = _sentences(text, extracted, self._services.yield_now)
             extracted.asserted = self._store(extracted, new_facts, recording, spans)
         return extracted
 
@@ -210,8 +210,8 @@ class NaturalLanguage(TenantHandle, ABC):
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
-        with self._budget(request_limits) as budget:
-            statements = read_statements_of(text, request.scope, budget.yield_now)
+        rest = self._deadline(request_limits)
+        statements = read_statements_of(text, request.scope, rest)
         extracted: Extracted | None = None
         new: list[Fact] = []
         episodes = 0
@@ -221,16 +221,15 @@ class NaturalLanguage(TenantHandle, ABC):
             extracted, new = self._extracted(
                 self._model(), prose.text, request.scope, False, hint, request_limits
             )
-            for key, spans in _sentences(prose.text, extracted).items():
+            for key, spans in _sentences(prose.text, extracted, rest).items():
                 parts = (part for span in spans for part in prose.spans(*span))
                 statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             now = self._services.clock.now_ms()
-            for fact, first, last in episodes_of(
-                text, statements.unread, turns, request.scope, now
-            ):
+            said = episodes_of(text, statements.unread, turns, request.scope, now)
+            for fact, span in paced(said, rest, 200):
                 statements.facts.append(fact)
-                statements.place(fact, line_span(text, first, last))
+                statements.place(fact, span)
                 episodes += 1
         elif not statements:
             raise ModelNotConfigured(
@@ -262,7 +261,11 @@ class NaturalLanguage(TenantHandle, ABC):
         supports = Supports()
         if statements.rules or statements.facts or listed:
             supports, facts = _supports(
-                recording, [*statements.facts, *new_facts], known, statements.spans
+                recording,
+                [*statements.facts, *new_facts],
+                known,
+                statements.spans,
+                self._services.yield_now,
             )
             stored = self.assert_rules(statements.rules, facts, supports=supports)
             rules, asserted = stored.rules, stored.asserted
@@ -341,7 +344,7 @@ class NaturalLanguage(TenantHandle, ABC):
         The facts are stored even if the rules are refused. Return the number of new facts.
         """
         known = [fact for fact in extracted.facts if fact not in new_facts]
-        supports, facts = _supports(recording, new_facts, known, spans)
+        supports, facts = _supports(recording, new_facts, known, spans, self._services.yield_now)
         if not facts and not extracted.rules and not supports.known:
             return 0
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
@@ -378,23 +381,24 @@ def _supports(
     new: Sequence[Fact],
     known: Sequence[Fact],
     spans: dict[SignedAtom, list[Span]],
+    rest: Rest,
 ) -> tuple[Supports, list[Fact]]:
     """Return the episodes of facts and the evidence of facts that are stored already, and the new
     facts with their evidence.
     """
     if recording is None:
         return Supports(), list(new)
-    new, known = recording.supported(new, spans), recording.supported(known, spans)
+    new, known = (recording.supported(facts, spans, rest) for facts in (new, known))
     known = [fact for fact in known if fact.evidence]
     episodes = recording.named([*new, *known])
     return Supports(tuple(episodes), tuple(known)), new
 
 
-def _sentences(text: str, extracted: Extracted) -> dict[SignedAtom, list[Span]]:
+def _sentences(text: str, extracted: Extracted, rest: Rest) -> dict[SignedAtom, list[Span]]:
     """Return the sentences of a text in which extracted facts were read."""
     return {
         key: list(dict.fromkeys(sentence_of(text, start, end, key) for start, end in places))
-        for key, places in extracted.places.items()
+        for key, places in paced(extracted.places.items(), rest, 1)
     }
 
 

@@ -21,6 +21,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import BodyItem, Literal, Rule, Term, Variable
+from kbplanner.pacing import Rest, current_rest, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
@@ -28,6 +29,9 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatem
 
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
+
+STATEMENTS_PER_REST = 50
+"""Statements read between two calls of `rest`: about a millisecond."""
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
@@ -138,19 +142,22 @@ class ScriptTarget(Protocol):
         """Return the answers of a query of several items."""
 
 
-def blocks_of(text: str, scope: str | None) -> list[Block]:
+def blocks_of(text: str, scope: str | None, rest: Rest | None = None) -> list[Block]:
     """Parse a whole text before any of it is run.
 
-    Raises RuleSyntaxError with every error and its position.
+    `rest` is called about once a millisecond; by default it is `current_rest`. Raises
+    RuleSyntaxError with every error and its position.
     """
-    translation = translate(text)
+    rest = current_rest() if rest is None else rest
+    translation = translate(text, rest)
     try:
-        statements = parse_program(translation.text)
+        statements = parse_program(translation.text, rest=rest)
     except RuleSyntaxError as error:
         raise translation.original(error) from None
-    check_statements([item for item in statements if isinstance(item, RuleStatement)])
+    rules = (item for item in statements if isinstance(item, RuleStatement))
+    check_statements(paced(rules, rest, STATEMENTS_PER_REST))
     blocks = [Block()]
-    for statement in statements:
+    for statement in paced(statements, rest, STATEMENTS_PER_REST):
         block = blocks[-1]
         if isinstance(statement, GoalStatement):
             block.goal, block.command = statement.body, translation.command(statement)
@@ -181,12 +188,16 @@ def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Bu
     outcome = Executed()
     heads = {
         (rule.head.predicate, rule.head.arity)
-        for block in blocks
+        for block in budget.paced(blocks, 100)
         for rule in block.rules
         if isinstance(rule, Rule)
     }
-    defined = heads | {(fact.predicate, len(fact.args)) for block in blocks for fact in block.facts}
-    for block in blocks:
+    defined = heads | {
+        (fact.predicate, len(fact.args))
+        for block in budget.paced(blocks, 100)
+        for fact in block.facts
+    }
+    for block in budget.paced(blocks, 1):
         _store(kb, block, outcome, defined)
         if block.goal:
             options = AnswerOptions(scope, request_limits=_left(budget, outcome))

@@ -55,6 +55,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
 from kbcore.state.rulebook import (
+    RULES_PER_REST,
     RulesOutcome,
     StoredDefinition,
     StoredPhrase,
@@ -70,9 +71,11 @@ from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
+from kbplanner.pacing import Rest, paced
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.parser import check_goal_size
 
 
 class TenantKB(
@@ -150,17 +153,18 @@ class TenantKB(
         refused.
         """
         episodes = () if supports is None else supports.episodes
+        rest = self._deadline()
         facts = self._with_evidence(facts, episodes)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
-            own, (*((fact.predicate, len(fact.args)) for fact in facts), *defined)
+            own, (*((fact.predicate, len(fact.args)) for fact in facts), *defined), rest
         )
         if self._services.predicates is not None:
             heads = ((rule.head.predicate, rule.head.arity) for rule in own if rule.head.positive)
             asserted = ((fact.predicate, len(fact.args)) for fact in facts if fact.positive)
             self._services.predicates.check_new((*heads, *asserted))
-        stored = tuple(stored_rule(rule) for rule in own)
+        stored = tuple(stored_rule(rule) for rule in paced(own, rest, RULES_PER_REST))
         for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
             self._check_writable(scope)
         changes: list[Change] = [AssertRules(tuple(own))] if own else []
@@ -176,16 +180,17 @@ class TenantKB(
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
-            cycles[:] = self._read_tenant().rules.check(stored, self._modes())
+            cycles[:] = self._read_tenant().rules.check(stored, self._modes(), rest)
 
         delta = self._commit(tuple(changes), check=check)
-        warnings += self._read_tenant().rules.endless(stored)
+        warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
         ]
         texts = warning_texts((*warnings, *later))
+        of_rules = iter(stored)
         definitions = tuple(
-            stored_phrase(each) if isinstance(each, Phrase) else stored_rule(each) for each in rules
+            stored_phrase(each) if isinstance(each, Phrase) else next(of_rules) for each in rules
         )
         return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
 
@@ -207,7 +212,10 @@ class TenantKB(
         Raises InvalidInput, BudgetExceeded, and Conflict if other writers keep changing what the
         queries read.
         """
-        blocks = blocks_of(text, scope) if isinstance(text, str) else text
+        if isinstance(text, str):
+            blocks: Sequence[Block] = blocks_of(text, scope, self._deadline(request_limits))
+        else:
+            blocks = text
         mixed = is_mixed(blocks)
         with self._budget(request_limits) as budget:
             for attempts_left in range(MAX_ATTEMPTS, 0, -1):
@@ -318,23 +326,33 @@ class TenantKB(
         with tenant.lock.read():
             return predicates(tenant, self._partitions(tenant, scope), scope)
 
-    def check(self, text: str, *, kind: str = PROGRAM, scope: str | None = None) -> list[Finding]:
+    def check(
+        self,
+        text: str,
+        *,
+        kind: str = PROGRAM,
+        scope: str | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> list[Finding]:
         """Return every error and warning of a text beside what is stored; store nothing.
 
         `kind` is PROGRAM for facts, rules and queries, GOAL for one goal without `?-` and dot.
-        `scope` is for rules that name none. Raises InvalidInput for another kind or scope.
+        `scope` is for rules that name none. Raises InvalidInput for another kind or scope, and
+        BudgetExceeded if the check takes longer than the request may.
         """
         if kind not in KINDS:
             raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
         self._check_writable(scope)
+        rest = self._deadline(request_limits)
         stored = Stored(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
             self._modes(),
         )
         if kind == GOAL:
-            return check_goal(text, stored)
-        return check_programs([text], stored, scope, self._services.yield_now)[0]
+            check_goal_size(text, "text")
+            return check_goal(text, stored, rest=rest)
+        return check_programs([text], stored, scope, rest)[0]
 
     def preview(
         self,
@@ -353,7 +371,9 @@ class TenantKB(
         for scope in proposal.scopes:
             self._check_writable(scope)
         warnings, later = self._rule_warnings(
-            proposal.rules, [(fact.predicate, len(fact.args)) for fact in proposal.facts]
+            proposal.rules,
+            [(fact.predicate, len(fact.args)) for fact in proposal.facts],
+            self._deadline(request_limits),
         )
         outcome = Preview()
         try:
@@ -402,24 +422,29 @@ class TenantKB(
         return NO_MODES if external is None else external.modes
 
     def _rule_warnings(
-        self, rules: Sequence[Rule], defined: Iterable[Signature]
+        self, rules: Sequence[Rule], defined: Iterable[Signature], rest: Rest
     ) -> tuple[list[RuleWarning], list[RuleWarning]]:
         """Return the warnings of the check of each rule, and those of the lint, which follow all
         others.
 
-        `defined` are predicates that get facts or rules with these. Raises InvalidInput for a rule
-        that is refused.
+        `defined` are predicates that get facts or rules with these. `rest` is called about once a
+        millisecond. Raises InvalidInput for a rule that is refused.
         """
         if not rules:
             return [], []
-        checks = [warning for rule in rules for warning in check_rule(rule)]
-        statements = [rule_statement(rule) for rule in rules]
+        checks = [
+            warning for rule in paced(rules, rest, RULES_PER_REST) for warning in check_rule(rule)
+        ]
+        statements = [rule_statement(rule) for rule in paced(rules, rest, RULES_PER_REST)]
         known = self.known_predicates()
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
         external = self._services.predicates
         provided = () if external is None else external.signatures
-        return checks, [*lint(statements), *arity_warnings(statements, known, provided)]
+        return checks, [
+            *lint(paced(statements, rest, RULES_PER_REST)),
+            *arity_warnings(statements, known, provided, rest=rest),
+        ]
 
     def _arities(self, predicate: str, scope: str | None) -> set[int]:
         """Return the arities of the stored relations of a predicate."""

@@ -29,6 +29,7 @@ from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
 from kbplanner.ir.phrases import Definition, Phrase
 from kbplanner.ir.terms import Atom, Rule
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.check import check_fact, check_rule, check_statements
 from kbplanner.syntax.arity import rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -50,6 +51,10 @@ MAX_GROUPS = 16
 """Maximum number of predicates in a CSV batch for which rows are grouped by predicate."""
 
 _CHUNK = 1 << 16
+
+STATEMENTS_PER_REST = 50
+RULES_PER_REST = 8
+"""Statements read, and rules checked, between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -118,10 +123,21 @@ def read_text(
     return _csv_lines(file, scope, predicate, header)
 
 
-def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
-    """Read text in the rule language, in chunks cut anywhere."""
+def read_statements(
+    chunks: Iterable[str], scope: str | None = None, rest: Rest = no_rest
+) -> Iterator[Batch]:
+    """Read text in the rule language, in chunks cut anywhere; `rest` is called about once a
+    millisecond.
+    """
+    return batches(parse_stream(chunks, rest=rest), scope, rest)
+
+
+def batches(
+    statements: Iterable[Statement], scope: str | None = None, rest: Rest = no_rest
+) -> Iterator[Batch]:
+    """Make batches of statements, in order; arguments and errors as for `read_statements`."""
     batch = Batch()
-    for statement in parse_stream(chunks):
+    for statement in paced(statements, rest, STATEMENTS_PER_REST):
         batch.line = statement.span.end_line
         if isinstance(statement, FactStatement):
             batch.facts.append(fact_of(statement, scope))
@@ -135,20 +151,23 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
-            batch.warnings = rule_warnings(batch.statements)
+            batch.warnings = rule_warnings(batch.statements, rest)
             yield batch
             batch = Batch()
-    batch.warnings = rule_warnings(batch.statements)
+    batch.warnings = rule_warnings(batch.statements, rest)
     if batch:
         yield batch
 
 
-def rule_warnings(statements: Sequence[Statement]) -> list[RuleWarning]:
+def rule_warnings(statements: Sequence[Statement], rest: Rest = no_rest) -> list[RuleWarning]:
     """Check the rules of a text and return the warnings, in the order of the text.
 
-    Raises RuleSyntaxError.
+    `rest` is called about once a millisecond. Raises RuleSyntaxError.
     """
-    warnings = [*check_statements(statements), *lint(statements)]
+    warnings = [
+        *check_statements(paced(statements, rest, RULES_PER_REST)),
+        *lint(paced(statements, rest, RULES_PER_REST)),
+    ]
     return sorted(
         warnings,
         key=lambda warning: (

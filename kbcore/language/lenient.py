@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from kbplanner.ir.terms import Atom
+from kbplanner.pacing import Rest, no_rest
 from kbplanner.syntax.scanner import WORD
 
 # These patterns never have two runs of blanks in sequence: that would cause quadratic backtracking.
@@ -19,14 +20,17 @@ _BARE = re.compile(r"[^,()\"'\[\]{}?]+")
 _SPACE = re.compile(r"\s*")
 _END = re.compile(r"\s*(?:\.\s*)?(?:(?:%|#|//).*)?")
 _ESCAPE = re.compile(r"\\(.)")
+ARGS_PER_REST = 500
+"""Arguments read between two calls of `rest`: about a millisecond."""
+
 _ESCAPED = {"n": "\n", "t": "\t"}
 
 
-def read_line(line: str) -> Atom | None:
+def read_line(line: str, rest: Rest = no_rest) -> Atom | None:
     """Return the ground atom that a line consists of, or None for any other line.
 
     `not` or `~` before the atom negates it; a full stop, a comment and a bullet are ignored. Time
-    is linear in the length of the line.
+    is linear in the length of the line. `rest` is called about once a millisecond.
     """
     line = line.strip()
     head = _HEAD.match(line)
@@ -43,6 +47,8 @@ def read_line(line: str) -> Atom | None:
                 return None
             arg, at = argument
             args.append(arg)
+            if not len(args) % ARGS_PER_REST:
+                rest()
             stop = line[at : at + 1]
             at += 1
             if stop == ")":

@@ -9,20 +9,23 @@ arguments: "Yes." states no fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from kbcore.errors import InvalidInput
-from kbcore.language.files import read_statements
+from kbcore.language.files import batches
 from kbcore.language.lenient import read_line
 from kbcore.state.facts import Fact
 from kbcore.timestamps import iso_text
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import paced
+from kbplanner.pacing import Rest, paced
 from kbplanner.passes.check import check_fact
+from kbplanner.syntax.parser import parse_stream
+from kbplanner.syntax.statements import Statement
 
 _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
 _STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")
@@ -35,8 +38,9 @@ EPISODE = "said"
 
 DEFAULT_SPEAKER = "user"
 
-LINES_PER_REST = 500
-"""Lines read between two calls of `rest`: about a millisecond."""
+LINES_PER_REST = 100
+FACTS_PER_REST = 1000
+"""Lines and facts read between two calls of `rest`: about a millisecond."""
 
 
 SignedAtom = tuple[str, tuple[str, ...], bool]
@@ -66,21 +70,26 @@ class Taken:
         self.spans.setdefault((fact.predicate, fact.args, fact.positive), []).append(span)
 
 
-def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
+def read_statements_of(text: str, scope: str | None, rest: Rest) -> Taken:
     """Read a text whose facts and rules belong to one scope; `rest` is called about once a
     millisecond.
 
     Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the
     limits, or a statement that names another scope; the caller must then store none of the text.
     """
-    taken = _whole(text, scope) or _by_line(text, scope, rest)
-    for other in {fact.scope for fact in taken.facts} | {rule.scope for rule in taken.rules}:
+    known = _Known()
+    taken = _whole(text, scope, known, rest) or _by_line(text, scope, known, rest)
+    facts = list(taken.facts)
+    for other in {each.scope for each in paced((*facts, *taken.rules), rest, FACTS_PER_REST)}:
         if other != scope:
             raise InvalidInput.at(
                 "text", f"a statement names the scope {other!r}, which is not that of the request"
             )
     taken.facts = list(
-        {(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values()
+        {
+            (fact.predicate, fact.args, fact.positive): fact
+            for fact in paced(facts, rest, FACTS_PER_REST)
+        }.values()
     )
     return taken
 
@@ -92,9 +101,9 @@ def first_lines(turns: Sequence[str]) -> tuple[int, ...]:
 
 def episodes_of(
     text: str, unread: Sequence[int], turns: Sequence[int], scope: str | None, at: int
-) -> list[tuple[Fact, int, int]]:
-    """Return prose as facts `said(speaker, text, when)`, one for each run of consecutive lines,
-    with the numbers of the first and last line of each.
+) -> Iterator[tuple[Fact, Span]]:
+    """Yield prose as facts `said(speaker, text, when)`, one for each run of consecutive lines, with
+    the span of these lines.
 
     `unread` are the numbers of the lines of prose, `turns` of the lines at which a new turn of a
     conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
@@ -113,14 +122,10 @@ def episodes_of(
         else:
             episodes.append((number, DEFAULT_SPEAKER, [line]))
         last = number
-    return [
-        (
-            _episode(number, (speaker, "\n".join(parts), iso_text(at)), scope),
-            number,
-            number + len(parts) - 1,
-        )
-        for number, speaker, parts in episodes
-    ]
+    offsets = _offsets(lines)
+    for number, name, parts in episodes:
+        fact = _episode(number, (name, "\n".join(parts), iso_text(at)), scope)
+        yield fact, (offsets[number - 1], offsets[number - 1 + len(parts)] - 1)
 
 
 def speaker_of(text: str) -> str | None:
@@ -129,11 +134,9 @@ def speaker_of(text: str) -> str | None:
     return None if match is None else match[1]
 
 
-def line_span(text: str, first: int, last: int) -> Span:
-    """Return the span of lines, given by their numbers, without the last line break."""
-    lines = text.split("\n")
-    start = sum(len(line) + 1 for line in lines[: first - 1])
-    return start, start + sum(len(line) + 1 for line in lines[first - 1 : last]) - 1
+def _offsets(lines: Sequence[str]) -> list[int]:
+    """Return where each line of a text begins, and where one after the last would."""
+    return [0, *accumulate(len(line) + 1 for line in lines)]
 
 
 def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
@@ -144,13 +147,15 @@ def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
     return Fact(EPISODE, args, True, scope, metadata={"episode": True})
 
 
-def _whole(text: str, scope: str | None) -> Taken | None:
-    """Return the statements of a text in the rule language.
+def _whole(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken | None:
+    """Return the statements of a text in the rule language; None if it is not, or has only words or
+    queries.
 
-    None if it is not, or has only words or queries.
+    Reading ends at the first error. The statements before it are noted in `known`.
     """
+    statements = known.noted(parse_stream((text,), rest=rest, max_errors=1))
     try:
-        taken = _strictly(text, scope)
+        taken = _taken(text, statements, scope, rest)
     except KBError:
         return None
     return (
@@ -160,27 +165,68 @@ def _whole(text: str, scope: str | None) -> Taken | None:
     )
 
 
-def _strictly(text: str, scope: str | None) -> Taken | None:
+def _strictly(text: str, scope: str | None, rest: Rest) -> Taken | None:
+    return _taken(text, parse_stream((text,), rest=rest), scope, rest)
+
+
+def _taken(
+    text: str, statements: Iterable[Statement], scope: str | None, rest: Rest
+) -> Taken | None:
+    """Return the facts and rules of the statements of a text; None if it has queries."""
     taken = Taken()
-    offsets = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-    for batch in read_statements((text,), scope):
+    offsets = _offsets(text.split("\n"))
+    for batch in batches(statements, scope, rest):
         if batch.goals:
             return None
         taken.facts += batch.facts
         taken.rules += batch.rules
-        for fact, span in zip(batch.facts, batch.spans, strict=True):
+        placed = zip(batch.facts, batch.spans, strict=True)
+        for fact, span in paced(placed, rest, FACTS_PER_REST):
             start = offsets[span.line - 1] + span.column - 1
             taken.place(fact, (start, offsets[span.end_line - 1] + span.end_column - 1))
     return taken
 
 
-def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
+def _unplaced(statements: Iterable[Statement], scope: str | None, rest: Rest) -> Taken | None:
+    """Return facts and rules as `_taken` does, without the places of the facts."""
+    read = list(batches(statements, scope, rest))
+    if any(batch.goals for batch in read):
+        return None
+    return Taken(
+        [fact for batch in read for fact in batch.facts],
+        [rule for batch in read for rule in batch.rules],
+    )
+
+
+class _Known:
+    """Statements that were read before the first error of a text, so that none is read again."""
+
+    def __init__(self) -> None:
+        self._statements: list[Statement] = []
+        self._lines: list[int] = []
+
+    def noted(self, statements: Iterable[Statement]) -> Iterator[Statement]:
+        """Yield statements in their order, and note them."""
+        for statement in statements:
+            self._statements.append(statement)
+            self._lines.append(statement.span.line)
+            yield statement
+
+    def of_lines(self, first: int, last: int) -> list[Statement]:
+        """Return the statements of whole lines; none if they are not all that the lines have."""
+        start, end = bisect_left(self._lines, first), bisect_right(self._lines, last)
+        own = self._statements[start:end]
+        is_cut = start > 0 and self._statements[start - 1].span.end_line >= first
+        return [] if is_cut or not own or own[-1].span.end_line != last else own
+
+
+def _by_line(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken:
     taken = Taken()
     lines = text.split("\n")
-    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
+    offsets = _offsets(lines)
     numbered = enumerate(paced(iter(lines), rest, LINES_PER_REST), 1)
     for number, line in numbered:
-        atom = read_line(line)
+        atom = read_line(line, rest)
         if atom is not None and not any(arg.startswith("?") for arg in atom.args):  # type: ignore[union-attr]
             try:
                 check_fact(atom)
@@ -195,30 +241,39 @@ def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
                 number, line = next(numbered)
             _add(
                 taken,
-                _rules(lines, first, number, scope),
+                _rules(lines, (first, number), scope, known, rest),
                 (offsets[first - 1], offsets[number] - 1),
             )
-        elif _STARTS.match(line) and (statements := _annotated(line, scope)) is not None:
+        elif _STARTS.match(line) and (statements := _annotated(line, scope, rest)) is not None:
             _add(taken, statements, _stripped(line, offsets[number - 1]))
         elif not _COMMENT.fullmatch(line):
             taken.unread.append(number)
     return taken
 
 
-def _rules(lines: list[str], first: int, last: int, scope: str | None) -> Taken:
+def _rules(
+    lines: list[str], numbers: tuple[int, int], scope: str | None, known: _Known, rest: Rest
+) -> Taken:
     """Return the statements of lines with `:-`, which must be valid rules: an error names its line."""
+    first, last = numbers
     source = "\n".join(lines[first - 1 : last])
     try:
-        statements = _strictly(source if _FULL_STOP.search(source) else source + ".", scope)
+        own = [] if "/*" in source else known.of_lines(first, last)
+        if own:
+            statements = _unplaced(own, scope, rest)
+        else:
+            statements = _strictly(
+                source if _FULL_STOP.search(source) else source + ".", scope, rest
+            )
     except KBError:
-        statements = _strictly("\n" * (first - 1) + source, scope)
+        statements = _strictly("\n" * (first - 1) + source, scope, rest)
     return Taken(unread=list(range(first, last + 1))) if statements is None else statements
 
 
-def _annotated(line: str, scope: str | None) -> Taken | None:
+def _annotated(line: str, scope: str | None, rest: Rest) -> Taken | None:
     """Return the facts of a line in the rule language, possibly several or with annotations."""
     try:
-        return _strictly(line if _FULL_STOP.search(line) else line + ".", scope)
+        return _strictly(line if _FULL_STOP.search(line) else line + ".", scope, rest)
     except KBError:
         return None
 

@@ -65,6 +65,29 @@ class RequestLimits:
     answers: int | None = None
 
 
+class Deadline:
+    """Callable for long work of a request that has no budget yet, such as reading its text: lets
+    other requests run.
+
+    Raises BudgetExceeded after `timeout_ms` milliseconds.
+    """
+
+    __slots__ = ("_at", "_clock", "_timeout_ms", "_yield_now")
+
+    def __init__(self, clock: Clock, timeout_ms: int, yield_now: Callable[[], None]) -> None:
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._at = clock.monotonic() + timeout_ms / 1000
+        self._yield_now = yield_now
+
+    def __call__(self) -> None:
+        """Let other requests run; raises BudgetExceeded."""
+        if self._clock.monotonic() >= self._at:
+            message = f"reading the request reached its time limit of {self._timeout_ms} ms"
+            raise BudgetExceeded(message, "timeMs", self._timeout_ms)
+        self._yield_now()
+
+
 @dataclass(slots=True)
 class Notes:
     """Notes about an answer besides its rows.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from kbcore.errors import EngineFault
@@ -11,11 +11,17 @@ from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Relation
+from kbplanner.engine.backend import Engine, Relation
 from kbplanner.evaluate.evaluate import GoalRun
-from kbplanner.evaluate.loaded import Bind
+from kbplanner.evaluate.loaded import Bind, load
 from kbplanner.evaluate.settle import View
+from kbplanner.ir.program import Clause, ClauseAtom
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import numbered_variables
+from kbplanner.passes import OPTIONAL, rewrite
+
+TOGETHER = "?together"
+"""Predicate that depends on several others; no rule text can use this name."""
 
 
 @contextmanager
@@ -75,3 +81,45 @@ def all_conclusions(
         open_runs.callback(whole.drop)
         whole.insert(*answers)
     return whole
+
+
+def conclusions_together(
+    engine: Engine,
+    view: View,
+    schemas: Sequence[RelationSchema],
+    budget: Budget,
+    open_runs: ExitStack,
+) -> dict[RelationSchema, Relation]:
+    """Return a relation with all conclusions of each predicate, evaluated in one run.
+
+    A predicate is left out if the program has no relation with all of its rows. The relations live
+    until `open_runs` is closed. Raises BudgetExceeded.
+    """
+    rules = view.rules
+    sought = {rules.conclusions(schema): schema for schema in schemas}
+    goal = RelationSchema(TOGETHER, 0).derived
+    asked = [
+        Clause(ClauseAtom(goal, ()), (ClauseAtom(each, numbered_variables(each.arity)),))
+        for each in sought
+    ]
+    program = rewrite(
+        (*rules.clauses(view.denied), *asked),
+        goal,
+        "",
+        view.statistics,
+        skip=OPTIONAL,
+        full=True,
+        rest=budget.yield_now,
+    )
+    loaded = load(engine, program, view.statistics)
+    budget.yield_now()
+    run = loaded.open_run(engine, view.bind, budget.limits, budget.now)
+    open_runs.callback(run.close)
+    budget.drive(run)
+    return {
+        sought[slot_schema.bare]: run.relation(slot)
+        for slot, slot_schema in enumerate(loaded.plan.slots)
+        if slot_schema.bare in sought
+        and "b" not in slot_schema.adornment
+        and slot_schema.arity == slot_schema.bare.arity
+    }

@@ -28,8 +28,12 @@ from kbplanner.ir.terms import (
     Variable,
     extremum_of,
 )
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_phrase, print_rule
+
+RULES_PER_REST = 4
+"""Rules examined between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ class RuleBook:
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
         self._phrases: dict[tuple[str | None, str], StoredPhrase] = {}
+        self._checked: dict[str | None, RuleSet] = {}
+        """Compiled sets of the last check, by scope: what it checks is mostly stored next."""
         self.version = 0
         """Number of changes of the rules and phrases."""
         self.bytes = 0
@@ -138,6 +144,7 @@ class RuleBook:
             self.version,
         )
         copy._visible = dict(self._visible)
+        copy._checked = dict(self._checked)
         copy._phrases = dict(self._phrases)
         copy.bytes = self.bytes
         return copy
@@ -153,30 +160,44 @@ class RuleBook:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
-    def visible(self, scope: str | None) -> RuleSet:
-        """Return the rules that are valid in a partition: those without scope, and its own."""
+    def visible(self, scope: str | None, rest: Rest = no_rest) -> RuleSet:
+        """Return the rules that are valid in a partition: those without scope, and its own.
+
+        `rest` is called about once a millisecond while they are compiled.
+        """
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
         if rule_set is None:
-            rule_set = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
+            rules = tuple(self._chosen(self._rules.values(), scoped))
+            rule_set = self._checked.pop(scoped, None)
+            if rule_set is None or rule_set.rules != rules:
+                version = self.version
+                rule_set = RuleSet(rules, rest=rest)
+                if self.version != version:  # the rules changed meanwhile
+                    return rule_set
+            self._visible[scoped] = rule_set
         return rule_set
 
     def check(
-        self, added: Sequence[StoredRule], external: Modes = NO_MODES
+        self, added: Sequence[StoredRule], external: Modes = NO_MODES, rest: Rest = no_rest
     ) -> list[tuple[str, ...]]:
         """Raise if rules cannot be stored.
 
         An id belongs to another rule, or a partition could no longer be evaluated. `external` has
-        the modes of the predicates that plugins provide.
+        the modes of the predicates that plugins provide. `rest` is called about once a millisecond.
 
         Return the cycles through negation that the rules are part of, each as the predicates along
         the cycle.
         """
         merged = dict(self._rules)
-        for stored in added:
+        for stored in paced(added, rest, RULES_PER_REST):
             key = (stored.scope, stored.id)
             known = merged.get(key)
-            if known is not None and _digest(known.rule) != _digest(stored.rule):
+            if (
+                known is not None
+                and known.rule != stored.rule
+                and _digest(known.rule) != _digest(stored.rule)
+            ):
                 raise AlreadyExists(
                     f"rule id '{stored.id}' belongs to another rule; retract the stored rule first",
                     {"id": stored.id, "text": known.text},
@@ -189,20 +210,28 @@ class RuleBook:
             for s in added
         }
         cycles: dict[tuple[str, ...], None] = {}
+        checked: dict[str | None, RuleSet] = {}
         for scope in scopes | {None} if None in touched else touched:
-            rules = RuleSet(self._chosen(merged.values(), scope))
+            rules = RuleSet(self._chosen(merged.values(), scope), rest=rest)
+            checked[scope] = rules
             if not rules.reads.isdisjoint(external):
                 rules.with_external(external).check(schema.stored for schema in heads)
             parts = (
                 part
-                for part in rules.negative_components(frozenset())
+                for part in paced(
+                    rules.negative_components(frozenset(), rest), rest, RULES_PER_REST
+                )
                 if not heads.isdisjoint(part.relations)
             )
             cycles.update((tuple(part.cycle), None) for part in parts)
+        self._checked = checked
         return list(cycles)
 
-    def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
-        """Return a warning for each stored rule that recurses through a computed value."""
+    def endless(self, added: Iterable[StoredRule], rest: Rest = no_rest) -> list[RuleWarning]:
+        """Return a warning for each stored rule that recurses through a computed value.
+
+        `rest` is called about once a millisecond.
+        """
         hint = "bound it, for instance with ?x < 100, or goals may meet their budget"
         return [
             RuleWarning(
@@ -210,9 +239,9 @@ class RuleBook:
                 f"{_name_of(stored.rule.head)} recurses through a computed value and may not end",
                 hint,
             )
-            for stored in added
+            for stored in paced(added, rest, RULES_PER_REST)
             if extremum_of(stored.rule.head) is None
-            and stored.rule in self.visible(stored.scope).computed_recursion
+            and stored.rule in self.visible(stored.scope, rest).computed_recursion
         ]
 
     def scopes(self) -> set[str | None]:

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
+
+Rest = Callable[[], None]
+"""Called between pieces of about a millisecond of work: it lets other work run, and raises when the
+request must end."""
+
+
+def no_rest() -> None:
+    """Do nothing: there is no other work to let run."""
+
+
+_CURRENT: ContextVar[Rest] = ContextVar("kbplanner-rest", default=no_rest)
+
+
+def current_rest() -> Rest:
+    """Return what the innermost block of `resting` calls; `no_rest` outside of any."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def resting(rest: Rest) -> Iterator[None]:
+    """Have the readers of texts in this block call `rest`, unless they are given another one.
+
+    The block reads the body of a request, whose texts are in many places: it holds no lock.
+    """
+    token = _CURRENT.set(rest)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
 
 STEPS_PER_YIELD = 10_000
 """Steps of Python between two calls of `yield_now`: about a millisecond."""

@@ -111,15 +111,13 @@ def create_app(
     runtime: Runtime,
     *,
     on_storage_failed: Callable[[StorageFailed], None] | None = None,
-    yield_now: Callable[[], None] | None = None,
     fast_path: bool = True,
 ) -> Flask:
     """Create a WSGI application that serves `runtime`; the caller closes the runtime.
 
-    `yield_now` lets other requests run while a long body is read. `on_storage_failed` is called when a
-    sync of the disk failed and the content of the log is unknown: the server must stop its process,
-    because nothing may be acknowledged afterwards. `fast_path` serves common requests of the hot
-    routes without Flask.
+    `on_storage_failed` is called when a sync of the disk failed and the content of the log is
+    unknown: the server must stop its process, because nothing may be acknowledged afterwards.
+    `fast_path` serves common requests of the hot routes without Flask.
     """
     app = Application("kbserver", static_folder=None, template_folder=None)
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
@@ -129,7 +127,6 @@ def create_app(
     events, bodies = EventHub(runtime), Bodies(runtime.config.max_bodies_bytes)
     app.extensions |= {
         "kbcore": runtime,
-        "kbcore.yield_now": yield_now or _no_yield,
         "kbcore.started": runtime.clock.monotonic(),
         "kbcore.events": events,
         "kbcore.goal_streams": GoalStreams(runtime, events),
@@ -243,10 +240,6 @@ def _compress(response: Response, runtime: Runtime) -> None:
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(packed))
         weakened(response)
-
-
-def _no_yield() -> None:
-    """Do nothing: the interpreter switches threads."""
 
 
 def stop_process(error: StorageFailed) -> None:

@@ -26,6 +26,7 @@ from kbserver.operations import need_of
 from kbserver.replication import requests as replication
 from kbserver.schemas.facts import TellBody, spoken
 from kbserver.schemas.fields import Json
+from kbserver.schemas.pace import bodies_of
 from kbserver.schemas.reason import InferBody, QueryBody
 from kbserver.schemas.requests import seen
 from kbserver.security.guard import Guard
@@ -103,7 +104,7 @@ class FastPath:
                 self._guard.admit(environ, route.need)
             body = read_body(environ, self._max_bytes, self._bodies)
             try:
-                with ignored_fields() as ignored:
+                with ignored_fields() as ignored, bodies_of(self._runtime):
                     parsed = route.read(parse_object(body, self._max_depth), strict=False)
             except InvalidInput:
                 environ["wsgi.input"] = BytesIO(body)

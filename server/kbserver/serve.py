@@ -511,7 +511,6 @@ def run(
         application = create_app(
             runtime,
             on_storage_failed=stop_process if joined is None else None,
-            yield_now=yield_now,
         )
         servers = _servers(config, runtime, application, worker, joined, listener)
         public = servers[0]

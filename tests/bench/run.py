@@ -42,6 +42,7 @@ import replication
 import retracts
 import scopes
 import slow_disk
+import stalls
 import standing
 import storage
 import table
@@ -95,6 +96,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "durability": (durability.durability, ""),
     "replication": (replication.replication, ""),
     "commands": (commands.commands, ""),
+    "stalls": (stalls.stalls, ""),
     "slow-disk": (slow_disk.on_a_slow_disk, ""),
 }
 """What is run, in order, and the function of a peer that does the same."""

@@ -138,8 +138,13 @@ def test_deep_brackets_are_refused_and_not_crashed_on() -> None:
 
 
 def test_a_statement_is_bounded() -> None:
-    (error,) = errors_of("p(" + "a, " * 50_000 + "a b).")
+    (error,) = errors_of("p(" + "a," * 50_000 + "a b).")
     assert error["message"] == "a statement has at most 50000 words and signs"
+    (error,) = errors_of("p(" + "a, " * 50_000 + "a b). q(c).")
+    assert error["message"] == (
+        "a statement has at most 65536 characters, not counting those of words, numbers and quoted "
+        "texts"
+    )
     (error,) = errors_of("p(" + ", ".join(["?x"] * 65) + ") :- q(?x).")
     assert error["message"] == "an atom has at most 64 arguments, this one has 65"
     (error,) = errors_of("p :- " + ", ".join(["q"] * 65) + ".")

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from support.http import NOW, ROW_KEYS, Client, Served, error_of
 
-from kbserver import create_app
-
 
 def rows(client: Client, predicate: str, *args: str, **more: Any) -> list[dict[str, Any]]:
     response = client.post("/query", {"predicate": predicate, "args": list(args), **more})
@@ -258,9 +256,9 @@ def test_bulk_is_all_or_nothing(client: Client) -> None:
 
 def test_a_long_body_yields_to_other_requests(served: Served) -> None:
     turns: list[int] = []
-    app = create_app(served.runtime, yield_now=lambda: turns.append(1))
+    served.runtime.yield_now = lambda: turns.append(1)
     body = {"facts": [{"predicate": "p", "args": [number]} for number in range(2500)]}
-    assert Client(app.test_client()).post("/assert/facts", body).get_json()["asserted"] == 2500
+    assert served.client.post("/assert/facts", body).get_json()["asserted"] == 2500
     assert len(turns) == 2
 
 

@@ -28,7 +28,6 @@ def test_others_get_a_turn_after_each_statement(path: str, turns: int) -> None:
     taken = Turns()
     with serve_in_memory() as served:
         served.runtime.yield_now = taken
-        served.app.extensions["kbcore.yield_now"] = taken
         answer = served.client.post(path, {"text": TEXT})
         assert answer.status_code == 200, answer.text
     assert taken.count >= turns

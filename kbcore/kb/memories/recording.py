@@ -16,6 +16,10 @@ from kbcore.language.reading import DEFAULT_SPEAKER, SignedAtom, Span, speaker_o
 from kbcore.state.facts import Fact
 from kbcore.state.memory.episodes import NewEpisode, episode_id
 from kbcore.state.memory.evidence import Evidence
+from kbplanner.pacing import Rest, paced
+
+FACTS_PER_REST = 100
+"""Facts given their evidence between two calls of `rest`: about a millisecond."""
 
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
@@ -49,7 +53,8 @@ class Recording:
         evidence: dict[Evidence, None] = {}
         for start, end in spans:
             first = max(0, bisect_right(self._starts, start) - 1)
-            for at, episode in zip(self._starts[first:], self.episodes[first:], strict=True):
+            for index in range(first, len(self._starts)):
+                at, episode = self._starts[index], self.episodes[index]
                 if at >= end:
                     break
                 low, high = max(start - at, 0), min(end - at, len(episode.text))
@@ -57,14 +62,18 @@ class Recording:
                     evidence[Evidence(episode.id, low, high)] = None
         return tuple(evidence)
 
-    def supported(self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]]) -> list[Fact]:
-        """Return facts with the evidence of their spans."""
+    def supported(
+        self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]], rest: Rest
+    ) -> list[Fact]:
+        """Return facts with the evidence of their spans; `rest` is called about once a
+        millisecond.
+        """
         return [
             replace(
                 fact,
                 evidence=self.evidence(spans.get((fact.predicate, fact.args, fact.positive), ())),
             )
-            for fact in facts
+            for fact in paced(facts, rest, FACTS_PER_REST)
         ]
 
     def named(self, facts: Iterable[Fact]) -> list[NewEpisode]:
@@ -91,7 +100,10 @@ class ProseLines:
     def spans(self, start: int, end: int) -> list[Span]:
         """Return the spans of the whole text for a span of the joined lines, line by line."""
         spans: list[Span] = []
-        for index, (first, after) in enumerate(pairwise(self._starts)):
+        for index in range(max(bisect_right(self._starts, start) - 1, 0), len(self._places)):
+            first, after = self._starts[index], self._starts[index + 1]
+            if first >= end:
+                break
             low, high = max(start, first), min(end, after - 1)
             if low < high:
                 offset = self._places[index]

@@ -7,11 +7,13 @@ in a copy in which white space stands for the blocks. So both keep their positio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import BodyItem, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.diagnostics import Diagnostic, Problem, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.parser import Parsed, parse_clause, parse_valid
@@ -82,15 +84,15 @@ def read_source(
     limits: Limits = DEFAULT_LIMITS,
     *,
     max_errors: int = MAX_ERRORS,
-    rest: Callable[[], None] | None = None,
+    rest: Rest = no_rest,
 ) -> Source:
     """Read a text with test blocks; its errors are in `parsed`.
 
-    `rest` is called after each statement outside of blocks.
+    `rest` is called about once a millisecond.
     """
     if not _BLOCK.search(text):
         return Source(text, parse_valid(text, limits, max_errors=max_errors, rest=rest))
-    reader = _BlockReader(text, limits)
+    reader = _BlockReader(text, limits, max_errors, rest)
     blocks = list(reader.blocks())
     program = reader.program()
     parsed = parse_valid(program, limits, max_errors=max_errors, rest=rest)
@@ -110,26 +112,30 @@ def checked_source(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
 class _BlockReader:
     """Reader of the blocks of one text."""
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: Limits, max_errors: int, rest: Rest) -> None:
         self.errors: list[Diagnostic] = []
         self.unread_names: set[str] = set()
         self._text = text
         self._limits = limits
+        self._max_errors = max_errors
+        self._rest = rest
+        self._line_ends = [match.start() for match in paced(re.finditer("\n", text), rest)]
         self._ranges: list[tuple[int, int]] = []
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks; errors are collected."""
         position = 0
-        while True:
-            tokens, end = scan_statement(self._text, position)
+        while len(self.errors) < self._max_errors:
+            self._rest()
+            tokens, end = scan_statement(self._text, position, self._rest)
             if not tokens:
                 return
-            first = next((at for at in range(len(tokens)) if block_header_size(tokens[at:])), None)
+            first = next((at for at in range(len(tokens)) if block_header_size(tokens, at)), None)
             if first is None:
                 position = end
                 continue
-            header = tokens[first : first + block_header_size(tokens[first:])]
-            statements, close, position = scan_block(self._text, header[-1].end)
+            header = tokens[first : first + block_header_size(tokens, first)]
+            statements, close, position = scan_block(self._text, header[-1].end, self._rest)
             self._ranges.append((header[0].start, position))
             if close is None:
                 message, hint = "the block has no end", 'add "}" after its last statement'
@@ -139,7 +145,7 @@ class _BlockReader:
     def program(self) -> str:
         """Return the text with white space for the blocks."""
         parts, position = [], 0
-        for start, end in self._ranges:
+        for start, end in paced(self._ranges, self._rest, 100):
             blank = re.sub(r"[^\n]", " ", self._text[start:end])
             parts += [self._text[position:start], blank]
             position = end
@@ -149,7 +155,7 @@ class _BlockReader:
         facts: list[FactStatement] = []
         expectations: list[Expectation] = []
         kind = header[0].value
-        for tokens in statements:
+        for tokens in paced(statements, self._rest, 1):
             statement = self._statement(tokens)
             if isinstance(statement, FactStatement):
                 facts.append(statement)
@@ -158,7 +164,7 @@ class _BlockReader:
             elif statement is not None:
                 message = "a fixture has facts only" if kind == "fixture" else _EXPECTED
                 self._report("bad-test", message, None, tokens[0], tokens[-1])
-        lowering = Lowering(self._text, self._limits)
+        lowering = Lowering(self._text, self._limits, self._rest)
         name, *fixtures = (lowering.text(token) for token in header if token.type == "STRING")
         self._report_problems(lowering.problems)
         if kind == "test" and not any(tokens[0].type == "_GOAL" for tokens in statements):
@@ -178,7 +184,7 @@ class _BlockReader:
         if tokens[0].type != "_GOAL":
             return self._parsed(tokens[0].start, tokens[-1].end)
         cut, answers, rule = len(tokens), None, None
-        lowering = Lowering(self._text, self._limits)
+        lowering = Lowering(self._text, self._limits, self._rest)
         last = len(tokens) - (tokens[-1].type == "_END")
         for at in range(1, last):
             if tokens[at].type == "EQ" and at + 1 < last and tokens[at + 1].type == "_LSQB":
@@ -234,17 +240,23 @@ class _BlockReader:
         """Read a statement at its place in the text."""
         span = self._span(start, end)
         piece = self._text[start:end]
-        reader = Reader(piece, parse_clause, self._limits, line=span.line, column=span.column)
+        reader = Reader(
+            piece, parse_clause, self._limits, position=(span.line, span.column), rest=self._rest
+        )
         statements = list(reader.statements())
         self.errors += reader.errors
         self.unread_names |= reader.unread_names
         return statements[0] if statements else None
 
     def _span(self, start: int, end: int) -> Span:
-        line = self._text.count("\n", 0, start) + 1
-        end_line = line + self._text.count("\n", start, end)
-        column = start - self._text.rfind("\n", 0, start)
-        return Span(line, column, end_line, end - self._text.rfind("\n", 0, end))
+        first, last = (bisect_left(self._line_ends, at) for at in (start, end))
+        return Span(
+            first + 1, start - self._line_start(first), last + 1, end - self._line_start(last)
+        )
+
+    def _line_start(self, line: int) -> int:
+        """Return the offset before the first character of a line, counted from 0."""
+        return self._line_ends[line - 1] if line else -1
 
     def _report(
         self, code: str, message: str, hint: str | None, first: Token, last: Token | None = None
@@ -253,7 +265,9 @@ class _BlockReader:
         self._report_problems([Problem(code, message, hint, first.start, end)])
 
     def _report_problems(self, problems: Sequence[Problem]) -> None:
-        self.errors += report_problems(self._text, problems)
+        self._rest()
+        room = self._max_errors - len(self.errors)
+        self.errors += report_problems(self._text, problems[:room])
 
 
 def _answers(tokens: Sequence[Token], lowering: Lowering) -> tuple[tuple[str, ...], ...] | None:

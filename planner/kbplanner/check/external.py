@@ -10,9 +10,13 @@ from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
+from kbplanner.pacing import Rest, no_rest, paced
 
 QUERY = "?query"
 """Head predicate of a rule for a query; no rule text can use this name."""
+
+BODIES_PER_REST = 500
+"""Bodies searched between two calls of `rest`: about a millisecond."""
 
 SEARCH_PREDICATES: Modes = {
     RelationSchema("matches_text", 3): ("bff",),
@@ -32,7 +36,10 @@ class Call:
 
 
 def external_findings(
-    rules: Sequence[Rule], queries: Sequence[Sequence[BodyItem]], external: Modes
+    rules: Sequence[Rule],
+    queries: Sequence[Sequence[BodyItem]],
+    external: Modes,
+    rest: Rest = no_rest,
 ) -> Iterator[Call]:
     """Yield the safe rules and the queries that no order of calls can evaluate.
 
@@ -41,15 +48,15 @@ def external_findings(
     names = {(schema.predicate, schema.arity) for schema in external}
     if not any(
         isinstance(item, Literal) and (item.atom.predicate, item.atom.arity) in names
-        for body in (*(rule.body for rule in rules), *queries)
+        for body in paced((*(rule.body for rule in rules), *queries), rest, BODIES_PER_REST)
         for item in body
     ):
         return  # without lowering all rules
     asked = [Rule(Atom(f"{QUERY}{index}"), tuple(body)) for index, body in enumerate(queries)]
-    form = RuleSet([*rules, *asked]).with_external(external)
+    form = RuleSet([*rules, *asked], rest=rest).with_external(external)
     if form.reads.isdisjoint(external):
         return
-    for number, error in form.problems():
+    for number, error in paced(form.problems(), rest, 1):
         index = number - 1 - len(rules)
         is_query = index >= 0
         name = "external-recursion" if isinstance(error, ExternalRecursion) else "unbound-argument"

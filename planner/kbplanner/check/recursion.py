@@ -55,9 +55,9 @@ def recursion_findings(
     rest()
     lowered = lower([rules[index] for index in numbers], rest=rest)
     rest()
-    clauses = linearise(lowered)
+    clauses = linearise(lowered, rest)
     rest()
-    for cycle, inside in aggregate_cycles(clauses):
+    for cycle, inside in aggregate_cycles(clauses, rest):
         indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
         refused.update(indexes)
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
@@ -79,7 +79,7 @@ def recursion_findings(
             closing = _rule_in(cycle, clauses, numbers, first)
             if closing is not None:
                 yield Recursion("recursive-aggregate", closing, message, hint)
-    for finding in extremum_findings(clauses):
+    for finding in extremum_findings(clauses, rest):
         indexes = [numbers[rule] for rule in finding.rules]
         refused.update(indexes)
         if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
@@ -89,7 +89,7 @@ def recursion_findings(
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
     rest()
-    yield from _accepted(rules, numbers, first)
+    yield from _accepted(rules, numbers, first, rest)
 
 
 def _found(finding: ExtremumFinding, indexes: Sequence[int], first: int) -> Iterator[Recursion]:
@@ -99,10 +99,13 @@ def _found(finding: ExtremumFinding, indexes: Sequence[int], first: int) -> Iter
             yield Recursion(finding.name, index, finding.message, finding.hint)
 
 
-def _accepted(rules: Sequence[Rule], numbers: Sequence[int], first: int) -> Iterator[Recursion]:
-    rule_set = RuleSet(rules[index] for index in numbers)
+def _accepted(
+    rules: Sequence[Rule], numbers: Sequence[int], first: int, rest: Callable[[], None]
+) -> Iterator[Recursion]:
+    rule_set = RuleSet((rules[index] for index in numbers), rest=rest)
     clauses = rule_set.clauses(frozenset())
-    for part in rule_set.negative_components(frozenset()):
+    for part in rule_set.negative_components(frozenset(), rest):
+        rest()
         index = _rule_in(part.relations, clauses, numbers, first)
         if index is not None:
             yield Recursion(
@@ -112,7 +115,7 @@ def _accepted(rules: Sequence[Rule], numbers: Sequence[int], first: int) -> Iter
                 "answers follow the well-founded semantics; includeUndefined shows what is neither "
                 "true nor false",
             )
-    for index in numbers:
+    for index in paced(numbers, rest, RULES_PER_REST):
         head = rules[index].head
         if (
             index >= first

@@ -20,12 +20,19 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.ir.values.numbers import compare, number, test
+from kbplanner.pacing import Rest, no_rest, paced
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
 
 MAX_MATCHES = 50_000
 """Number of comparisons of rules and body items after which the search for shadowed rules ends."""
+
+MAX_PAIRS = 4_000_000
+"""Number of pairs of rules with the same head, compared or not, after which that search ends."""
+
+RULES_PER_REST = 200
+"""Rules, or comparisons of items, between two calls of `rest`: about a millisecond."""
 
 _LOWER, _UPPER = (">", ">="), ("<", "<=")
 
@@ -80,7 +87,7 @@ def _contradict(first: tuple[str, str], second: tuple[str, str]) -> bool:
 
 
 def never_fire(
-    rules: Sequence[Rule], with_facts: Iterable[Signature]
+    rules: Sequence[Rule], with_facts: Iterable[Signature], rest: Rest = no_rest
 ) -> Iterator[tuple[int, Atom]]:
     """Yield the index of each rule that needs a predicate without conclusions, and the atom.
 
@@ -92,7 +99,7 @@ def never_fire(
     facts = set(with_facts)
     waiting: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     missing: list[set[tuple[str, int, bool]]] = []
-    for index, rule in enumerate(rules):
+    for index, rule in paced(enumerate(rules), rest, RULES_PER_REST):
         needed = {
             signed
             for item in rule.body
@@ -104,12 +111,14 @@ def never_fire(
             waiting[signed].append(index)
     firing = [index for index, needed in enumerate(missing) if not needed]
     while firing:
+        if not len(firing) % RULES_PER_REST:
+            rest()
         for index in waiting.pop(_signed(rules[firing.pop()].head), ()):
             before = len(missing[index])
             missing[index] = {signed for signed in missing[index] if signed in waiting}
             if before and not missing[index]:
                 firing.append(index)
-    for index, needed in enumerate(missing):
+    for index, needed in paced(enumerate(missing), rest, RULES_PER_REST):
         if needed:
             atoms = (
                 item.atom
@@ -131,22 +140,27 @@ def is_trivial(rule: Rule) -> bool:
     return Literal(rule.head) in rule.body
 
 
-def shadowed(rules: Sequence[Rule]) -> Iterator[tuple[int, int]]:
+def shadowed(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[tuple[int, int]]:
     """Yield the index of each rule that adds nothing, and that of a more general rule.
 
     A rule is more general if a substitution of its variables makes its head equal and its body a
     part of the other (theta-subsumption; Plotkin, "A note on inductive generalization", 1970). Of
-    two equally general rules the later is shadowed.
+    two equally general rules the later is shadowed. `rest` is called about once a millisecond.
     """
     by_head: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
-    for index, rule in enumerate(rules):
+    for index, rule in paced(enumerate(rules), rest, RULES_PER_REST):
         if not any(isinstance(arg, Aggregate) for arg in rule.head.args):
             by_head[_signed(rule.head)].append(index)
-    matcher = _Matcher()
-    for indexes in by_head.values():
+    matcher = _Matcher(rest)
+    pairs_left = MAX_PAIRS
+    for indexes in paced(by_head.values(), rest, RULES_PER_REST):
         needs = {index: frozenset(map(_kind, rules[index].body)) for index in indexes}
         hidden: set[int] = set()
         for index in reversed(indexes):
+            rest()
+            pairs_left -= len(indexes)
+            if pairs_left < 0:
+                return
             for other in indexes:
                 if other == index or other in hidden or not needs[other] <= needs[index]:
                     continue
@@ -181,8 +195,9 @@ Substitution = Mapping[str, HeadTerm]
 class _Matcher:
     """The search for substitutions; it ends after MAX_MATCHES matches in all."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: Rest) -> None:
         self._left = MAX_MATCHES
+        self._rest = rest
 
     @property
     def exhausted(self) -> bool:
@@ -210,6 +225,8 @@ class _Matcher:
 
     def _item(self, item: BodyItem, target: BodyItem, bound: Substitution) -> Substitution | None:
         self._left -= 1
+        if not self._left % RULES_PER_REST:
+            self._rest()
         if _kind(item) != _kind(target):
             return None
         if isinstance(item, Literal) and isinstance(target, Literal):

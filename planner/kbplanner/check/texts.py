@@ -23,7 +23,7 @@ from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
-from kbplanner.pacing import paced
+from kbplanner.pacing import no_rest, paced
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
@@ -61,15 +61,13 @@ NOTHING_STORED = Stored()
 
 
 PACE = 8
-"""Statements or rules between two calls of `rest`: about a millisecond."""
+CHEAP_PACE = 500
+"""Statements or rules between two calls of `rest`, in checks of one or all of them: about a
+millisecond."""
 
 
 def _accept(statement: Statement) -> str | None:
     return None
-
-
-def _no_rest() -> None:
-    """Do nothing: there is no other work to rest for."""
 
 
 @dataclass(slots=True)
@@ -99,7 +97,7 @@ def check_texts(
     scope: str | None = None,
     problem_of: Callable[[Statement], str | None] = _accept,
     limits: Limits = DEFAULT_LIMITS,
-    rest: Callable[[], None] = _no_rest,
+    rest: Callable[[], None] = no_rest,
 ) -> list[list[Finding]]:
     """Return the findings of each text, in order; the texts belong together.
 
@@ -122,22 +120,29 @@ def check_texts(
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
     stored = _with_searches(parts, stored)
-    _check_definitions(parts, stored)
-    _check_uses(parts, stored)
+    _check_definitions(parts, stored, rest)
+    _check_uses(parts, stored, rest)
     refused = _check_recursion(parts, stored, scope, rest)
     rest()
-    _check_external(parts, stored, scope, refused)
+    _check_external(parts, stored, scope, refused, rest)
     rest()
-    _check_rules(parts, stored, scope, refused)
+    _check_rules(parts, stored, scope, refused, rest)
     return [part.findings.in_order() for part in parts]
 
 
 def check_goal(
-    text: str, stored: Stored = NOTHING_STORED, *, limits: Limits = DEFAULT_LIMITS
+    text: str,
+    stored: Stored = NOTHING_STORED,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    rest: Callable[[], None] = no_rest,
 ) -> list[Finding]:
-    """Return the findings of a goal, such as `ancestor(ann, ?x)` or `age(?x, ?n), ?n >= 18`."""
+    """Return the findings of a goal, such as `ancestor(ann, ?x)` or `age(?x, ?n), ?n >= 18`.
+
+    `rest` is called about once a millisecond.
+    """
     findings = Findings(text)
-    parsed = parse_valid(text, limits, mode=GOAL, max_errors=MAX_ERRORS)
+    parsed = parse_valid(text, limits, mode=GOAL, max_errors=MAX_ERRORS, rest=rest)
     for error in parsed.errors:
         findings.add_error(error)
     part = _Checked(findings, parsed.statements, parsed.unread_names)
@@ -151,8 +156,8 @@ def check_goal(
             findings.add("wrong-statement", goal.span, message)
     _check_statements(part, part.statements, limits, _accept)
     stored = _with_searches([part], stored)
-    _check_definitions([part], stored)
-    _check_external([part], stored, None, set())
+    _check_definitions([part], stored, rest)
+    _check_external([part], stored, None, set(), rest)
     return findings.in_order()
 
 
@@ -268,7 +273,7 @@ def _check_blocks(parts: Sequence[_Checked]) -> None:
 # ---- predicates ----
 
 
-def _check_definitions(parts: Sequence[_Checked], stored: Stored) -> None:
+def _check_definitions(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> None:
     """Warn about predicates that nothing defines and about unusual numbers of arguments.
 
     Where neither the texts nor the storage have facts, the facts come from elsewhere, and only
@@ -281,7 +286,7 @@ def _check_definitions(parts: Sequence[_Checked], stored: Stored) -> None:
     unread = _unread_names(parts)
     for part in parts:
         for warning in arity_warnings(
-            part.statements, known, defined, unread, only_similar=not has_facts
+            part.statements, known, defined, unread, only_similar=not has_facts, rest=rest
         ):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
@@ -299,7 +304,7 @@ def _unread_names(parts: Iterable[_Checked]) -> set[str]:
     return {name for part in parts for name in part.unread_names}
 
 
-def _check_uses(parts: Sequence[_Checked], stored: Stored) -> None:
+def _check_uses(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> None:
     """Warn about heads, in texts with queries, that no other rule and no query reads."""
     if not any(part.goals for part in parts):
         return
@@ -307,18 +312,19 @@ def _check_uses(parts: Sequence[_Checked], stored: Stored) -> None:
     used = {signature for rule in stored.rules for signature in _read_by(rule)}
     used.add((CONTRADICTION, 3))  # windows and summaries show it
     for part in parts:
-        for statement in part.statements:
+        for statement in paced(part.statements, rest, CHEAP_PACE):
             if isinstance(statement, RuleStatement):
                 used.update(_read_by(statement.rule))
             elif isinstance(statement, GoalStatement):
                 used.update((name, arity) for name, arity, _ in statement.predicates)
     for part in parts:
         reported: set[Signature] = set()
-        for statement in part.statements if part.goals else ():
+        statements = part.statements if part.goals else ()
+        for statement in paced(statements, rest, CHEAP_PACE):
             if isinstance(statement, RuleStatement):
                 name, arity, span = statement.predicates[0]
                 signature = (name, arity)
-                if signature not in used | reported and name not in unread:
+                if not (signature in used or signature in reported or name in unread):
                     reported.add(signature)
                     message = f"no rule and no query uses {name}/{arity}"
                     part.findings.add("unused-predicate", span, message)
@@ -338,7 +344,11 @@ def _read_by(rule: Rule) -> Iterator[Signature]:
 
 
 def _check_rules(
-    parts: Sequence[_Checked], stored: Stored, scope: str | None, refused: AbstractSet[int]
+    parts: Sequence[_Checked],
+    stored: Stored,
+    scope: str | None,
+    refused: AbstractSet[int],
+    rest: Callable[[], None],
 ) -> None:
     """Check names of rules, and warn about rules that never fire and about shadowed rules.
 
@@ -347,8 +357,8 @@ def _check_rules(
     own = [(part, statement) for part in parts for statement in part.safe]
     rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
     first = len(stored.rules)
-    _check_names(own, rules, first)
-    for index, other in shadowed(rules):
+    _check_names(own, rules, first, rest)
+    for index, other in shadowed(rules, rest):
         if index >= first and not is_trivial(rules[index]):
             part, statement = own[index - first]
             general = f"the stored rule {rules[other].name or ''}".rstrip()
@@ -367,7 +377,7 @@ def _check_rules(
     facts |= {
         (rule.head.predicate, rule.head.arity) for rule in rules if rule.head.predicate in unread
     }
-    for index, atom in never_fire(rules, facts):
+    for index, atom in never_fire(rules, facts, rest):
         if (
             index >= first
             and id(own[index - first][1]) not in refused
@@ -387,10 +397,13 @@ def _facts(part: _Checked) -> Iterator[Signature]:
 
 
 def _check_names(
-    own: Sequence[tuple[_Checked, RuleStatement]], rules: Sequence[Rule], first: int
+    own: Sequence[tuple[_Checked, RuleStatement]],
+    rules: Sequence[Rule],
+    first: int,
+    rest: Callable[[], None],
 ) -> None:
     by_name: dict[tuple[str | None, str], int] = {}
-    for index, rule in enumerate(rules):
+    for index, rule in paced(enumerate(rules), rest, CHEAP_PACE):
         if rule.name is None:
             continue
         other = by_name.setdefault((rule.scope, rule.name), index)
@@ -455,7 +468,11 @@ def _signatures(external: Modes) -> set[Signature]:
 
 
 def _check_external(
-    parts: Sequence[_Checked], stored: Stored, scope: str | None, refused: AbstractSet[int]
+    parts: Sequence[_Checked],
+    stored: Stored,
+    scope: str | None,
+    refused: AbstractSet[int],
+    rest: Callable[[], None],
 ) -> None:
     """Check facts and heads of predicates of plugins, and that rules and queries can call them.
 
@@ -463,7 +480,7 @@ def _check_external(
     """
     signatures = _signatures(stored.external)
     for part in parts:
-        for statement in part.statements:
+        for statement in paced(part.statements, rest, CHEAP_PACE):
             if isinstance(statement, FactStatement):
                 atom, span = statement.atom, statement.span
             elif isinstance(statement, RuleStatement):
@@ -488,7 +505,8 @@ def _check_external(
         owners = [entry for entry in own if entry[2].scope in (None, each)]
         visible += [rule for _, _, rule in owners]
         asked = queries if each == scope else []
-        _add_calls(owners, first, visible, asked, stored.external)
+        rest()
+        _add_calls(owners, first, visible, asked, stored.external, rest)
 
 
 def _add_calls(
@@ -497,10 +515,11 @@ def _add_calls(
     visible: Sequence[Rule],
     queries: Sequence[tuple[_Checked, GoalStatement]],
     external: Modes,
+    rest: Callable[[], None],
 ) -> None:
     bodies = [goal.body for _, goal in queries]
     try:
-        calls = list(external_findings(visible, bodies, external))
+        calls = list(external_findings(visible, bodies, external, rest))
     except InvalidInput:  # rules that cannot be evaluated are reported elsewhere
         return
     for call in calls:

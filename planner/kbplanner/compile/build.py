@@ -8,7 +8,7 @@ round of a recursion, and the continuation after new facts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kbplanner.compile.plan import (
@@ -70,10 +70,13 @@ def build(program: Program, statistics: Statistics) -> Plan:
         raise EngineFault("a program without an answer relation cannot be built")
     builder = _Builder(program)
     heads = program.heads()
+    order = {schema: number for number, schema in enumerate(heads)}
     stages = []
     for part in strata(program):
         clauses = [
-            clause for schema in heads if schema in part.relations for clause in heads[schema]
+            clause
+            for schema in sorted(part.relations, key=order.__getitem__)
+            for clause in heads[schema]
         ]
         builder.growing = part.relations
         plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
@@ -99,6 +102,14 @@ def build(program: Program, statistics: Statistics) -> Plan:
             and schema.stored.derived in program.external
         ),
     )
+
+
+def _constants(item: ClauseItem) -> Iterator[str]:
+    """Yield the constants of a head or an item of a body."""
+    if isinstance(item, (ClauseAtom, Computation)):
+        yield from (arg for arg in item.args if isinstance(arg, str))
+    elif isinstance(item, Comparison):
+        yield from (side for side in (item.left, item.right) if isinstance(side, str))
 
 
 _KEPT = {role: function for function, role in ROLE_OF_EXTREMUM.items()} | {Role.CLASSES: "classes"}
@@ -204,7 +215,10 @@ class _Builder:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
-        names = {index: text for text, index in self.constants.items()}
+        texts = (text for item in (clause.head, *clause.body) for text in _constants(item))
+        names = {self.constants[text]: text for text in texts if text in self.constants}
+        if TRUE in self.constants:
+            names[self.constants[TRUE]] = TRUE
         if NOW in self.constants:
             names[self.constants[NOW]] = "now()"
         names.update({index: str(variable) for variable, index in registers.items()})

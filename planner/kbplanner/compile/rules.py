@@ -11,6 +11,7 @@ from kbplanner.ir.calls import blocked_rules, check_callable, infer_modes
 from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -20,6 +21,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
@@ -39,12 +41,15 @@ class RuleSet:
     (goals of several literals). Models of its components also hold for these rules. Raises
     InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
     together recurse through an aggregate, RefusedExtremum where a best value is not monotone.
+    `rest` is called about once a millisecond.
     """
 
     external: Modes = NO_MODES
     """The modes of the DERIVED relations that plugins provide."""
 
-    def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], within: RuleSet | None = None, rest: Rest = no_rest
+    ) -> None:
         self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
@@ -53,29 +58,31 @@ class RuleSet:
         self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
         ] = {}
+        rest()
         check_extrema(mixed_extrema(self.rules))
+        rest()
         self._best = {
             stored: relation
             for stored, relation in conclusions(self.rules).items()
             if relation.role in BEST
         }
-        clauses = self.clauses(frozenset())
-        check_stratified(clauses)
+        clauses = self.clauses(frozenset(), rest)
+        check_stratified(clauses, rest)
         self.derived = frozenset(map(_head, self.rules))
         """Stored schemas of the predicates that have rules."""
         self.computed_recursion = frozenset(
-            self.rules[number - 1] for number in rules_computing_recursively(clauses)
+            self.rules[number - 1] for number in rules_computing_recursively(clauses, rest)
         )
         """Rules of a recursion through a computed value, which may not terminate."""
         self.computes_values = any(
             isinstance(item, (Computation, Aggregation))
-            for clause in clauses
+            for clause in paced(clauses, rest, CLAUSES_PER_REST)
             for item in clause.body
         )
         """True if conclusions can have arguments that occur in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
-            for clause in clauses
+            for clause in paced(clauses, rest, CLAUSES_PER_REST)
             if clause.rule
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.schema.role not in (Role.BINDINGS, Role.GROUPS)
@@ -83,13 +90,13 @@ class RuleSet:
         """Stored schemas of the predicates that bodies mention."""
         self.deniable = frozenset(
             item.schema.stored.opposite
-            for clause in clauses
+            for clause in paced(clauses, rest, CLAUSES_PER_REST)
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
         """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
         for denied in {frozenset[RelationSchema](), self.deniable}:
-            check_extrema(extremum_findings(self.clauses(denied)))
+            check_extrema(extremum_findings(self.clauses(denied, rest), rest))
 
     def with_external(self, external: Modes) -> ExternalRules:
         """Return the form of these rules in which plugins provide some predicates, given by the
@@ -122,13 +129,13 @@ class RuleSet:
         return self._best.get(schema.stored, schema.derived)
 
     def negative_components(
-        self, denied: frozenset[RelationSchema]
+        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
     ) -> tuple[NegativeComponent, ...]:
         """Return the components that recurse through negation, each after those it depends on."""
         if self.within is not self:
             return self.within.negative_components(denied & self.within.deniable)
         if denied not in self._negative:
-            self._negative[denied] = negative_components(self.clauses(denied))
+            self._negative[denied] = negative_components(self.clauses(denied, rest), rest)
         return self._negative[denied]
 
     def needed_components(
@@ -185,10 +192,12 @@ class RuleSet:
         """
         return self.clauses(denied) if allow_rewriting else lower(self.rules, denied)
 
-    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+    def clauses(
+        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+    ) -> tuple[Clause, ...]:
         """Return the rules lowered, given which of `deniable` have rows."""
         if denied not in self._lowered:
-            self._lowered[denied] = linearise(lower(self.rules, denied))
+            self._lowered[denied] = linearise(lower(self.rules, denied, rest), rest)
         return self._lowered[denied]
 
 
@@ -205,7 +214,9 @@ class SettledRules(RuleSet):
         self.reads, self.deniable = rules.reads, rules.deniable
         self.derived, self.external = rules.derived, rules.external
 
-    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+    def clauses(
+        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+    ) -> tuple[Clause, ...]:
         """Return the rules lowered, over what was settled."""
         if denied not in self._lowered:
             parts = self._source.negative_components(denied)
@@ -238,9 +249,13 @@ class SettledRules(RuleSet):
 class MonotoneRules(RuleSet):
     """The same rules without the clauses that test absence, aggregate or keep best values."""
 
-    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+    def clauses(
+        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+    ) -> tuple[Clause, ...]:
         """Return the clauses whose conclusions new facts leave as they are."""
-        return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
+        return tuple(
+            clause for clause in super().clauses(denied, rest) if not tests_absence(clause)
+        )
 
 
 class ExternalRules(RuleSet):
@@ -262,7 +277,9 @@ class ExternalRules(RuleSet):
         self.derived = rules.derived | frozenset(external)
         self.computes_values = True
 
-    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+    def clauses(
+        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+    ) -> tuple[Clause, ...]:
         """Return the rules lowered, reading the derived relations of external predicates."""
         if denied not in self._lowered:
             clauses = [

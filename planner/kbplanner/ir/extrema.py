@@ -29,10 +29,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import RefusedExtremum
-from kbplanner.ir.program import Clause, ClauseAtom, Component, Computation, components
+from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    Clause,
+    ClauseAtom,
+    Component,
+    Computation,
+    components,
+)
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Rule, Variable, extremum_of
 from kbplanner.ir.values.numbers import number
+from kbplanner.pacing import Rest, no_rest, paced
 
 _LOWER, _UPPER = ("<", "<="), (">", ">=")
 _DOWN, _UP, _UNKNOWN = -1, 1, 0
@@ -69,15 +77,19 @@ def mixed_extrema(rules: Sequence[Rule]) -> Iterator[ExtremumFinding]:
             yield ExtremumFinding("mixed-extrema", tuple(indexes), message, hint)
 
 
-def extremum_findings(clauses: Sequence[Clause]) -> Iterator[ExtremumFinding]:
+def extremum_findings(clauses: Sequence[Clause], rest: Rest = no_rest) -> Iterator[ExtremumFinding]:
     """Yield the reasons why recursions of lowered clauses through best-value predicates cannot be
     evaluated; rules are those of the clauses, as indexes from 0.
     """
     if not any(clause.head.schema.role in BEST for clause in clauses):
         return
     unsettled: dict[RelationSchema, list[RelationSchema]] = {}
-    for part in components(clauses):
-        own = [clause for clause in clauses if clause.head.schema in part.relations]
+    numbers: dict[RelationSchema, list[int]] = {}
+    for index, clause in enumerate(clauses):
+        numbers.setdefault(clause.head.schema, []).append(index)
+    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
+        inside = sorted(index for schema in part.relations for index in numbers[schema])
+        own = [clauses[index] for index in inside]
         read = {atom.schema for clause in own for atom in clause.all_atoms()} - part.relations
         negation = next((unsettled[schema] for schema in read if schema in unsettled), None)
         if part.recursive and any(

@@ -14,6 +14,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,10 @@ class Program:
         return by_head(self.clauses)
 
 
+CLAUSES_PER_REST = 200
+"""Clauses examined between two calls of `rest`: about a millisecond."""
+
+
 def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
     """Return the clauses by the relation they conclude, in order."""
     table: dict[RelationSchema, list[Clause]] = {}
@@ -201,25 +206,29 @@ class _Visit:
     edges: Iterator[RelationSchema] = field(default_factory=lambda: iter(()))
 
 
-def components(clauses: Sequence[Clause]) -> list[Component]:
+def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Component]:
     """Return the strongly connected components of the dependency graph, each after those it depends
     on.
 
     Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations
-    without clauses are not listed.
+    without clauses are not listed. `rest` is called about once a millisecond.
     """
     graph: dict[RelationSchema, dict[RelationSchema, None]] = {}
-    for clause in clauses:
+    for clause in paced(clauses, rest, CLAUSES_PER_REST):
         edges = graph.setdefault(clause.head.schema, {})
         edges.update((atom.schema, None) for atom in clause.all_atoms())
     visits: dict[RelationSchema, _Visit] = {}
     stack: list[RelationSchema] = []
     parts: list[Component] = []
+    steps = 0
     for root in graph:
         if root in visits:
             continue
         path = [_enter(root, graph, visits, stack)]
         while path:
+            steps += 1
+            if not steps % CLAUSES_PER_REST:
+                rest()
             node = path[-1]
             visit = visits[node]
             for target in visit.edges:
@@ -239,9 +248,9 @@ def components(clauses: Sequence[Clause]) -> list[Component]:
     return parts
 
 
-def single_relations(clauses: Sequence[Clause]) -> set[RelationSchema]:
+def single_relations(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[RelationSchema]:
     """Return the relations that are components by themselves."""
-    parts = (part.relations for part in components(clauses))
+    parts = (part.relations for part in components(clauses, rest))
     return {next(iter(relations)) for relations in parts if len(relations) == 1}
 
 
@@ -273,21 +282,25 @@ def _close(
     return Component(frozenset(members), recursive)
 
 
-def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
+def aggregate_cycle(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[RelationSchema] | None:
     """Return the relations that depend on themselves through an aggregate, in a fixed order; None
     if none do.
     """
-    return next((cycle for cycle, _ in aggregate_cycles(clauses)), None)
+    return next((cycle for cycle, _ in aggregate_cycles(clauses, rest)), None)
 
 
 def aggregate_cycles(
-    clauses: Sequence[Clause],
+    clauses: Sequence[Clause], rest: Rest = no_rest
 ) -> Iterator[tuple[list[RelationSchema], list[Clause]]]:
     """Yield each set of relations that depend on themselves through an aggregate, in a fixed order,
     with the clauses that aggregate inside it.
     """
-    by_relation = by_head(clause for clause in clauses if clause.aggregates)
-    for part in components(clauses):
+    by_relation = by_head(
+        clause for clause in paced(clauses, rest, CLAUSES_PER_REST) if clause.aggregates
+    )
+    if not by_relation:
+        return
+    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
         inside = [
             clause
             for schema in sorted(part.relations, key=str)

@@ -13,6 +13,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import Clause, Program, dependencies
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.verify import verify
+from kbplanner.pacing import Rest, no_rest
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
@@ -57,6 +58,7 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     full: bool = False,
     timings: dict[str, int] | None = None,
     external: Modes = NO_MODES,
+    rest: Rest = no_rest,
 ) -> Program:
     """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound,
     "f" free).
@@ -64,7 +66,8 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds
     by pass name. Where demand would be recursive through absence, the passes run again and compute
     the relations concerned in full. With `full` every relation is computed in full: the program
-    derives all conclusions the goal depends on, also for other constants. `external` has the modes
+    derives all conclusions the goal depends on, also for other constants. `rest` is called between
+    the passes. `external` has the modes
     of DERIVED relations that plugins provide: their demand is never dropped. Raises UnboundArgument
     if the goal does not bind what they need, and ExternalRecursion if one would have to be computed
     in full.
@@ -77,7 +80,7 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     # Once: the passes that may run again name relations that are computed in full.
     for name, run in PASSES[:2]:
         if name not in skip:
-            source = _run(name, run, source, context, timings)
+            source = _run(name, run, source, context, timings, rest)
     if source.external:
         source = _with_modes(source, adornment)
     if full:
@@ -87,7 +90,7 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
         program = source
         for name, run in PASSES[2:]:
             if name not in skip:
-                program = _run(name, run, program, context, timings)
+                program = _run(name, run, program, context, timings, rest)
         widened = widen(program, source)
         if widened is None:
             return program
@@ -124,11 +127,17 @@ def _names(relations: Iterable[RelationSchema], source: Program) -> list[str]:
 
 
 def _run(
-    name: str, run: Pass, program: Program, context: PassContext, timings: dict[str, int] | None
+    name: str,
+    run: Pass,
+    program: Program,
+    context: PassContext,
+    timings: dict[str, int] | None,
+    rest: Rest,
 ) -> Program:
+    rest()
     start = perf_counter_ns()
     program = run(program, context)
     if timings is not None:
         timings[name] = timings.get(name, 0) + perf_counter_ns() - start
-    verify(program, name)
+    verify(program, name, rest)
     return program

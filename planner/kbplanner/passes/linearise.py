@@ -21,25 +21,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.ir.program import Clause, ClauseAtom, by_head, single_relations
+from kbplanner.ir.program import CLAUSES_PER_REST, Clause, ClauseAtom, by_head, single_relations
 from kbplanner.ir.schema import BEST, RelationSchema
 from kbplanner.ir.terms import Variable
+from kbplanner.pacing import Rest, no_rest, paced
 
 _END = Variable("end#")
 
 
-def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
-    """Make every closure of this form linear; other clauses do not change."""
+def linearise(clauses: Sequence[Clause], rest: Rest = no_rest) -> tuple[Clause, ...]:
+    """Make every closure of this form linear; other clauses do not change.
+
+    `rest` is called about once a millisecond.
+    """
     own = by_head(clauses)
-    single = single_relations(clauses)
+    single = single_relations(clauses, rest)
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
     closings = {
         schema: _closing(heads, schema)
-        for schema, heads in own.items()
+        for schema, heads in paced(own.items(), rest, CLAUSES_PER_REST)
         if schema in single and schema.role not in BEST
     }
-    for clause in clauses:
+    for clause in paced(clauses, rest, CLAUSES_PER_REST):
         schema = clause.head.schema
         if schema in done:
             continue

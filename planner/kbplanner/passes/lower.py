@@ -30,7 +30,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from kbplanner.ir.expressions import flatten
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
@@ -47,7 +47,7 @@ from kbplanner.ir.terms import (
     extremum_of,
     numbered_variables,
 )
-from kbplanner.pacing import paced
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.aggregate import aggregate
 
 RULES_PER_REST = 8
@@ -60,7 +60,7 @@ MAX_VARIANTS = 64
 def lower(
     rules: Sequence[Rule],
     denied: frozenset[RelationSchema] = frozenset(),
-    rest: Callable[[], None] | None = None,
+    rest: Rest = no_rest,
 ) -> tuple[Clause, ...]:
     """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations
     that have rows. `rest` is called after some rules.
@@ -70,10 +70,10 @@ def lower(
     derived = conclusions(rules)
     lowering = _Lowering(derived, derived.keys() | denied)
     clauses: list[Clause] = []
-    lowered = rules if rest is None else paced(rules, rest, RULES_PER_REST)
-    for number, rule in enumerate(lowered, 1):
+    for number, rule in enumerate(paced(rules, rest, RULES_PER_REST), 1):
         clauses.extend(lowering.rule(rule, number))
-    for schema in sorted(derived, key=str):
+    rest()
+    for schema in paced(sorted(derived, key=str), rest, RULES_PER_REST):
         args = numbered_variables(schema.arity)
         clauses.append(Clause(ClauseAtom(derived[schema], args), (ClauseAtom(schema, args),)))
     clauses.extend(lowering.undenied_clauses())

@@ -26,6 +26,7 @@ aggregates, best values, recursive relations and relations of plugins keep their
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -53,15 +54,18 @@ def restrict(program: Program) -> Program:
     order = {schema: number for number, schema in enumerate(heads)}
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions
-    common: dict[Version, list[Comparison]] = {goal_version: []}
+    common = _Versions()
+    common[goal_version] = []
+    of_schema = common.of_schema
     restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
     for part in reversed(
         parts
     ):  # callers before callees: every call of a version is known before its clauses are made
         relations = sorted(part.relations, key=order.__getitem__)
         if len(relations) > 1 and any((schema, ()) in common for schema in relations):
-            common.update({(schema, ()): [] for schema in relations})
-        for version in [version for version in common if version[0] in part.relations]:
+            for schema in relations:
+                common[schema, ()] = []
+        for version in [version for schema in relations for version in of_schema[schema]]:
             for clause in heads[version[0]]:
                 restricted = _restricted(clause, (*version[1], *common[version]))
                 if restricted is not None:
@@ -80,6 +84,21 @@ def restrict(program: Program) -> Program:
         for version, clause, versions in restricted_clauses
     ]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
+
+
+class _Versions(dict[Version, list[Comparison]]):
+    """The versions that are called, with the comparisons that all calls have in common; also by
+    relation, in the order of their first call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_schema: defaultdict[RelationSchema, list[Version]] = defaultdict(list)
+
+    def __setitem__(self, version: Version, comparisons: list[Comparison]) -> None:
+        if version not in self:
+            self.of_schema[version[0]].append(version)
+        super().__setitem__(version, comparisons)
 
 
 def _calls(

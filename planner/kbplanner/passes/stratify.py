@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from kbplanner.errors import RecursiveAggregate
 from kbplanner.ir.extrema import first_problem
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
     Clause,
     ClauseAtom,
     Component,
@@ -32,24 +33,25 @@ from kbplanner.ir.program import (
     dependencies,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
+from kbplanner.pacing import Rest, no_rest, paced
 
 
-def check_stratified(clauses: Sequence[Clause]) -> None:
+def check_stratified(clauses: Sequence[Clause], rest: Rest = no_rest) -> None:
     """Raise RecursiveAggregate, naming the predicates, if clauses recurse through an aggregate."""
-    cycle = aggregate_cycle(clauses)
+    cycle = aggregate_cycle(clauses, rest)
     if cycle is not None:
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
         message = f"recursion through an aggregate: the rules of {' and '.join(names)} would count what they conclude"
         raise RecursiveAggregate(message, names)
 
 
-def rules_computing_recursively(clauses: Sequence[Clause]) -> set[int]:
+def rules_computing_recursively(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[int]:
     """Return the numbers of rules in a recursion in which a head takes a value that its body
     computes.
     """
     numbers: set[int] = set()
     heads = by_head(clauses)
-    for part in components(clauses):
+    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
         own = [
             clause
             for schema in (part.relations if part.recursive else ())
@@ -78,11 +80,12 @@ def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None
     dependencies of a full relation are full too, so that none of them waits for demand.
     """
     relations: set[RelationSchema] = set()
+    heads = program.heads()
     for part in components(program.clauses):
         if not part.recursive:
             continue
-        for clause in program.clauses:
-            if clause.head.schema in part.relations:
+        for schema in part.relations:
+            for clause in heads[schema]:
                 if first_problem(clause, part.relations) is not None:
                     # Through demand, the clause is part of the recursion of best values.
                     relations.update(s.bare for s in part.relations if s.role in BEST)

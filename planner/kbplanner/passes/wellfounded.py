@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -43,6 +44,7 @@ from kbplanner.ir.program import (
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
 from kbplanner.ir.verify import verify
+from kbplanner.pacing import Rest, no_rest, paced
 
 TRUE, POSSIBLE = "true", "possible"
 
@@ -60,13 +62,15 @@ class NegativeComponent:
         return sorted({str(schema.stored) for schema in self.relations})
 
 
-def negative_components(clauses: Sequence[Clause]) -> tuple[NegativeComponent, ...]:
+def negative_components(
+    clauses: Sequence[Clause], rest: Rest = no_rest
+) -> tuple[NegativeComponent, ...]:
     """Return the negative components of lowered clauses, each after those it depends on."""
     negative = []
     numbers: dict[RelationSchema, list[int]] = {}
-    for number, clause in enumerate(clauses):
+    for number, clause in paced(enumerate(clauses), rest):
         numbers.setdefault(clause.head.schema, []).append(number)
-    for part in components(clauses):
+    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
         inside = sorted(number for schema in part.relations for number in numbers[schema])
         own = tuple(clauses[number] for number in inside)
         if any(

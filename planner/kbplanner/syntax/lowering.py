@@ -43,6 +43,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.constraints import (
     CANONICAL,
@@ -63,6 +64,12 @@ from kbplanner.syntax.tree import Clause, Node
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+NODES_PER_REST = 200
+"""Parts of expressions read between two calls of `rest`: about a millisecond."""
+
+ESCAPES_PER_REST = 1000
+"""Escapes read between two calls of `rest`: about a millisecond."""
+
 _FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil", "metadata")
 _RULE_KEYS = ("confidence", "scope")
 
@@ -70,9 +77,11 @@ _RULE_KEYS = ("confidence", "scope")
 class Lowering:
     """Translator of one statement's tree to terms; `problems` collects its errors."""
 
-    def __init__(self, source: str, limits: Limits) -> None:
+    def __init__(self, source: str, limits: Limits, rest: Rest = no_rest) -> None:
         self.source = source
         self.limits = limits
+        self._rest = rest
+        self._nodes = 0
         self.problems: list[Problem] = []
         self.predicates: list[tuple[str, int, int, int]] = []
 
@@ -255,7 +264,7 @@ class Lowering:
         if problem := self.limits.body_problem(len(clause.items)):
             node = clause.items[self.limits.body_items]
             self._add("too-long", problem, "split it into two rules", node.start, node.end)
-        return tuple(self.item(node, False) for node in clause.items)
+        return tuple(self.item(node, False) for node in paced(clause.items, self._rest, 1))
 
     # ---- atoms and body items ----
 
@@ -583,6 +592,9 @@ class Lowering:
             )
             self._add("too-deep", message, hint, node.start, node.end)
             return ""
+        self._nodes += 1
+        if not self._nodes % NODES_PER_REST:
+            self._rest()
         node = _ungroup(node)
         if node.kind == "apply":
             return Apply(node.operators[0].value, tuple(self.expression(arg) for arg in node.args))
@@ -711,9 +723,7 @@ class Lowering:
             return token.value
         text = token.value[1:-1]
         if "\\" in text:
-            text = _ESCAPE.sub(
-                lambda match: self._escape(match.group(1), token, match.start()), text
-            )
+            text = self._unescaped(text, token)
             if not text.isascii():
                 # Two \u halves are one character; a lone half is reported below.
                 text = text.encode("utf-16-le", "surrogatepass").decode(
@@ -723,6 +733,14 @@ class Lowering:
             self._at("bad-constant", problem, None, token)
             return ""
         return text
+
+    def _unescaped(self, text: str, token: Token) -> str:
+        parts, end = [], 0
+        for match in paced(_ESCAPE.finditer(text), self._rest, ESCAPES_PER_REST):
+            escape = self._escape(match.group(1), token, match.start())
+            parts += [text[end : match.start()], escape]
+            end = match.end()
+        return "".join((*parts, text[end:]))
 
     def _escape(self, escaped: str, token: Token, offset: int) -> str:
         if len(escaped) == 5:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_TOKENS, Limits
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Atom, BodyItem, Expr, Literal, Rule
-from kbplanner.syntax.diagnostics import Diagnostic, syntax_error
+from kbplanner.pacing import Rest, current_rest, no_rest
+from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.reader import Reader, read_chunks
@@ -32,9 +34,16 @@ from kbplanner.syntax.statements import (
 from kbplanner.syntax.tree import Clause, Node, TreeMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from lark import Lark
+
+
+MAX_GOAL_BYTES = 64 * 1024
+"""Maximum size of a goal as text, in UTF-8; a goal as JSON may have longer constants."""
+
+PARSED_PER_REST = 100
+"""Tokens parsed between two calls of `rest`: about a millisecond."""
 
 
 def parse_program(
@@ -42,37 +51,36 @@ def parse_program(
     limits: Limits = DEFAULT_LIMITS,
     *,
     final_dot: bool = True,
-    rest: Callable[[], None] | None = None,
+    rest: Rest | None = None,
 ) -> list[Statement]:
-    """Read all statements of a text; `rest` is called after each, which takes about a millisecond.
+    """Read all statements of a text; `rest` is called about once a millisecond.
 
     Raises RuleSyntaxError with every independent error. The last goal may lack its dot, and without
     `final_dot` every last statement.
     """
-    mode = "program" if final_dot else "clauses"
-    return _rested(read_chunks((text,), parse_clause, limits, mode=mode), rest)
+    reader = Reader(
+        text, parse_clause, limits, mode="program" if final_dot else "clauses", rest=rest
+    )
+    statements = list(reader.statements())
+    if reader.errors:
+        raise syntax_error(reader.errors)
+    return statements
 
 
-def _rested(statements: Iterable[Statement], rest: Callable[[], None] | None) -> list[Statement]:
-    """Return the statements, and call `rest` after each of them has been read."""
-    if rest is None:
-        return list(statements)
-    read: list[Statement] = []
-    for statement in statements:
-        read.append(statement)
-        rest()
-    return read
-
-
-def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iterator[Statement]:
+def parse_stream(
+    chunks: Iterable[str],
+    limits: Limits = DEFAULT_LIMITS,
+    rest: Rest | None = None,
+    max_errors: int = MAX_ERRORS,
+) -> Iterator[Statement]:
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
     time.
 
-    Raises RuleSyntaxError at the end of the text, with every independent error; no statement is
-    yielded after the first error. A caller that must not act on a text with errors reads the
-    iterator to its end first.
+    Raises RuleSyntaxError with every independent error, at the end of the text or after `max_errors`
+    of them; no statement is yielded after the first error. A caller that must not act on a text with errors reads the
+    iterator to its end first. `rest` is called about once a millisecond.
     """
-    return read_chunks(chunks, parse_clause, limits)
+    return read_chunks(chunks, parse_clause, limits, rest=rest, max_errors=max_errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +98,23 @@ def parse_valid(
     *,
     mode: str = "program",
     max_errors: int,
-    rest: Callable[[], None] | None = None,
+    rest: Rest | None = None,
 ) -> Parsed:
     """Read a text that may have errors, at most `max_errors`. The modes are those of `Reader`.
 
-    `rest` is called after each statement.
+    `rest` is called about once a millisecond.
     """
-    reader = Reader(text, parse_clause, limits, mode=mode)
+    reader = Reader(text, parse_clause, limits, mode=mode, rest=rest)
     reader.max_errors = max_errors
-    statements = _rested(reader.statements(after_errors=True), rest)
+    statements = list(reader.statements(after_errors=True))
     return Parsed(statements, reader.errors, reader.unread_names)
 
 
-def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS) -> Rule:
+def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None) -> Rule:
     """Read one rule; the final dot may be missing. Raises RuleSyntaxError. `check_rule` checks
     safety.
     """
-    return cast(RuleStatement, _single(text, "rule", limits)).rule
+    return cast(RuleStatement, _single(text, "rule", limits, rest)).rule
 
 
 def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
@@ -114,11 +122,17 @@ def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
     return cast(PhraseStatement, _single(text, "declaration", limits)).phrase
 
 
-def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
-    """Read one goal; `?-` and the final dot may be missing. Raises RuleSyntaxError."""
+def parse_goal(
+    text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None
+) -> GoalStatement:
+    """Read one goal; `?-` and the final dot may be missing. Raises RuleSyntaxError.
+
+    `rest` is called about once a millisecond.
+    """
+    check_goal_size(text)
     plain = plain_goal(text, limits)
     if plain is None:
-        return cast(GoalStatement, _single(text, "goal", limits))
+        return cast(GoalStatement, _single(text, "goal", limits, rest))
     atom, start, end = plain
     name = Span(1, start + 1, 1, start + 1 + len(atom.predicate))
     last = len(text[: text.rindex(")", start, end)].rstrip())  # as the grammar: without the bracket
@@ -127,31 +141,43 @@ def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
     return GoalStatement((Literal(atom),), span, ((atom.predicate, atom.arity, name),), (item,))
 
 
-def parse_body(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[BodyItem, ...]:
+def parse_body(
+    text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None
+) -> tuple[BodyItem, ...]:
     """Read the items of one goal, as `parse_goal` does, without their places in the text."""
+    check_goal_size(text)
     plain = plain_goal(text, limits)
     if plain is None:
-        return cast(GoalStatement, _single(text, "goal", limits)).body
+        return cast(GoalStatement, _single(text, "goal", limits, rest)).body
     return (Literal(plain[0]),)
 
 
-def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:
+def check_goal_size(text: str, path: str | None = None) -> None:
+    """Raise InvalidInput, naming the field at `path`, if a goal is too long to be read."""
+    # A code point takes at most four bytes: so most texts need not be encoded.
+    if len(text) * 4 > MAX_GOAL_BYTES and len(text.encode("utf-8", "replace")) > MAX_GOAL_BYTES:
+        problem = f"a goal has at most {MAX_GOAL_BYTES} bytes as text"
+        raise InvalidInput(problem) if path is None else InvalidInput.at(path, problem)
+
+
+def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None) -> Atom:
     """Read one signed atom, variables allowed; `~p(a)` and `not p(a)` are both the explicit
     negative.
 
     Raises RuleSyntaxError.
     """
     plain = plain_goal(text, limits)
-    return plain[0] if plain else cast(FactStatement, _single(text, "atom", limits)).atom
+    return plain[0] if plain else cast(FactStatement, _single(text, "atom", limits, rest)).atom
 
 
 def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
     """Read an expression such as `?x + 1`. Raises InvalidInput, whose message says what is wrong."""
-    tokens, _ = scan_statement(text, 0)
-    if tokens and tokens[-1].type != "_END":
-        node = _feed("expression", [*tokens, Token("_END", "", len(text), len(text))])
+    rest = current_rest()
+    tokens, _ = scan_statement(text, 0, rest)
+    if tokens and tokens[-1].type != "_END" and len(tokens) < MAX_TOKENS:
+        node = _feed("expression", [*tokens, Token("_END", "", len(text), len(text))], rest)
         if isinstance(node, Node):
-            lowering = Lowering(text, limits)
+            lowering = Lowering(text, limits, rest)
             expr = lowering.expression(node)
             if lowering.problems:
                 raise InvalidInput(lowering.problems[0].message)
@@ -159,25 +185,26 @@ def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
     raise InvalidInput("not an expression")
 
 
-def parse_clause(tokens: list[Token]) -> Clause | int:
+def parse_clause(tokens: list[Token], rest: Rest = no_rest) -> Clause | int:
     """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped
-    at.
+    at. `rest` is called about once a millisecond.
     """
-    result = _feed("statement", tokens)
+    result = _feed("statement", tokens, rest)
     return result if isinstance(result, int) else cast(Clause, result)
 
 
-def _single(text: str, mode: str, limits: Limits) -> Statement:
-    reader = Reader(text, parse_clause, limits, mode=mode)
-    statements = list(reader.statements())
+def _single(text: str, mode: str, limits: Limits, rest: Rest | None = None) -> Statement:
+    reader = Reader(text, parse_clause, limits, mode=mode, rest=rest)
+    statements = list(islice(reader.statements(), 3))
     if reader.errors:
         raise syntax_error(reader.errors)
     if len(statements) != 1:
-        raise InvalidInput(f"expected one {mode}, found {len(statements)}")
+        more = " or more" if len(statements) == 3 else ""
+        raise InvalidInput(f"expected one {mode}, found {len(statements)}{more}")
     return statements[0]
 
 
-def _feed(start: str, tokens: list[Token]) -> Clause | Node | int:
+def _feed(start: str, tokens: list[Token], rest: Rest = no_rest) -> Clause | Node | int:
     from lark.exceptions import UnexpectedToken
 
     state: Any = _grammar().parse_interactive(start=start).parser_state
@@ -186,6 +213,8 @@ def _feed(start: str, tokens: list[Token]) -> Clause | Node | int:
         while at < len(tokens):
             state.feed_token(tokens[at])
             at += 1
+            if not at % PARSED_PER_REST:
+                rest()
         return cast("Clause | Node", state.feed_token(Token("$END", "", 0, 0), True))
     except UnexpectedToken:
         return at

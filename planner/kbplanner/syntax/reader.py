@@ -14,12 +14,15 @@ from dataclasses import replace
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
+from kbplanner.pacing import Rest, current_rest
 from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
 from kbplanner.syntax.scanner import (
+    MAX_STATEMENT_CHARS,
     NUMBER,
+    TOO_LONG,
     WORD,
     Token,
     block_header_size,
@@ -37,7 +40,7 @@ from kbplanner.syntax.statements import (
 )
 from kbplanner.syntax.tree import Clause
 
-ParseClause = Callable[[list[Token]], "Clause | int"]
+ParseClause = Callable[[list[Token], Rest], "Clause | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
 MAX_NAMES = 1000
@@ -46,21 +49,30 @@ MAX_NAMES = 1000
 MIN_WINDOW_CHARS = 1 << 16
 """Minimum number of characters of a stream examined at once."""
 
+FACTS_PER_REST = 50
+"""Plain facts read between two calls of `rest`: about a millisecond."""
+
+STRETCH_CHARS = 1 << 16
+COMMENTS_PER_REST = 1000
+"""Characters of white space and comments, and number of comments, skipped between two calls of
+`rest`: about a millisecond."""
+
 _PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
 _ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
 _PLAIN_FACT = re.compile(rf"({WORD})\(\s*({_ARG}(?:\s*,\s*{_ARG})*)\s*\)\s*\.")
 _ARGS = re.compile(_ARG)
-_SKIP = re.compile(r"\s*(?:(?:[%#]|//)[^\n]*(?:\n\s*|\Z))*")
+_SPACE = re.compile(r"\s+")
 
 
 class Reader:
-    """Reader of statements from `text`, whose first character is at `line` and `column`.
+    """Reader of statements from `text`, whose first character is at `position`, a line and a
+    column.
 
     With `final=False` more text may follow: the reader stops before a statement that touches the
     end of the text, and `pos` says where to continue. Errors are collected in `errors`; after the
     first one no statement is returned. `mode` is "program"; "clauses" for a program whose last
     statement may lack its dot; or the required kind of a single statement: "rule", "goal" or
-    "atom".
+    "atom". `rest` is called about once a millisecond; by default it is `current_rest`.
     """
 
     max_errors = MAX_ERRORS
@@ -72,17 +84,20 @@ class Reader:
         parse: ParseClause,
         limits: Limits,
         *,
-        line: int = 1,
-        column: int = 1,
+        position: tuple[int, int] = (1, 1),
         final: bool = True,
         mode: str = "program",
+        rest: Rest | None = None,
     ) -> None:
         self.text = text
-        self.pos = 1 if text.startswith("\ufeff") and line == column == 1 else 0
+        line, column = position
+        self.pos = 1 if text.startswith("\ufeff") and position == (1, 1) else 0
         self.errors: list[Diagnostic] = []
         self.unread_names: set[str] = set()
         """Words of the statements with errors."""
         self._parse = parse
+        self._rest = current_rest() if rest is None else rest
+        self._until_rest = FACTS_PER_REST
         self._limits = limits
         self._final = final
         self._mode = "program" if mode == "clauses" else mode
@@ -112,17 +127,22 @@ class Reader:
                 return
             plain = self._plain_fact(start) if self._mode == "program" else None
             if plain is not None:
+                self._until_rest -= 1
+                if not self._until_rest:
+                    self._until_rest = FACTS_PER_REST
+                    self._rest()
                 if after_errors or not self.errors:
                     yield plain
                 continue
-            tokens, end = scan_statement(self.text, start)
+            tokens, end = scan_statement(self.text, start, self._rest)
             if not self._final and end >= len(self.text):
                 return
             if header := block_header_size(tokens):
-                _, _, end = scan_block(self.text, tokens[header - 1].end)
+                _, _, end = scan_block(self.text, tokens[header - 1].end, self._rest)
                 if not self._final and end >= len(self.text):
                     return
                 self.pos = end
+                self._rest()
                 self._refuse_block(tokens[:header])
                 continue
             self.pos = end
@@ -133,7 +153,9 @@ class Reader:
     # ---- fast path ----
 
     def _plain_fact(self, start: int) -> FactStatement | None:
-        match = _PLAIN_FACT.match(self.text, start)
+        limits = self._limits
+        longest = start + limits.predicate_chars + limits.arg_bytes // 4
+        match = _PLAIN_FACT.match(self.text, start, longest)
         if match is None:
             return None
         predicate, inside = match.groups()
@@ -141,7 +163,6 @@ class Reader:
             args = [arg[1:-1] if arg[0] in "\"'" else arg for arg in _ARGS.findall(inside)]
         else:
             args = [arg.strip() for arg in inside.split(",")]
-        limits = self._limits
         if (
             needs_quotes(predicate, len(args))
             or len(predicate) > limits.predicate_chars
@@ -160,18 +181,24 @@ class Reader:
 
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
+            self._rest()
             self._complete(tokens)
             _mark_constraint(tokens)
             fitting = _count_within_limits(tokens)
-            result = self._parse(tokens[:fitting])
+            result = self._parse(tokens[:fitting], self._rest)
             if isinstance(result, Clause):
                 yield from self._lower(result, tokens)
                 return
             where = _Positions(self, tokens)
             self._note_names(tokens)
+            if result < len(tokens) and tokens[result].type == TOO_LONG:
+                where.report([_too_long(tokens[result])])
+                return
             if result == fitting < len(tokens):
                 message = f"brackets nest at most {MAX_DEPTH} deep"
-                if fitting == MAX_TOKENS:
+                if tokens[fitting].type == "NOT":
+                    message = '"not" stands before an atom, not before another "not"'
+                elif fitting == MAX_TOKENS:
                     message = f"a statement has at most {MAX_TOKENS} words and signs"
                 where.report(
                     [Problem("too-long", message, None, tokens[fitting].start, tokens[fitting].end)]
@@ -209,7 +236,7 @@ class Reader:
 
     def _lower(self, clause: Clause, tokens: list[Token]) -> Iterator[Statement]:
         where = _Positions(self, tokens)
-        lowering = Lowering(self.text, self._limits)
+        lowering = Lowering(self.text, self._limits, self._rest)
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
@@ -266,7 +293,7 @@ class Reader:
         self, clause: Clause, tokens: list[Token], where: _Positions
     ) -> Iterator[Statement]:
         """Yield the rules that a declaration stands for, all at its place."""
-        lowering = Lowering(self.text, self._limits)
+        lowering = Lowering(self.text, self._limits, self._rest)
         word = clause.tokens[0]
         read = lowering.constraint if clause.kind == "constraint" else lowering.equivalence
         rules = read(clause)
@@ -288,15 +315,26 @@ class Reader:
     # ---- positions ----
 
     def _skip(self, pos: int) -> int:
+        """Return the position behind white space and comments."""
+        text = self.text
+        rested_at, comments = pos, 0
         while True:
-            match = _SKIP.match(self.text, pos)
+            match = _SPACE.match(text, pos, pos + STRETCH_CHARS)
             pos = match.end() if match else pos
-            if not self.text.startswith("/*", pos):
+            if text.startswith(("%", "#", "//"), pos):
+                line_end = text.find("\n", pos)
+                pos = len(text) if line_end < 0 else line_end
+            elif text.startswith("/*", pos):
+                close = text.find("*/", pos + 2)
+                if close < 0:
+                    return pos
+                pos = close + 2
+            elif match is None or match.end() - match.start() < STRETCH_CHARS:
                 return pos
-            close = self.text.find("*/", pos + 2)
-            if close < 0:
-                return pos
-            pos = close + 2
+            comments += 1
+            if pos - rested_at >= STRETCH_CHARS or comments == COMMENTS_PER_REST:
+                rested_at, comments = pos, 0
+                self._rest()
 
     def _count_to(self, pos: int) -> None:
         """Count lines up to `pos`; each character is read once, since positions only grow."""
@@ -375,7 +413,7 @@ class _Positions:
 def report_problems(text: str, problems: Sequence[Problem]) -> list[Diagnostic]:
     """Return the errors of a text for problems at offsets of the text, in their order."""
 
-    def parse(tokens: list[Token]) -> int:
+    def parse(tokens: list[Token], rest: Rest) -> int:
         return 0
 
     errors = []
@@ -388,46 +426,66 @@ def report_problems(text: str, problems: Sequence[Problem]) -> list[Diagnostic]:
 
 
 def read_chunks(
-    chunks: Iterable[str], parse: ParseClause, limits: Limits, *, mode: str = "program"
+    chunks: Iterable[str],
+    parse: ParseClause,
+    limits: Limits,
+    *,
+    rest: Rest | None = None,
+    max_errors: int = MAX_ERRORS,
 ) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
 
     The part of a window that no statement ended in is read again with twice as much text, so that
-    the work stays linear for statements of any length.
+    the work stays linear for statements of any length. The last chunk is read once.
     """
     errors: list[Diagnostic] = []
-    line, column, unread, required_size = 1, 1, "", MIN_WINDOW_CHARS
+    position, required_size = (1, 1), MIN_WINDOW_CHARS
     parts: list[str] = []
     size = 0
-    for chunk in chunks:
+    is_last = False
+    following = iter(chunks)
+    chunk = next(following, "")
+    while not is_last:
         parts.append(chunk)
         size += len(chunk)
-        if size < required_size:
+        after = next(following, None)
+        is_last = after is None
+        chunk = after or ""
+        if size < required_size and not is_last:
             continue
-        reader = Reader("".join(parts), parse, limits, line=line, column=column, final=False)
-        yield from _valid_statements(reader, errors)
-        line, column = reader.position
+        reader = Reader("".join(parts), parse, limits, position=position, final=is_last, rest=rest)
+        reader.max_errors = max_errors - len(errors)
+        for statement in reader.statements():
+            if not errors:
+                yield statement
+        errors += reader.errors
+        if len(errors) >= max_errors:
+            break
+        position = reader.position
         unread = reader.text[reader.pos :]
-        if len(errors) >= MAX_ERRORS:
-            raise syntax_error(errors)
         parts, size, required_size = [unread], len(unread), len(unread) * 2 + MIN_WINDOW_CHARS
-    reader = Reader("".join(parts), parse, limits, line=line, column=column, mode=mode)
-    yield from _valid_statements(reader, errors)
     if errors:
         raise syntax_error(errors)
 
 
-def _valid_statements(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
-    for statement in reader.statements():
-        if not errors:
-            yield statement
-    errors.extend(reader.errors[: MAX_ERRORS - len(errors)])
+def _too_long(token: Token) -> Problem:
+    message = (
+        f"a statement has at most {MAX_STATEMENT_CHARS} characters, not counting those of words, "
+        "numbers and quoted texts"
+    )
+    return Problem("too-long", message, None, token.start, token.end)
 
 
 def _count_within_limits(tokens: list[Token]) -> int:
-    """Count the tokens up to the first that exceeds a limit on tokens or brackets."""
-    depth = 0
+    """Count the tokens up to the first that exceeds a limit on tokens, brackets or `not`."""
+    depth = negations = 0
     for at, token in enumerate(tokens[:MAX_TOKENS]):
+        if token.type == "NOT":
+            negations += 1
+            if negations > MAX_DEPTH:
+                return at
+            continue
+        negations = 0
         if token.type == "_LPAR":
             depth += 1
             if depth > MAX_DEPTH:

@@ -10,6 +10,8 @@ import itertools
 import re
 from collections.abc import Container
 
+from kbplanner.pacing import Rest, no_rest
+
 WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
 """A plain word: a letter, then letters, digits, `_`, and inner `-` and `:`."""
 
@@ -42,6 +44,28 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+TOKENS_PER_REST = 200
+"""Tokens read between two calls of `rest`: about a millisecond."""
+
+MAX_STATEMENT_CHARS = 64 * 1024
+"""Maximum size of a statement, in which a word, a number and a quoted text count as one character
+each: their own sizes are limited as those of arguments and predicates are."""
+
+MAX_WORD_CHARS = 64 * 1024 + 1
+"""Number of characters at which a word or a number is over every limit."""
+
+MAX_QUOTED_CHARS = 6 * 64 * 1024 + 3
+"""Number of characters at which a quoted text is over every limit, also if it has `\\u0041` for
+each character.
+"""
+
+TOO_LONG = "TOOLONG"
+"""Kind of the token in place of what is over the limit of a statement; the text is not read
+further."""
+
+_ONE_CHAR = frozenset({"IDENT", "STRING", "NUMBER", "BADWORD"})
+"""Kinds of tokens that count as one character of a statement."""
+
 OPERAND_END = frozenset({"IDENT", "VAR", "ANON", "STRING", "NUMBER", "_RPAR", "_RSQB"})
 """Kinds of tokens that may end a term, an atom or annotations."""
 
@@ -64,38 +88,58 @@ class Token:
         return f"Token({self.type}, {self.value!r})"
 
 
-def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
+def scan_statement(text: str, pos: int, rest: Rest = no_rest) -> tuple[list[Token], int]:
     """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the
     text.
 
     Returns the tokens and the position after them. At the end of the text the list lacks its
-    `_END`; it is empty when nothing but white space and comments was left.
+    `_END`; it is empty when nothing but white space and comments was left. A statement over
+    MAX_STATEMENT_CHARS ends with a TOO_LONG token where the limit is reached, and the position is
+    the end of the text. `rest` is called after every TOKENS_PER_REST tokens.
     """
     tokens: list[Token] = []
     match = _TOKEN.match
     size = len(text)
+    chars_left = MAX_STATEMENT_CHARS
+    until_rest = TOKENS_PER_REST
     while pos < size:
-        token_match = match(text, pos)
+        until_rest -= 1
+        if not until_rest:
+            until_rest = TOKENS_PER_REST
+            rest()
+        longest = MAX_QUOTED_CHARS if text[pos] in "\"'" else MAX_WORD_CHARS
+        token_match = match(text, pos, pos + longest)
         if token_match is None:  # cannot be: BADCHAR takes any character
             raise AssertionError(f"no token at {pos}")
         kind = token_match.lastgroup or "BADCHAR"
         end = token_match.end()
-        if kind == "SPACE" or kind == "COMMENT":
+        if kind == "SPACE" or kind == "COMMENT" or kind == "BLOCK":
+            if kind == "COMMENT":
+                end = _line_end(text, pos)
+            elif kind == "BLOCK":
+                close = text.find("*/", end)
+                if close < 0:
+                    tokens.append(Token("OPENCOMMENT", "/*", pos, end))
+                    return _mark_keywords(tokens), size
+                end = close + 2
+            if tokens:  # what is before the statement is no part of it
+                chars_left -= end - pos
             pos = end
-            continue
-        if kind == "BLOCK":
-            close = text.find("*/", end)
-            if close >= 0:
-                pos = close + 2
+            if chars_left >= 0:
                 continue
-            tokens.append(Token("OPENCOMMENT", "/*", pos, end))
+        chars_left -= 1 if kind in _ONE_CHAR else end - pos
+        if chars_left < 0 or end - pos == longest:
+            tokens.append(Token(TOO_LONG, "", pos, pos))
             return _mark_keywords(tokens), size
         if kind == "OPENQUOTE":
             # The string does not end on its line. Skip the line, but accept a dot at its end.
             line_end = _line_end(text, pos)
+            if line_end - pos >= MAX_QUOTED_CHARS:
+                tokens.append(Token(TOO_LONG, "", pos, pos))
+                return _mark_keywords(tokens), size
             tokens.append(Token(kind, token_match.group(), pos, end))
-            if text[pos:line_end].rstrip().endswith("."):
-                dot = text.rindex(".", pos, line_end)
+            dot = pos + len(text[pos:line_end].rstrip()) - 1
+            if text[dot] == ".":
                 tokens.append(Token("_END", ".", dot, dot + 1))
                 return _mark_keywords(tokens), line_end
             pos = line_end
@@ -134,17 +178,19 @@ def _mark_keywords(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def block_header_size(tokens: list[Token]) -> int:
-    """Return the number of tokens of the header of a test block, its brace included.
+def block_header_size(tokens: list[Token], first: int = 0) -> int:
+    """Return the number of tokens of the header of a test block at index `first`, its brace
+    included.
 
     A header is `test "name" {`, `test "name" with "fixture", ... {` or `fixture "name" {`. Return 0
     if the tokens begin otherwise.
     """
-    if len(tokens) < 3 or tokens[0].type != "IDENT" or tokens[0].value not in ("test", "fixture"):
+    word = tokens[first] if len(tokens) - first >= 3 else None
+    if word is None or word.type != "IDENT" or word.value not in ("test", "fixture"):
         return 0
-    if tokens[1].type != "STRING":
+    if tokens[first + 1].type != "STRING":
         return 0
-    at = 2
+    at = first + 2
     if tokens[at].type == "IDENT" and tokens[at].value == "with":
         at += 1
         while at + 1 < len(tokens) and tokens[at].type == "STRING":
@@ -152,18 +198,21 @@ def block_header_size(tokens: list[Token]) -> int:
             if tokens[at].type != "_COMMA":
                 break
             at += 1
-    return at + 1 if at < len(tokens) and tokens[at].value == "{" else 0
+    return at + 1 - first if at < len(tokens) and tokens[at].value == "{" else 0
 
 
-def scan_block(text: str, pos: int) -> tuple[list[list[Token]], Token | None, int]:
+def scan_block(
+    text: str, pos: int, rest: Rest = no_rest
+) -> tuple[list[list[Token]], Token | None, int]:
     """Read the statements of a test block from `pos`, behind its opening brace.
 
     Returns the tokens of each statement, the closing brace, and the position behind it. The brace is
-    None if the text ends before it. A statement before the brace may lack its `_END`.
+    None if the text ends before it. A statement before the brace may lack its `_END`. `rest` as in
+    `scan_statement`.
     """
     statements: list[list[Token]] = []
     while True:
-        tokens, end = scan_statement(text, pos)
+        tokens, end = scan_statement(text, pos, rest)
         if not tokens:
             return statements, None, len(text)
         close = next((at for at, token in enumerate(tokens) if _closes(token)), None)

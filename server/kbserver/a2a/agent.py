@@ -20,6 +20,7 @@ from kbplanner.syntax.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
 from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
 from kbserver.mcp.tools import Tool
+from kbserver.schemas.pace import reading
 
 VERSIONS = ("1.0", "0.3")
 
@@ -274,7 +275,8 @@ def _text_operation(text: str) -> tuple[str, Json]:
     if not text.startswith("?-") and ("?" not in text or ":-" in text):
         return "ingest", {"text": text}
     try:
-        literal_from_text(text)
+        with reading({}):
+            literal_from_text(text)
     except InvalidInput as error:
         raise failure(INVALID_PARAMS, f"the text is not a goal: {error.message}") from error
     return "ask", {"text": text}

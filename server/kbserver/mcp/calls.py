@@ -21,6 +21,7 @@ from kbserver.http.request_context import actor_of
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
+from kbserver.schemas.pace import bodies_of
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand
@@ -108,7 +109,7 @@ class Toolbox:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
         clock = self._runtime.clock
         began = clock.monotonic()
-        with ignored_fields() as ignored:
+        with ignored_fields() as ignored, bodies_of(self._runtime):
             done, transaction_id = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)

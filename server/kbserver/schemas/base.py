@@ -14,6 +14,7 @@ from kbcore.errors import InvalidInput
 from kbserver.errors import invalid
 from kbserver.notices import ignore
 from kbserver.schemas.fields import ByName, Json, Many, Value
+from kbserver.schemas.pace import reading
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -86,8 +87,14 @@ class Body(Part):
         """Return the arguments of the core from an object; raises InvalidInput.
 
         Unknown keys are refused if `strict`, else ignored and noted. `path` is the place of the
-        object in the body, with a dot at its end; notes about ignored keys begin with it.
+        object in the body, with a dot at its end; notes about ignored keys begin with it. Raises
+        BudgetExceeded if reading a long text takes longer than the request may. Subclasses extend
+        `_read`.
         """
+        with reading(data):
+            return self._read(data, strict, path)
+
+    def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         if not data.keys() <= self._fields.keys():
             ignore(path + str(key) for key in data if key not in self._fields)
         fields = self._read_valid(data, strict)

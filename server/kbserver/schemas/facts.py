@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from flask import current_app
-
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.language.files import bulk_rows
@@ -20,6 +18,7 @@ from kbcore.search.neighbours import (
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.pacing import current_rest
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.atoms import (
@@ -168,12 +167,12 @@ class BulkBody(Body):
     facts = Elements(FactBody, description="At most MAX_BULK_FACTS of them.", required=True)
     conflict_strategy = Strategy()
 
-    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+    def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the facts, or the rows of facts that have nothing beside arguments.
 
         An error names the element and its field.
         """
-        fields = super().read(data, strict=strict, path=path)
+        fields = super()._read(data, strict, path)
         elements = fields.get("facts")
         if type(elements) is not list:
             raise InvalidInput.at("facts", "must be an array of facts")
@@ -377,10 +376,10 @@ _FACT = FactBody()
 def _facts(elements: list[Any], strict: bool) -> list[Fact]:
     facts: list[Fact] = []
     wrong: dict[str, list[str]] = {}
-    yield_now = current_app.extensions["kbcore.yield_now"]
+    rest = current_rest()
     for index, element in enumerate(elements):
         if index % _YIELD_EVERY == _YIELD_EVERY - 1:
-            yield_now()
+            rest()
         try:
             if type(element) is not dict:
                 raise InvalidInput("must be an object")

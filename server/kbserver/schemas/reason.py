@@ -24,7 +24,7 @@ from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.jsonwriter import item_to_json
-from kbplanner.syntax.parser import parse_body
+from kbplanner.syntax.parser import check_goal_size, parse_body
 from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
 from kbserver.notices import shown_unknown
@@ -433,6 +433,7 @@ class AggregateBody(Historic):
 
 def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     if "text" in fields:
+        check_goal_size(fields["text"], "text")
         return parse_body(fields["text"])
     if "body" not in fields:
         return (literal_given(fields),)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from flask import current_app
-
 from kbcore.branching.preview import rule_retraction
 from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.state.facts import Fact
@@ -15,7 +13,7 @@ from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
-from kbplanner.pacing import paced
+from kbplanner.pacing import current_rest, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
@@ -43,6 +41,10 @@ from kbserver.schemas.fields import (
 
 STATEMENTS_PER_YIELD = 8
 """Statements checked between two calls of `yield_now`: about a millisecond."""
+
+
+FACTS_PER_YIELD = 200
+"""Facts made between two calls of `yield_now`: about a millisecond."""
 
 
 class BodyAtom(Part):
@@ -281,8 +283,8 @@ def clauses_of(
     Without `final_dot` the last statement may leave it out. Raises RuleSyntaxError with every
     mistake of the text, and InvalidInput that names `path`.
     """
-    yield_now = current_app.extensions["kbcore.yield_now"]
-    statements = parse_program(source, final_dot=final_dot, rest=yield_now)
+    rest = current_rest()
+    statements = parse_program(source, final_dot=final_dot)
     for statement in statements:
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
@@ -290,16 +292,16 @@ def clauses_of(
                 f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
             )
     check_statements(
-        paced(statements, yield_now, STATEMENTS_PER_YIELD)
+        paced(statements, rest, STATEMENTS_PER_YIELD)
     )  # the core checks rules too; this check adds line numbers to errors
     rules: list[Definition] = [
         _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)
-        for statement in statements
+        for statement in paced(statements, rest)
         if isinstance(statement, RuleStatement | PhraseStatement)
     ]
     facts = [
         _fact_of(statement, scope)
-        for statement in statements
+        for statement in paced(statements, rest, FACTS_PER_YIELD)
         if isinstance(statement, FactStatement)
     ]
     if not rules and not facts:

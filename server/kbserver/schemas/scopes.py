@@ -247,9 +247,9 @@ class PreviewBody(Budgeted):
 
     requires: ClassVar[Json] = {"anyOf": [present(key) for key in _CHANGES]}
 
-    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+    def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the arguments of `TenantKB.preview`; an error names the element and its field."""
-        fields = super().read(data, strict=strict, path=path)
+        fields = super()._read(data, strict, path)
         if not any(name in fields for name in ("tell", "teach", "forget", "forget_rules")):
             raise InvalidInput.at("tell", "or teach, forget or forgetRules is required")
         scope = fields.get("scope")

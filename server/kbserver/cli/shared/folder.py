@@ -13,6 +13,7 @@ from kbcore.config.settings import Config
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.api_keys import Keys
 from kbcore.node.opening import open_runtime
+from kbplanner.pacing import resting
 from kbserver import operations
 from kbserver.cli.shared.client import Answer
 from kbserver.http.body_memory import Bodies
@@ -20,6 +21,10 @@ from kbserver.routes import subject_of
 
 MAX_BODY_BYTES = 1 << 40
 """Bodies come from this process, which has them in memory already."""
+
+
+def _unhurried() -> None:
+    """Do nothing: the text of a command is read without a deadline, and nothing else waits."""
 
 
 class Folder:
@@ -38,7 +43,6 @@ class Folder:
         self._app = Flask("kbserver", static_folder=None, template_folder=None)
         self._app.extensions |= {
             "kbcore": self._runtime,
-            "kbcore.yield_now": lambda: None,
             "kbcore.bodies": Bodies(MAX_BODY_BYTES),
         }
         self._subjects: set[str] = set()
@@ -56,7 +60,10 @@ class Folder:
             import_module(subject)  # only this subject, so that a command starts quickly
             operations.install(self._app)
             self._subjects.add(subject)
-        with self._app.test_request_context(path, method=method, json=body, headers=self._headers):
+        with (
+            resting(_unhurried),
+            self._app.test_request_context(path, method=method, json=body, headers=self._headers),
+        ):
             response = self._app.make_response(self._app.dispatch_request())
             headers = {name.lower(): value for name, value in response.headers.items()}
             return Answer(headers, response.get_data())

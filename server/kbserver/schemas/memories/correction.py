@@ -53,9 +53,9 @@ class CorrectBody(Body):
     reason = Text(required=True, schema={"minLength": 1, "maxLength": MAX_REASON_CHARS})
     scope = WriteScope()
 
-    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+    def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the arguments of `TenantKB.correct`; an error names the fact and its member."""
-        fields = super().read(data, strict=strict, path=path)
+        fields = super()._read(data, strict, path)
         old = _fact(fields["old"], "old", strict)
         new = _fact(fields["new"], "new", strict)
         scopes = {
@@ -146,7 +146,7 @@ class PurgeBody(Budgeted):
         "oneOf": [{"required": [name]} for name in ("subject", "episode", "speaker", "before")]
     }
 
-    def read(self, data: Mapping[str, Any], *, strict: bool, path: str = "") -> Json:
+    def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the arguments of `TenantKB.purge`; unknown keys are always refused.
 
         A purge cannot be undone: one with a misspelt `dryRun` must not be carried out.

@@ -1,0 +1,321 @@
+"""No text stops a node: whatever a request holds, others get their turn and its deadline ends it.
+
+The matrix is every operation that takes text, with hostile texts in each of its text fields. Steps
+are counted, not seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+from support.http import error_of, serve_in_memory
+from support.runtimes import runtime
+
+from kbcore.branching.preview import Proposal
+from kbplanner.check.texts import check_texts
+from kbplanner.compile import rules as compile_rules
+from kbplanner.compile.build import _Builder
+from kbplanner.errors import InvalidInput, RuleSyntaxError
+from kbplanner.ir.terms import Rule
+from kbplanner.syntax.parser import MAX_GOAL_BYTES, parse_goal, parse_program, parse_rule
+from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS, TOO_LONG, scan_statement
+from kbserver.operations import operations
+
+CALLS_BETWEEN = 2 * MAX_STATEMENT_CHARS
+"""Calls of functions between two turns of others, at most: two for each token of the longest
+statement, some ten milliseconds. Texts of any shape take more in all.
+"""
+
+SIZE = 80 * 1024
+SIZE_OF_BODIES = 6 * 1024
+
+
+def grown(text: str, size: int = SIZE) -> str:
+    return (text * (size // len(text) + 1))[:size]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loaded_grammar() -> None:
+    """The grammar is loaded with the first text that needs it: once in a process."""
+    parse_rule("p(?x) :- q(?x)")
+
+
+def short(shape: str) -> str:
+    """Return the text of a shape, cut short."""
+    return SHAPES[shape][:SIZE_OF_BODIES]
+
+
+SHAPES = {
+    "calls": grown("p("),
+    "brackets": grown("("),
+    "lists": grown("["),
+    "quotes": grown('"'),
+    "unclosed lines": grown('"\n'),
+    "comments": grown("%\n"),
+    "block comments": grown("/**/"),
+    "one comment": "%" * SIZE,
+    "blanks": " " * SIZE,
+    "not": grown("not ") + "p(a)",
+    "signs": grown("~"),
+    "minus": grown("-"),
+    "arguments": "p(" + grown("a,") + "a)",
+    "variables": "p(" + ",".join(f"?v{i}" for i in range(8000)) + ")",
+    "conjunction": grown("p(?x),") + "p(?x)",
+    "sum": "p(?x), ?x = " + grown("1+") + "1",
+    "escapes": 'p("' + grown("\\n") + '").',
+    "one word": "a" * SIZE,
+    "word with dashes": grown("a-"),
+    "facts": grown("p(a).\n", 8000),
+    "rules": grown("p(?x) :- q(?x).\n", 8000),
+    "keys": grown("@key p(?x, _).\n", 8000),
+    "errors": grown("p(.\n", 8000),
+    "lines": grown("p(a, b)\n", 8000),
+    "arrows": grown("a :- b\n", 8000),
+    "tests": grown('test "a" { p(a). ?- p(a). }\n', 8000),
+}
+
+
+class Turns:
+    """Counts the turns of others, and the most calls of functions between two of them."""
+
+    def __init__(self) -> None:
+        self.count = self.calls = self.most_calls = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+        self.most_calls = max(self.most_calls, self.calls)
+        self.calls = 0
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
+        self.calls += event in ("call", "c_call")
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        self.calls = 0
+        before = sys.getprofile()
+        sys.setprofile(self._called)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            self()
+
+
+def read_or_refused(read: Callable[[], Any]) -> None:
+    try:
+        read()
+    except InvalidInput:
+        return
+
+
+# ---- the parser ----
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_parser_gives_turns(shape: str) -> None:
+    turns = Turns()
+    with turns.counted():
+        read_or_refused(lambda: parse_program(SHAPES[shape], rest=turns))
+    assert turns.most_calls < CALLS_BETWEEN
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_goals_give_turns(shape: str) -> None:
+    turns = Turns()
+    with turns.counted():
+        read_or_refused(lambda: parse_goal(SHAPES[shape][: MAX_GOAL_BYTES - 1], rest=turns))
+    assert turns.most_calls < CALLS_BETWEEN
+
+
+def test_scanning_stops_at_the_limit_of_a_statement() -> None:
+    for text in ("p(", "(", "a, ", '"\n', "p(a, % comment\n"):
+        turns = Turns()
+        tokens, end = scan_statement(text * 1_000_000, 0, turns)
+        assert tokens[-1].type == TOO_LONG
+        assert end == len(text) * 1_000_000
+        assert tokens[-1].start <= 2 * MAX_STATEMENT_CHARS
+        assert turns.count < MAX_STATEMENT_CHARS // 100
+
+
+def test_a_long_statement_is_refused_where_it_is_too_long() -> None:
+    with pytest.raises(RuleSyntaxError) as raised:
+        parse_program("q(a).\np(" + "a,   " * 30_000 + "b).\nr(.")
+    (error,) = raised.value.errors
+    assert (error["line"], error["code"]) == (2, "too-long")
+
+
+def test_long_constants_are_no_long_statement() -> None:
+    text = ", ".join('"' + "\\u0041" * 60_000 + '"' for _ in range(8))
+    (fact,) = parse_program(f"p({text}).")
+    assert fact.atom.args == ("A" * 60_000,) * 8  # type: ignore[union-attr]
+
+
+def test_a_goal_has_a_limit() -> None:
+    assert parse_goal("p(" + "a" * (MAX_GOAL_BYTES - 3) + ")")
+    for text in ("p(" + "a" * MAX_GOAL_BYTES + ")", "p(" + "ä" * (MAX_GOAL_BYTES // 2) + ")"):
+        with pytest.raises(InvalidInput, match="a goal has at most 65536 bytes"):
+            parse_goal(text)
+
+
+# ---- every operation that takes text ----
+
+
+def text_operations() -> list[tuple[str, str]]:
+    """Path and field of every text field of a body of an operation."""
+    from kbserver.app import create_app  # noqa: F401 - declares all operations
+
+    found = []
+    for each in operations():
+        method, _, path = each.routes[0].partition(" ")
+        body = each.body_reader
+        if method != "POST" or body is None or "{" in path or path.startswith("/admin"):
+            continue
+        for key in body._fields:
+            if key in (
+                "text",
+                "command",
+                "teach",
+                "tell",
+                "forget",
+                "forgetRules",
+                "goal",
+                "turns",
+            ):
+                found.append((path, key))
+    return found
+
+
+OF_LISTS = ("tell", "forget", "forgetRules", "turns", "goals")
+
+
+def test_the_matrix_has_the_operations_that_take_text() -> None:
+    paths = {path for path, _ in text_operations()}
+    assert {"/infer", "/query", "/check", "/preview", "/execute", "/extract", "/explain"} <= paths
+    assert {"/context", "/context/ingest"} & paths
+    assert {"/teach", "/assert/rule"} & paths
+
+
+@pytest.mark.parametrize("shape", ["calls", "facts", "rules", "errors", "arguments", "keys"])
+def test_operations_give_turns(shape: str) -> None:
+    with serve_in_memory() as served:
+        for path, key in text_operations():
+            turns = Turns()
+            served.runtime.yield_now = turns
+            value: Any = [short(shape)] if key in OF_LISTS else short(shape)
+            with turns.counted():
+                answer = served.client.post(path, {key: value})
+            assert answer.status_code < 500 or answer.status_code == 501, (path, answer.text)
+            assert turns.most_calls < CALLS_BETWEEN, (path, key, turns.most_calls)
+
+
+@pytest.mark.parametrize("shape", ["calls", "facts", "rules", "errors", "arguments"])
+def test_the_deadline_ends_reading(shape: str) -> None:
+    with serve_in_memory() as served:
+        served.runtime.yield_now = lambda: served.clock.advance(1000)
+        for path, key in text_operations():
+            if path in ("/extract",) or key in OF_LISTS:
+                continue
+            answer = served.client.post(path, {key: short(shape), "timeoutMs": 2000})
+            if answer.status_code == 422:
+                assert answer.get_json()["details"]["limit"] == "timeMs"
+            else:  # refused before two seconds of steps
+                assert answer.status_code in (400, 404), (path, answer.text)
+
+
+def test_a_request_over_its_deadline_stores_nothing() -> None:
+    with serve_in_memory() as served:
+        served.runtime.yield_now = lambda: served.clock.advance(1000)
+        error = error_of(
+            served.client.post("/teach", {"text": short("rules")}), 422, "BUDGET_EXCEEDED"
+        )
+        assert error["details"]["limit"] == "timeMs"
+        served.runtime.yield_now = lambda: None
+        assert served.client.get("/rules").get_json()["rules"] == []
+
+
+@pytest.mark.parametrize("path", ["/ask", "/infer", "/query"])
+def test_a_long_goal_names_its_field(path: str) -> None:
+    with serve_in_memory() as served:
+        body = {"text": "p(" + "a," * 40_000 + "a)"}
+        answer = served.client.post(path, body)
+        assert answer.status_code == 400
+        assert "text" in answer.get_json()["details"]["fields"]
+
+
+# ---- n rules cost about n steps ----
+
+
+class Count:
+    """Counts the calls of a method."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        self.count = 0
+        method = getattr(owner, name)
+
+        def counted(*args: Any, **more: Any) -> Any:
+            self.count += 1
+            return method(*args, **more)
+
+        monkeypatch.setattr(owner, name, counted)
+
+
+def flat(count: int) -> list[Rule]:
+    return [parse_rule(f"h{i}(?x) :- q(?x, a{i}).") for i in range(count)]
+
+
+def chain(count: int) -> list[Rule]:
+    return [parse_rule(f"p{i + 1}(?x) :- p{i}(?x), not r(?x).") for i in range(count)]
+
+
+@pytest.mark.parametrize("rules_of", [flat, chain])
+def test_a_preview_plans_each_rule_once(
+    rules_of: Callable[[int], list[Rule]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = Count(monkeypatch, _Builder, "_finished")
+    steps = []
+    for count in (40, 80):
+        node = runtime()
+        try:
+            plans.count = 0
+            node.knowledge_base().preview(Proposal(rules=tuple(rules_of(count))))
+            steps.append(plans.count)
+        finally:
+            node.close()
+    assert steps[1] < 2.5 * steps[0]
+
+
+@pytest.mark.parametrize("rules_of", [flat, chain])
+def test_teaching_compiles_the_rules_once(
+    rules_of: Callable[[int], list[Rule]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered: list[int] = []
+    lower = compile_rules.lower
+
+    def counted(rules: Any, *args: Any) -> Any:
+        lowered.append(len(rules))
+        return lower(rules, *args)
+
+    monkeypatch.setattr(compile_rules, "lower", counted)
+    node = runtime()
+    try:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule("known(?x) :- told(?x)")])  # makes the tenant
+        lowered.clear()
+        kb.assert_rules(rules_of(50))
+        kb.query_rows("p0", ["a"])
+        assert sum(lowered) <= 2 * 51  # once for each set of explicit negatives
+    finally:
+        node.close()
+
+
+def test_checking_takes_turns_for_rules_with_one_head() -> None:
+    turns = Turns()
+    text = "".join(f"h(?x) :- q(?x, a{i}).\n" for i in range(400))
+    with turns.counted():
+        check_texts([text], rest=turns)
+    assert turns.most_calls < CALLS_BETWEEN
