@@ -118,8 +118,8 @@ class Caller:
         """The id of a subscription of this caller."""
         return self.name.replace(" ", "-")
 
-    def refusal(self, need: Need, tenant: str) -> int | None:
-        """Return the status with which a request about a tenant of DATABASE is refused, or None."""
+    def refusal(self, need: Need, tenant: str, database: str = DATABASE) -> int | None:
+        """Return the status with which a request about a tenant is refused, or None."""
         if need.role == NO_KEY:
             return None
         if self.role is None:
@@ -128,15 +128,15 @@ class Caller:
             return 403
         reaches = {
             "": True,
-            "the tenant": self._reaches(tenant),
-            "the path": self._reaches(tenant),
-            "the database": self._reaches(None),
+            "the tenant": self._reaches(database, tenant),
+            "the path": self._reaches(database, tenant),
+            "the database": self._reaches(database, None),
             "everything": not self.databases and not self.tenants,
         }
         return None if reaches[need.place] else 403
 
-    def _reaches(self, tenant: str | None) -> bool:
-        return (not self.databases or DATABASE in self.databases) and (
+    def _reaches(self, database: str, tenant: str | None) -> bool:
+        return (not self.databases or database in self.databases) and (
             not self.tenants or tenant in self.tenants
         )
 
@@ -420,12 +420,6 @@ class Subject:
         """Return routes so that those come last that take away what others need."""
         return sorted(cells, key=lambda cell: (_harm(*cell), cell[1], cell[0]))
 
-    def need(self, method: str, template: str) -> Need:
-        """Return what the page says of a route; raise KeyError if it does not name the route."""
-        need = DOCUMENTED["GET" if method == "HEAD" else method, in_page_form(template)]
-        is_of_database = need.place == "the path" and "<tenant>" not in template
-        return need._replace(place="the database") if is_of_database else need
-
     def headers(self, caller: Caller) -> dict[str, str]:
         """Return the headers of a request of a caller about the tenant."""
         return {
@@ -440,6 +434,14 @@ DOCUMENTED_TOOLS = documented_tools()
 
 AGENT_TEXTS = {"ask": "ancestor(ann, ?who)", "ingest": "likes(ann, tea)."}
 """Texts that agents send in place of the name of a tool."""
+
+
+def documented_need(method: str, template: str) -> Need:
+    """Return what the page says of a route; raise KeyError if it does not name the route."""
+    need = DOCUMENTED["GET" if method == "HEAD" else method, in_page_form(template)]
+    is_of_database = need.place == "the path" and "<tenant>" not in template
+    return need._replace(place="the database") if is_of_database else need
+
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -497,22 +499,18 @@ def _harm(method: str, template: str) -> int:
     return int(template.startswith(_HARMS))
 
 
-class Cell(NamedTuple):
-    """A difference between the page and the server."""
-
-    caller: str
-    request: str
-    expected: int | str
-    answer: Answer
+def _difference(caller: Caller, request: str, expected: int | str, answer: Answer) -> str:
+    """Return how the server differs from the page."""
+    return f"{caller.name}: {request}: not {expected} but {answer.status} {answer.body[:200]!r}"
 
 
 def refused_cells(
     subject: Subject, entry: Entry, cells: Sequence[tuple[str, str]]
-) -> Iterator[Cell]:
+) -> Iterator[str]:
     """Send what the page refuses; yield the requests that are not refused exactly as it says."""
     for caller in subject.callers:
         for method, template in cells:
-            need = subject.need(method, template)
+            need = documented_need(method, template)
             if need.role == BOOTSTRAP:
                 continue
             expected = caller.refusal(need, subject.tenant)
@@ -521,7 +519,7 @@ def refused_cells(
             target, body = subject.request(method, template)
             answer = entry.send(method, target, subject.headers(caller), body, is_try=caller.is_try)
             if answer.status != expected or not _is_refusal(answer, method):
-                yield Cell(caller.name, f"{method} {template}", expected, answer)
+                yield _difference(caller, f"{method} {template}", expected, answer)
 
 
 def _is_refusal(answer: Answer, method: str) -> bool:
@@ -534,17 +532,17 @@ def _is_refusal(answer: Answer, method: str) -> bool:
 
 def allowed_cells(
     subject: Subject, entry: Entry, cells: Sequence[tuple[str, str]]
-) -> Iterator[Cell]:
+) -> Iterator[str]:
     """Send what the page allows; yield the requests that are refused."""
     for method, template in subject.order(cells):
-        need = subject.need(method, template)
+        need = documented_need(method, template)
         for caller in subject.callers:
             if need.role == BOOTSTRAP or caller.refusal(need, subject.tenant) is not None:
                 continue
             target, body = subject.request(method, template, caller)
             answer = entry.send(method, target, subject.headers(caller), body)
             if answer.status in (401, 403, 429):
-                yield Cell(caller.name, f"{method} {template}", "allowed", answer)
+                yield _difference(caller, f"{method} {template}", "allowed", answer)
 
 
 # -- tools and agents ------------------------------------------------------------------------------
@@ -574,7 +572,7 @@ def is_forbidden(answer: Answer) -> bool:
     return answer.status == 200 and b"FORBIDDEN" in answer.body
 
 
-def tool_cells(subject: Subject, entry: Entry, *, allowed: bool) -> Iterator[Cell]:
+def tool_cells(subject: Subject, entry: Entry, *, allowed: bool) -> Iterator[str]:
     """Send the allowed or the refused calls of tools; yield those with another outcome.
 
     Every tool is called through /mcp and through /a2a, which also takes texts.
@@ -594,7 +592,7 @@ def tool_cells(subject: Subject, entry: Entry, *, allowed: bool) -> Iterator[Cel
                     else answer.status == expected
                 )  # fmt: skip
                 if not is_right:
-                    yield Cell(caller.name, f"{path} {name}", expected or "allowed", answer)
+                    yield _difference(caller, f"{path} {name}", expected or "allowed", answer)
 
 
 def _calls(name: str, subject: Subject, goal: str) -> Iterator[tuple[str, Any]]:
