@@ -368,6 +368,20 @@ def test_answers_of_tools_in_a_stream_are_one_event_each() -> None:
         stream.close()
 
 
+@pytest.mark.parametrize("form", ["facts", "natural"])
+def test_a_stored_text_stays_on_its_line_of_a_prompt(form: str) -> None:
+    with open_kb() as kb:
+        for value in STORED:
+            kb.tell("p", [value])
+            kb.tell("liked", [value, "x"])
+        kb.teach('@phrase p/1 "It is known that {0} is so."')
+        text = kb.context(goals=["p(?x)", "liked(?x, ?y)"], max_facts=50, format=form).text
+    lines = text.splitlines()
+    assert len(lines) == 2 * len(STORED) + 2
+    beginnings = ("Goal ", "% Goal: ", "It is known that ", "p(", "liked(", '"', "xxx")
+    assert [line for line in lines if not line.startswith(beginnings)] == []
+
+
 # -- exports and the terminal ----------------------------------------------------------------------
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

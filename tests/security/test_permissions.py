@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from flask import Blueprint
+from pluggy import HookimplMarker
 from support.http import serve_in_memory
 from support.nodes import Nodes
 from support.permission_matrix import (
@@ -19,7 +21,9 @@ from support.permission_matrix import (
     DOCUMENTED_TOOLS,
     ROOT_KEY,
     SETTINGS,
+    Caller,
     Entry,
+    Need,
     Subject,
     allowed_cells,
     bearer,
@@ -34,8 +38,13 @@ from support.postgres import schema
 from support.servers import Server
 from support.workers import SHARDS, children, holders, paused, tenants_of, until
 
-from kbserver import operations
+from kbcore.config import Config
+from kbcore.node.api_keys import KeyWanted
+from kbcore.node.opening import open_runtime
+from kbserver import create_app, operations
 from kbserver.mcp.tools import all_tools
+
+hookimpl = HookimplMarker("kbcore")
 
 ROUTES = sorted(operations.routes())
 HEADS = [("HEAD", template) for method, template in ROUTES if method == "GET"]
@@ -199,3 +208,49 @@ def test_what_the_page_allows_is_not_refused(shape) -> None:
         assert list(tool_cells(shape.subject, entry, allowed=True)) == []
     for entry in shape.entries:
         assert list(allowed_cells(shape.subject, entry, [*HEADS, *ROUTES])) == []
+
+
+# -- routes of plugins -----------------------------------------------------------------------------
+
+
+class PluginRoutes:
+    """A plugin with a route that takes every method."""
+
+    @hookimpl
+    def kb_http_blueprints(self, runtime):
+        blueprint = Blueprint("shown", __name__)
+        blueprint.add_url_rule(
+            "/shown", "shown", lambda: "shown", methods=["GET", "POST", "PUT", "PATCH", "DELETE"]
+        )
+        return [blueprint]
+
+
+PLUGIN_CALLERS = (
+    (None, {}),
+    *(
+        (role, limits)
+        for role in ("reader", "writer", "admin")
+        for limits in ({}, {"tenants": ("a",)}, {"tenants": ("b",)}, {"databases": ("shop",)})
+    ),
+    ("replica", {}),
+)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+def test_routes_of_plugins_read_with_get_and_write_with_other_methods(method) -> None:
+    config = Config(storage_backend="memory", auth_enabled=True)
+    runtime = open_runtime(config, plugins=(PluginRoutes(),))
+    try:
+        client = create_app(runtime).test_client()
+        need = Need("reader" if method in ("GET", "HEAD") else "writer", "the tenant")
+        for role, limits in PLUGIN_CALLERS:
+            headers = {"X-Tenant-ID": "a"}
+            if role is not None:
+                wanted = KeyWanted(role, role, **limits)
+                headers |= bearer(runtime.keys().create(wanted).secret)
+            caller = Caller(str(role), headers, role, **limits)
+            answer = client.open("/x/shown", method=method, headers=headers)
+            expected = caller.refusal(need, "a") or 200
+            assert answer.status_code == expected, (role, limits, answer.text)
+    finally:
+        runtime.close()
