@@ -34,6 +34,8 @@ SETTINGS = {
     "BOOTSTRAP_TOKEN": BOOTSTRAP_TOKEN,
     "REPLICATION_TOKEN": REPLICATION_TOKEN,
     "MCP_TOOLS": "all",
+    # A connection is unused while the requests of another one are sent.
+    "IDLE_TIMEOUT_MS": "600000",
     # A model that cannot be reached: its tools are offered, and an admitted call is a 502.
     "LLM_PROVIDER": "ollama",
     "LLM_MODEL": "none",
