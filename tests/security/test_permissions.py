@@ -183,7 +183,7 @@ NOT_CARRIED_OUT = {
     "POST /mcp/messages": {404},
     "GET /replication/log": {409, 410},
 }
-"""Requests of the matrix that one process refuses for another reason than the key."""
+"""Requests that a server of one process refuses for another reason than the key."""
 
 
 def test_requests_of_the_matrix_are_real(tmp_path) -> None:

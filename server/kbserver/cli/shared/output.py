@@ -142,8 +142,8 @@ def _csv_value(value: object) -> object:
 
 def _csv_on_terminal(value: object) -> object:
     """Return a value of a CSV row for a terminal; a file or a pipe gets it unchanged."""
-    shown = _csv_value(value)
-    return printable(shown) if isinstance(shown, str) else shown
+    cell = _csv_value(value)
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 def text_of(value: object) -> str:
