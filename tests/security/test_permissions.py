@@ -94,9 +94,10 @@ def two_workers(folder) -> Iterator[Shape]:
 
 @contextmanager
 def two_nodes(folder, url) -> Iterator[Shape]:
-    with Nodes(folder, url, 2, **SETTINGS) as nodes:
+    # A slow machine must not lose its shards while the matrix runs.
+    with Nodes(folder, url, 2, CLUSTER_TTL_MS="10000", **SETTINGS) as nodes:
         nodes.headers = bearer(ROOT_KEY)
-        nodes.settled()
+        nodes.settled(seconds=180)
         tenant, other = nodes.tenants_of(0, 2)
         first, second = (direct(node.address) for node in nodes.nodes)
         with Entry(first) as root, Entry(first) as owner, Entry(second) as passing:
