@@ -29,7 +29,7 @@ test: $(VENV)/.test-tools
 	@echo "Left out, and run by 'make test-all': other interpreters, most property tests, clients, killed processes,"
 	@echo "full disks, live protocol clients, generated requests, sanitizers, type and style checks."
 	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not crash and not thorough" \
-	    tests/planner tests/engine tests/core tests/plugins tests/server tests/property/test_programs.py $(ARGS)
+	    tests/planner tests/engine tests/core tests/plugins tests/server tests/security tests/property/test_programs.py $(ARGS)
 
 test-all: $(VENV)/.tox
 	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),)

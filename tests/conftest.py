@@ -44,6 +44,8 @@ THOROUGH = (
     "property/test_predicate_names.py",
     "property/test_plan_race.py",
     "property/test_restrictions.py",
+    "security/test_injection.py",
+    "security/test_permissions.py",
     "server/auth/test_keys.py",
     "server/mcp/",
     "server/test_a2a.py",

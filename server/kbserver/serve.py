@@ -293,6 +293,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             ]
             self.response_headers.append((b"Connection", b"close"))
         super().finalize_headers()
+        if self.command == "HEAD":  # not even the last chunk may follow the head
+            self.response_use_chunked = False
 
     def _write_with_headers(self, data: bytes) -> None:
         self.headers_sent = True

@@ -1,8 +1,7 @@
 """Every route with every role in every place: callers get their own data and nothing else.
 
-What the routes need is written here a second time, so that the records of the operations are
-compared with something they were not made from. An operation that is not written here is tested
-with the role of its record.
+What the routes need is read from the page on HTTP, so that the records of the operations are
+compared with something they were not made from.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from support import http
-from support.http import error_of
+from support.http import NOW, error_of
 from support.keys import Keyed, keyed
+from support.permission_matrix import BOOTSTRAP, NO_KEY, Caller, documented_need
 
 from kbserver import operations
 from kbserver.mcp.tools import tools_of
@@ -24,90 +23,13 @@ ROLES = ("reader", "writer", "admin", "replica")
 PLACES = (("default", "a"), ("default", "b"), ("shop", "a"), ("shop", "b"))
 LIMITS = (((), ()), ((), ("a",)), (("shop",), ()), (("shop",), ("a",)))
 
-READS = {
-    *http.READS,
-    *http.CONTEXT,
-    *(
-        "/explain",
-        "/preview",
-        "/scope/diff",
-        "/synthesize",
-        "/predicates",
-        "/goals/slow",
-        "/rules",
-        "/scopes",
-        "/memory/events",
-    ),
-    *("/mcp", "/mcp/sse", "/mcp/messages", "/a2a"),
-}
-WRITES = {
-    *http.WRITES,
-    *http.ALONE,
-    *(
-        "/tx/begin",
-        "/tx/commit/<id>",
-        "/tx/rollback/<id>",
-        "/scope/fork",
-        "/scope/merge",
-        "/scope/<name>",
-    ),
-    *("/extract", "/context", "/context/ingest"),
-}
-PUBLIC = {
-    *(
-        "/",
-        "/health",
-        "/health/ready",
-        "/openapi.json",
-        "/favicon.ico",
-        "/console",
-        "/console/",
-        "/console/<path:name>",
-        "/auth/status",
-        "/auth/bootstrap",
-    ),
-    *("/.well-known/agent.json", "/.well-known/agent-card.json"),
-}
-ANY_KEY = {"/auth/whoami", "/docs", "/docs/<name>"}
-METRICS = "/metrics"
-REPLICATION = {"/replication/log", "/replication/snapshot", "/replication/status"}
-READS.add("/episodes")
-WRITES_BESIDE_READS = {("POST", "/episodes")}
-"""Routes that write at a path that another method reads."""
-
-_NAMED_HERE = READS | WRITES | PUBLIC | ANY_KEY | REPLICATION | {METRICS}
-for (_, _template), _declared in operations.routes().items():
-    if _template not in _NAMED_HERE and _declared.role in ("reader", "writer"):
-        (READS if _declared.role == "reader" else WRITES).add(_template)
-
-NODE = (
-    *(
-        METRICS,
-        "/admin/cluster",
-        "/admin/cluster/move",
-        "/admin/cluster/drain",
-        "/admin/cluster/rebalance",
-        "/admin/databases",
-        "/admin/databases/<name>",
-        "/admin/snapshot",
-        "/admin/backup",
-        "/admin/promote",
-    ),
-    *sorted(REPLICATION),
-)
-
-MAY = {
-    "reader": READS | {METRICS},
-    "writer": READS | WRITES | {METRICS},
-    "replica": REPLICATION,
-}
 GOAL = {"predicate": "owner", "args": ["?who"]}
 BODIES = {
     **dict.fromkeys(
         ("/ask", "/infer", "/query", "/explain", "/memory/query/salient", "/memory/query/temporal"),
         GOAL,
     ),
-    "/memory/recall": {**GOAL, "timestamp": http.NOW},
+    "/memory/recall": {**GOAL, "timestamp": NOW},
     "/memory/context": {"maxFacts": 5, "sessionId": "s"},
     "/context/diff": {"sessionId": "s"},
     "/neighbours": {"constant": "x"},
@@ -159,21 +81,15 @@ def allowed(
     template: str,
     databases: tuple[str, ...],
     tenants: tuple[str, ...],
-    place,
+    place: tuple[str, str],
 ) -> bool:
-    if template in ANY_KEY:
-        return True
-    if role != "admin" and template not in MAY[role]:
-        return False
-    if role == "reader" and (method, template) in WRITES_BESIDE_READS:
-        return False
-    if template in NODE or template.startswith("/auth/keys"):
-        return not (databases or tenants)
-    whole = template.startswith("/admin/") and "<tenant>" not in template
+    caller = Caller(role, {}, role, databases, tenants)
     database, tenant = place
-    return (not databases or database in databases) and (
-        not tenants or (not whole and tenant in tenants)
-    )
+    return caller.refusal(documented_need(method, template), tenant, database) is None
+
+
+def is_public(method: str, template: str) -> bool:
+    return documented_need(method, template).role in (NO_KEY, BOOTSTRAP)
 
 
 def address(template: str, place: tuple[str, str]) -> str:
@@ -206,21 +122,6 @@ def test_every_route_has_a_row_and_every_row_a_route(node):
     assert there == set(operations.routes())
 
 
-def test_what_each_route_needs_is_what_is_written_here():
-    for (method, template), declared in operations.routes().items():
-        need = declared.need
-        expected = (
-            "public" if template in PUBLIC
-            else "any" if template in ANY_KEY
-            else "writer" if (method, template) in WRITES_BESIDE_READS
-            else "reader" if template in MAY["reader"]
-            else "writer" if template in WRITES
-            else "replica" if template in REPLICATION
-            else "admin"
-        )  # fmt: skip
-        assert need.role == expected, (method, template)
-
-
 def test_an_unlisted_route_requires_admin():
     assert (need_of("GET", "/brand/new").role, need_of("GET", "/brand/new").about) == (
         "admin",
@@ -240,7 +141,7 @@ def test_requests_without_a_key_are_refused(node):
         for place in PLACES:
             for key in (None, "x", gone.secret, good[:-1], good + "0", good.upper(), ""):
                 answer = ask(node, method, template, key, place)
-                if template in PUBLIC:
+                if is_public(method, template):
                     assert answer.status_code != 401 or template == "/auth/bootstrap", (
                         template,
                         answer.text,
@@ -268,7 +169,7 @@ def test_every_route_with_every_key_on_every_tenant(role, limits):
         checked = 0
         for (method, template), place in itertools.product(routes(), PLACES):
             if (
-                template in PUBLIC
+                is_public(method, template)
                 or template.endswith("/nuke")
                 or (method == "DELETE" and "<tenant>" in template)
             ):

@@ -34,6 +34,8 @@ class Nodes:
             "SHUTDOWN_TIMEOUT_MS": "5000",
             **settings,
         }
+        self.headers = {}
+        """Headers of the requests for the status: a key, if the nodes have keys."""
         self.shards = shards
         self.ports = free_ports(count)
         self.proxies = [Proxy(("127.0.0.1", port)) for port in self.ports] if links else []
@@ -86,7 +88,7 @@ class Nodes:
         return "".join(char if char.isalnum() else "-" for char in url.removeprefix("http://"))
 
     def status(self, number=0):
-        status, body, _ = get(self.nodes[number], "/admin/cluster")
+        status, body, _ = get(self.nodes[number], "/admin/cluster", **self.headers)
         assert status == 200, body
         return json.loads(body)
 

@@ -137,14 +137,30 @@ def padding(text: str) -> str:
     return "".join("\t" if char == "\t" else " " * _cells(char) for char in text)
 
 
+BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that change the order in which the text after them is shown."""
+
+_UNSAFE = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of characters that can change a terminal's state, or end a line."""
+
+
 def printable(text: str) -> str:
-    """Replace control characters other than the tab, which could change a terminal's state."""
+    """Replace what could change a terminal's state or the order of a line: control characters other
+    than the tab, line separators and bidirectional controls.
+    """
     if text.isprintable():
         return text
     return "".join(
-        "\ufffd" if unicodedata.category(char) in ("Cc", "Cs") and char != "\t" else char
+        "\ufffd"
+        if (unicodedata.category(char) in _UNSAFE and char != "\t") or char in BIDI_CONTROLS
+        else char
         for char in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines with each made printable."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _cells(char: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from kbplanner.syntax.diagnostics import printable_lines
 from kbserver.cli.shared.exits import errors_in
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import OutputOption, print_json
@@ -64,6 +65,6 @@ def context(target: Target, format: str, as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(window)
     elif window["formattedText"]:
-        click.echo(window["formattedText"].rstrip("\n"))
+        click.echo(printable_lines(window["formattedText"].rstrip("\n")))
     else:
         note("no fact was selected")

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from kbcore.timestamps import instant, iso_text
+from kbplanner.syntax.diagnostics import printable
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.exits import errors_in
@@ -93,7 +94,7 @@ def episode(target: Target, id: str, known_at: str | None, as_json: bool) -> Non
     if as_json:
         print_json(answer)
         return
-    click.echo(_episode_line(answer))
+    click.echo(printable(_episode_line(answer)))
     for row in answer["facts"]:
         click.echo(f"  {line_of(row)}")
     more = answer["totalFacts"] - len(answer["facts"])
@@ -190,14 +191,14 @@ def purge(
     for each in answer["conclusions"]:
         click.echo(f"- {each['text']}  [conclusion]")
     for each in answer["episodes"]:
-        click.echo(f"- episode {each['id']}, said by {each['speaker']}")
+        click.echo(printable(f"- episode {each['id']}, said by {each['speaker']}"))
     for each in answer["rules"]:
         click.echo(f"  the rule stays: {each['text']}")
     for each in answer["scopes"]:
         mark, end = ("-", "") if each["dropped"] else (" ", " stays; --drop-scopes drops it")
         click.echo(f"{mark} scope {each['scope']}, {each['factCount']} facts{end}")
     if answer["similar"]:
-        click.echo(f"  similar names, which stay: {', '.join(answer['similar'])}")
+        click.echo(printable(f"  similar names, which stay: {', '.join(answer['similar'])}"))
     prefix = "dry run: " if dry_run else ""
     click.echo(
         f"{prefix}{answer['factCount']} facts, {answer['conclusionCount']} conclusions, "

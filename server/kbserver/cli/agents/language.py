@@ -7,9 +7,10 @@ from typing import Any, TextIO
 
 import click
 
+from kbplanner.syntax.diagnostics import printable, printable_lines
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import Target, note, target_options
 
 _CONTRADICTED = {
     "stored": "a stored fact",
@@ -42,9 +43,9 @@ def extract(
     body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
     answer = target.send("POST", "/extract", body).json()
     for line in _statements(answer):
-        click.echo(line)
+        click.echo(printable(line))
     for line in _problems(answer):
-        click.echo(f"kbcore: {line}", err=True)
+        note(line)
     if store:
         click.echo(
             f"kbcore: {answer['asserted']} stored, {answer['known']} already known", err=True
@@ -64,14 +65,14 @@ def synthesize(target: Target, question: str, scope: str | None) -> None:
     status 1 if the knowledge base has no answer.
     """
     answer = target.send("POST", "/synthesize", {"question": question, "scope": scope}).json()
-    click.echo(answer["answer"])
+    click.echo(printable_lines(answer["answer"]))
     for step in answer["derivation"]:
         source = step["type"].replace("_", " ") + (f" by {step['rule']}" if step["rule"] else "")
-        click.echo(f"  {step['fact']}  ({source})")
+        click.echo(printable(f"  {step['fact']}  ({source})"))
     for query in answer["queriesExecuted"]:
-        click.echo(f"  ?- {query}.")
+        click.echo(printable(f"  ?- {query}."))
     for failed in answer["queriesFailed"]:
-        click.echo(f"kbcore: query failed: {failed['query']}: {failed['reason']}", err=True)
+        note(f"query failed: {failed['query']}: {failed['reason']}")
     if all(step["type"] == "llm_reported" for step in answer["derivation"]):
         raise SystemExit(1)
 

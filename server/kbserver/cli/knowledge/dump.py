@@ -18,6 +18,7 @@ from kbplanner.syntax.printer import print_atom
 from kbserver.cli.shared.exits import Failed, describe_os_error
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import escaped_json
 from kbserver.cli.shared.pages import pages
 from kbserver.cli.shared.target import Target, folder, note, target_options
 
@@ -62,7 +63,7 @@ def dump_to(
         lines = dump_lines(_facts(target, scope), _rules(target, scope), dump_format)
     if file is None:
         for line in lines:
-            click.echo(line)
+            click.echo(escaped_json(line) if dump_format == JSON_LINES else line)
         return
     count = 0
     with _replacing(file) as output:

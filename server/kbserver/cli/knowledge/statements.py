@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 import click
 
+from kbplanner.syntax.diagnostics import printable_lines
 from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import has_goal, join_statements
@@ -79,7 +80,7 @@ def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> No
         raise Failed(f"{file.name}: not UTF-8 at byte {error.start}") from error
     answer = _execute(target, text, file.name, options, strict)
     if answer["result"]:
-        click.echo(answer["result"])
+        click.echo(printable_lines(answer["result"]))
 
 
 def _store(

@@ -7,6 +7,7 @@ import click
 from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import escaped_json
 from kbserver.cli.shared.target import Target, target_options
 
 
@@ -35,7 +36,7 @@ def events(
     query = {"predicate": predicate, "events": types, "scope": scope, "since": since}
     fields = {name: value for name, value in query.items() if value is not None}
     for line in target.events("/memory/events", fields):
-        click.echo(line)
+        click.echo(escaped_json(line))
         if count is not None and (count := count - 1) == 0:
             return
     raise Failed("the server ended the stream")

@@ -13,6 +13,7 @@ from kbplanner.syntax.printer import print_constant, print_row
 from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import escaped_json
 from kbserver.cli.shared.target import Target, target_options
 
 NEW, GONE = "+", "-"
@@ -40,7 +41,7 @@ def follow(target: Target, goal: str, scope: str | None, as_json: bool, count: i
             change = json.loads(data)
             if "code" in change:
                 raise Failed(change["message"])
-            for line in [data] if as_json else _lines(change):
+            for line in [escaped_json(data)] if as_json else _lines(change):
                 click.echo(line)
             if "answers" not in change and count is not None and (count := count - 1) == 0:
                 return

@@ -27,7 +27,7 @@ from kbcore.errors import (
     Unauthorized,
 )
 from kbplanner.check.codes import code_of
-from kbplanner.syntax.diagnostics import padding, printable, width
+from kbplanner.syntax.diagnostics import padding, printable, printable_lines, width
 
 EXIT_CODES: dict[type[KBError], int] = {
     LogCorrupted: 65,
@@ -112,7 +112,7 @@ class Failed(Exception):
 
 def fail(message: str, status: int = 1) -> NoReturn:
     """Print a message on standard error and exit."""
-    click.echo(f"kbcore: {message}", err=True)
+    click.echo(f"kbcore: {printable_lines(message)}", err=True)
     sys.exit(status)
 
 
@@ -183,7 +183,7 @@ def print_failure(error: Failed | KBError | OSError) -> int:
         error = Failed(describe_os_error(error))
     failure = as_failure(error)
     if not failure.problems:
-        click.echo(f"kbcore: {failure}", err=True)
+        click.echo(f"kbcore: {printable_lines(str(failure))}", err=True)
         return failure.status
     for problem in failure.problems:
         click.echo(problem_text(problem, failure.source), err=True)
@@ -195,14 +195,14 @@ def print_failure(error: Failed | KBError | OSError) -> int:
 def problem_text(problem: Problem, source: str) -> str:
     """Return a syntax error as compilers print it, with its line and a mark below the place."""
     column = problem.get("column")
-    location = f"{source}:{problem['line']}:" + (f"{column}:" if column else "")
+    location = f"{printable(source)}:{problem['line']}:" + (f"{column}:" if column else "")
     severity = problem.get("severity", "error")
     color = "yellow" if severity == "warning" else "red"
     code = code_of(problem["code"])
     kind = click.style(
         f"{severity}[{code.code if code else problem['code']}]:", fg=color, bold=True
     )
-    lines = [f"{click.style(location, bold=True)} {kind} {problem['message']}"]
+    lines = [f"{click.style(location, bold=True)} {kind} {printable(problem['message'])}"]
     if column and (text := problem.get("source")):
         gutter = f"{problem['line']:>5} | "
         begin = column - 1
@@ -213,7 +213,7 @@ def problem_text(problem: Problem, source: str) -> str:
         lines.append(gutter + printable(text))
         lines.append(" " * (len(gutter) - 2) + "| " + padding(text[:begin]) + marks)
     if hint := problem.get("hint"):
-        lines.append(f"        {click.style('hint:', bold=True)} {hint}")
+        lines.append(f"        {click.style('hint:', bold=True)} {printable(hint)}")
     return "\n".join(lines)
 
 

@@ -14,13 +14,15 @@ from typing import Any
 
 import click
 
-from kbplanner.syntax.diagnostics import printable, width
+from kbplanner.syntax.diagnostics import BIDI_CONTROLS, printable, width
 
 LINES, TABLE, CSV, JSON = "lines", "table", "csv", "json"
 
 Cells = Sequence[object]
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_HIDDEN = re.compile(f"[\x7f-\x9f\u2028\u2029{BIDI_CONTROLS}]")
+"""Characters that JSON need not escape, and that can change a terminal's state or order of text."""
 _MIN_CELL = 8
 """Narrowest column that a table is cut to, in terminal cells."""
 _GAP = "  "
@@ -52,17 +54,15 @@ class Output:
         if self.count:
             click.echo(len(records))
             return
-        on_terminal = sys.stdout.isatty()
+        on_terminal = _is_terminal()
         format = self.format or (TABLE if on_terminal else LINES)
         if format == JSON:
             print_json(records)
         elif format == CSV:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(listing.columns)
-            writer.writerows(map(_csv_value, listing.cells(record)) for record in records)
+            _write_csv(listing, records, _csv_on_terminal if on_terminal else _csv_value)
         elif format == LINES:
             for record in records:
-                click.echo(listing.line(record))
+                click.echo(printable(listing.line(record)))
         elif records:
             columns = shutil.get_terminal_size().columns if on_terminal else None
             for line in table_lines(listing.columns, map(listing.cells, records), columns):
@@ -73,6 +73,10 @@ class Output:
             click.secho("no rows", dim=True)
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def _total(printed: int, total: int) -> str:
     return f"{printed} {'row' if printed == 1 else 'rows'}" + (
         f" of {total}" if printed < total else ""
@@ -81,12 +85,17 @@ def _total(printed: int, total: int) -> str:
 
 def names_listing(names: Sequence[str], column: str) -> Listing:
     """Return names as rows of one column."""
-    return Listing(names, (column,), lambda name: (name,), lambda name: printable(str(name)))
+    return Listing(names, (column,), lambda name: (name,), str)
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(escaped_json(json.dumps(value, ensure_ascii=False, indent=2)))
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON with the same value, in which nothing can change the state of a terminal."""
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def table_lines(
@@ -114,9 +123,27 @@ def table_lines(
         yield _GAP.join(_aligned(*each) for each in zip(row, widths, right, strict=True)).rstrip()
 
 
+def _write_csv(listing: Listing, records: Sequence[Any], value: Callable[[object], object]) -> None:
+    """Write rows, each value as `value` returns it."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    # Readers take a carriage return for the end of a row, and the writer does not quote it.
+    quoting = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(listing.columns)
+    for record in records:
+        row = [value(cell) for cell in listing.cells(record)]
+        has_return = any(isinstance(cell, str) and "\r" in cell for cell in row)
+        (quoting if has_return else writer).writerow(row)
+
+
 def _csv_value(value: object) -> object:
     """Return a value of a CSV row: truth values and objects as JSON writes them."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value
+
+
+def _csv_on_terminal(value: object) -> object:
+    """Return a value of a CSV row for a terminal; a file or a pipe gets it unchanged."""
+    cell = _csv_value(value)
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 def text_of(value: object) -> str:

@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlencode
 import click
 
 from kbcore.errors import KBError, ReadOnlyFollower
-from kbplanner.syntax.diagnostics import RuleWarning, printable
+from kbcore.state.names import NAME_RULE, is_name
+from kbplanner.syntax.diagnostics import RuleWarning, printable, printable_lines
 from kbserver.cli.shared.client import Answer, Server
 from kbserver.cli.shared.exits import EXIT_CODES, Failed, describe_os_error, fail, report
 
@@ -74,13 +75,13 @@ def ask_target(target: Target, path: str, body: Mapping[str, Any]) -> Answer:
     answer = target.send("POST", path, body)
     if names := answer.headers.get(UNKNOWN_HEADER):
         for name in names.split(", "):
-            note(f"no fact or rule for {printable(unquote(name))}")
+            note(f"no fact or rule for {unquote(name)}")
     return answer
 
 
 def note(text: str) -> None:
     """Print a remark on standard error."""
-    click.echo(f"kbcore: {text}", err=True)
+    click.echo(f"kbcore: {printable_lines(text)}", err=True)
 
 
 def folder(target: Target) -> Folder:
@@ -164,6 +165,20 @@ class TargetOption(click.Option):
     section = "Knowledge base"
 
 
+def _name(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the value of an option that is sent in a header; raise BadParameter if it is no name."""
+    if not is_name(value):
+        raise click.BadParameter(f"must have {NAME_RULE}")
+    return value
+
+
+def _key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Return an API key that a header can hold; raise BadParameter, which does not show it."""
+    if value and not (value.isascii() and value.isprintable() and " " not in value):
+        raise click.BadParameter("must be printable ASCII without spaces")
+    return value
+
+
 url_option = click.option(
     "--url",
     default=SERVER_URL,
@@ -179,6 +194,7 @@ database_option = click.option(
     show_default=True,
     envvar="KBCORE_DATABASE",
     show_envvar=True,
+    callback=_name,
     cls=TargetOption,
     help="Database",
 )
@@ -188,6 +204,7 @@ tenant_option = click.option(
     show_default=True,
     envvar="KBCORE_TENANT",
     show_envvar=True,
+    callback=_name,
     cls=TargetOption,
     help="Tenant",
 )
@@ -195,6 +212,7 @@ api_key_option = click.option(
     "--api-key",
     envvar="KBCORE_API_KEY",
     show_envvar=True,
+    callback=_key,
     cls=TargetOption,
     help="API key; the environment variable does not show in the list of processes",
 )
@@ -315,7 +333,7 @@ def report_warnings(source: str, warnings: Iterable[RuleWarning]) -> None:
     """Print warnings about rules on standard error."""
     kind = click.style("warning:", fg="yellow", bold=True)
     for warning in warnings:
-        location, _, text = warning.display(source).partition(": warning: ")
+        location, _, text = printable(warning.display(source)).partition(": warning: ")
         click.echo(f"{click.style(location + ':', bold=True)} {kind} {text}", err=True)
 
 
