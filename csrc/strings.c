@@ -135,7 +135,7 @@ kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out)
 kb_status kb_text_length(const kb_call *call, kb_text *out)
 {
     const char *at = call->args[0].text.bytes, *end = at + call->args[0].text.len;
-    kb_number number = { 1, 0, 0.0 };
+    kb_number number = { KB_KIND_INTEGER, 0, 0.0 };
 
     for (; at < end; number.integer++)
         kb_read_point(&at, end);
@@ -284,12 +284,13 @@ static const char *after_points(const char *at, const char *end, int64_t count)
 kb_status kb_text_substring(const kb_call *call, kb_text *out)
 {
     const char *end = call->args[0].text.bytes + call->args[0].text.len;
+    int64_t counts[2];
 
     for (uint32_t i = 1; i < call->count; i++)
-        if (call->args[i].number.kind != 1 || call->args[i].number.integer < 0)
+        if (!kb_number_whole(call->args + i, counts + i - 1) || counts[i - 1] < 0)
             return KB_DONE;
-    out->bytes = after_points(call->args[0].text.bytes, end, call->args[1].number.integer);
-    out->len = (size_t)((call->count == 2 ? end : after_points(out->bytes, end, call->args[2].number.integer)) - out->bytes);
+    out->bytes = after_points(call->args[0].text.bytes, end, counts[0]);
+    out->len = (size_t)((call->count == 2 ? end : after_points(out->bytes, end, counts[1])) - out->bytes);
     return KB_OK;
 }
 

@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from kbcore.errors import InvalidInput, LoadError
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import is_number
 
 BATCH_ROWS = 5000
 """Rows of one batch; the first batch is the sample for header detection."""
@@ -185,4 +185,4 @@ def _is_header(rows: list[list[str]], predicate: str | None) -> bool:
 
 
 def _is_typed(cells: list[str]) -> bool:
-    return bool(cells) and all(number(cell) is not None or _DATE.fullmatch(cell) for cell in cells)
+    return bool(cells) and all(is_number(cell) or _DATE.fullmatch(cell) for cell in cells)

@@ -21,7 +21,7 @@ from kbcore.errors import BudgetExceeded, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.conformance import BulkEngineConformance
 from kbcore.plug.ports import BulkOptions
 from kbplanner.ir.values.numbers import number
-from kbplanner.ir.values.numbers import test as compare
+from kbplanner.ir.values.comparison import test as compare
 from kbplugins.bulk_spark import SparkDatabase
 from kbplugins.bulk_sql.values import SPARK, number_columns, number_order, value_key
 

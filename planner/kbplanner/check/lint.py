@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.terms import Aggregate, Comparison, Literal, Rule, Variable
-from kbplanner.ir.values.numbers import test
+from kbplanner.ir.values.comparison import test
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import RuleStatement, Statement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import whole
 from kbplanner.ir.values.pattern import captured, compile_pattern
 from kbplanner.ir.values.similar import jaro_winkler, trigram
 
@@ -56,9 +56,9 @@ def _escaped(char: str) -> str:
 
 
 def natural(text: str) -> int | None:
-    """Return the value of a text that is an integer of at least 0; None for any other text."""
-    value = number(text)
-    return value if isinstance(value, int) and value >= 0 else None
+    """Return the value of a text that is a whole number of at least 0; None for any other text."""
+    value = whole(text)
+    return value if value is not None and value >= 0 else None
 
 
 def _substring(args: Sequence[str]) -> str | None:
