@@ -84,7 +84,7 @@ def csv_batches(
 
     A row that does not have as many cells as the first row of the same predicate is such an error.
     """
-    reader = csv.reader(_without_mark(file), strict=True)
+    reader = csv.reader(without_mark(file), strict=True)
     lengths: dict[str, tuple[int, int]] = {}
     header: Header | None = None
     is_first = True
@@ -106,7 +106,8 @@ def csv_batches(
         is_first = False
 
 
-def _without_mark(file: Iterable[str]) -> Iterator[str]:
+def without_mark(file: Iterable[str]) -> Iterator[str]:
+    """Return the lines or chunks of a file without the byte order mark at its start."""
     lines = iter(file)
     for first in lines:
         return chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)

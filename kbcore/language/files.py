@@ -17,12 +17,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-import orjson
-
 from kbcore.errors import InvalidInput, LoadError
-from kbcore.language.csv_rows import BATCH_ROWS, CsvBatch, Header, HeaderMode, csv_batches
+from kbcore.language.csv_rows import (
+    BATCH_ROWS,
+    CsvBatch,
+    Header,
+    HeaderMode,
+    csv_batches,
+    without_mark,
+)
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.names import check_name
+from kbcore.strict_json import NotJson, parse_json
 from kbcore.timestamps import instant
 from kbplanner.check.lint import lint
 from kbplanner.errors import RuleSyntaxError
@@ -48,6 +54,9 @@ FORMATS = (".kb", ".jsonl", ".csv")
 
 MAX_GROUPS = 16
 """Maximum number of predicates in a CSV batch for which rows are grouped by predicate."""
+
+MAX_JSON_DEPTH = 64
+"""Maximum depth of a line, as of request bodies by default."""
 
 _CHUNK = 1 << 16
 
@@ -112,7 +121,7 @@ def read_text(
 ) -> Iterator[Batch]:
     """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
-        return read_statements(iter(lambda: file.read(_CHUNK), ""), scope)
+        return read_statements(without_mark(iter(lambda: file.read(_CHUNK), "")), scope)
     if kind == ".jsonl":
         return _json_lines(file, scope)
     return _csv_lines(file, scope, predicate, header)
@@ -202,14 +211,12 @@ def _scoped(rule: Rule, scope: str | None) -> Rule:
 
 def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
     batch = Batch()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(without_mark(lines), 1):
         if not line.strip():
             continue
         batch.line = number
         try:
-            entry = orjson.loads(line)
-            if not isinstance(entry, dict):
-                raise LoadError(number, "expected a JSON object")
+            entry = _json_entry(line)
             clause = _json_clause(entry, scope)
             if isinstance(clause, Fact):
                 batch.facts.append(clause)
@@ -222,8 +229,9 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
                     replace(each, span=statement.span) for each in check_rule(statement.rule)
                 ]
                 batch.warnings += lint([statement])
-        except orjson.JSONDecodeError as error:
-            raise LoadError(number, f"invalid JSON at column {error.colno}: {error.msg}") from error
+        except NotJson as error:
+            message = f"invalid JSON at column {error.column}: {error.problem}"
+            raise LoadError(number, message) from error
         except LoadError:
             raise
         except (InvalidInput, ValueError) as error:
@@ -233,6 +241,23 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             batch = Batch()
     if batch:
         yield batch
+
+
+def _json_entry(line: str) -> dict[str, Any]:
+    """Return the object of a line. Raises InvalidInput."""
+    if line.lstrip().startswith("["):
+        raise InvalidInput(
+            "expected a JSON object, found an array: a .jsonl file has one object on each line,"
+            " without brackets and commas around them"
+        )
+    try:
+        document = line.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput("half a surrogate pair is not a character") from error
+    entry = parse_json(document, MAX_JSON_DEPTH, "the line")
+    if not isinstance(entry, dict):
+        raise InvalidInput("expected a JSON object")
+    return entry
 
 
 def _json_clause(entry: dict[str, Any], scope: str | None) -> Fact | Definition:
