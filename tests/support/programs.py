@@ -62,7 +62,13 @@ class Slices:
 
 
 CONSTANTS = ["a", "b", "c", "1", "2", "10", "1.0"]
-ODD_CONSTANTS = ["1e0", "01", "98765432109876543210", "98765432109876543211", "98765432109876543210.0"]
+ODD_CONSTANTS = [
+    "1e0",
+    "01",
+    "98765432109876543210",
+    "98765432109876543211",
+    "98765432109876543210.0",
+]
 ODD_CONSTANTS += ["2026-05-01", "2026-05-01T02:00+02:00"]
 """Constants that are equal, different or ordered only by exact value, by time, or as text."""
 BASE = [("e", 2), ("f", 2), ("n", 1), ("t", 3), ("flag", 0)]
