@@ -126,6 +126,8 @@ void kb_symbol_publish(kb_symbols *symbols, const void *maker, kb_sym sym);
 kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len);
 /* the run is over; `forget`: roll back the symbols that only it has seen */
 void kb_symbols_end_run(kb_engine *engine, const void *maker, int forget);
+int kb_begins_word(uint32_t point);   /* words.c */
+int kb_is_in_word(uint32_t point);
 uint32_t kb_lower(uint32_t point);    /* casing.c */
 uint32_t kb_upper(uint32_t point);
 void kb_symbols_free(kb_engine *engine);

@@ -171,32 +171,34 @@ static int is_written_number(const char *at, const char *end)
     return stop == end;
 }
 
-static int is_letter(char c)
+/* Move past the characters of a word from `at` on. */
+static const char *inner(const char *at, const char *end)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const char *next = at;
+
+    while (at < end && kb_is_in_word(kb_read_point(&next, end)))
+        at = next;
+    return at;
 }
 
-static int is_inner(char c)
-{
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* Return 1 if a constant is a word that rules have without quotes: a letter, then letters, digits, `_`,
- * and inner `-` and `:`, of which several may stand together if they are the same. */
+/* Return 1 if a constant is a word that rules have without quotes: a letter, then letters, marks,
+ * digits, `_`, and inner `-` and `:`, of which several may stand together if they are the same. */
 static int is_written_word(const char *at, const char *end)
 {
     static const char keywords[3][4] = { "not", "div", "mod" };
 
-    if (at == end || !is_letter(*at))
+    if (at == end)
         return 0;
     for (uint32_t i = 0; i < 3; i++)
         if (end - at == 3 && memcmp(at, keywords[i], 3) == 0)
             return 0;
+    if (!kb_begins_word(kb_read_point(&at, end)))
+        return 0;
     for (;;) {
+        const char *next;
         char sign;
 
-        while (at < end && is_inner(*at))
-            at++;
+        at = inner(at, end);
         if (at == end)
             return 1;
         sign = *at;
@@ -204,7 +206,8 @@ static int is_written_word(const char *at, const char *end)
             return 0;
         while (at < end && *at == sign)
             at++;
-        if (at == end || !is_inner(*at))
+        next = at;
+        if (at == end || !kb_is_in_word(kb_read_point(&next, end)))
             return 0;
     }
 }

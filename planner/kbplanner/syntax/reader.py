@@ -14,13 +14,13 @@ from dataclasses import replace
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
+from kbplanner.ir.values.words import NUMBER
+from kbplanner.ir.values.words import PLAIN_WORD as WORD
 from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
 from kbplanner.syntax.scanner import (
-    NUMBER,
-    WORD,
     Token,
     block_header_size,
     scan_block,

@@ -10,10 +10,7 @@ import itertools
 import re
 from collections.abc import Container
 
-WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
-"""A plain word: a letter, then letters, digits, `_`, and inner `-` and `:`."""
-
-NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+from kbplanner.ir.values.words import NUMBER, WORD
 
 _TOKEN = re.compile(
     rf"""

@@ -74,7 +74,9 @@ def extreme(function: str, args: Sequence[str]) -> str | None:
     """
     choose = min if function == "min" else max
     prefers_last = function == "max"
-    values = [(value, is_whole(a) == prefers_last, a) for a in args if (value := exact(a)) is not None]
+    values = [
+        (value, is_whole(a) == prefers_last, a) for a in args if (value := exact(a)) is not None
+    ]
     if len(values) == len(args):
         return canonical(choose(values, key=lambda each: each[:2])[2])
     return None if values else _extreme_instant(function, args)
