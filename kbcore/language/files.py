@@ -3,8 +3,8 @@
 - `.kb`: the rule language. Facts, rules and goals; goals are passed to the caller.
 - `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}`, a rule
   `{"head", "body", ...}`, or either as text in the rule language, `{"text": ...}`.
-- `.csv`: one fact per line, the predicate followed by its arguments; arguments only if the caller
-  names a predicate. A header row is skipped (`csv_rows.py`).
+- `.csv`, `.tsv`: one fact per line, the predicate followed by its arguments; arguments only if the
+  caller names a predicate. A header row is skipped, and the delimiter recognized (`csv_rows.py`).
 
 Errors name the line. Batches before the error are returned, nothing after it.
 """
@@ -21,6 +21,7 @@ from kbcore.errors import InvalidInput, LoadError
 from kbcore.language.csv_rows import (
     BATCH_ROWS,
     CsvBatch,
+    Delimiter,
     Header,
     HeaderMode,
     csv_batches,
@@ -50,7 +51,7 @@ from kbplanner.syntax.statements import (
     Statement,
 )
 
-FORMATS = (".kb", ".jsonl", ".csv")
+FORMATS = (".kb", ".jsonl", ".csv", ".tsv")
 
 MAX_GROUPS = 16
 """Maximum number of predicates in a CSV batch for which rows are grouped by predicate."""
@@ -91,11 +92,13 @@ def read_file(
     scope: str | None = None,
     predicate: str | None = None,
     header: HeaderMode = "auto",
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Batch]:
     """Read a file by the ending of its name.
 
     `scope` applies to facts and rules without a scope. For CSV files, `predicate` is the predicate
-    of every row, and `header` says whether the first row is a header ("auto" detects one).
+    of every row, `header` says whether the first row is a header ("auto" detects one), and
+    `delimiter` is the name of the sign between cells ("auto" recognizes it).
 
     Raises LoadError or RuleSyntaxError at the position of the error, OSError if the file cannot be
     read.
@@ -104,7 +107,14 @@ def read_file(
         raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from read_text(file, path.suffix, scope=scope, predicate=predicate, header=header)
+            yield from read_text(
+                file,
+                path.suffix,
+                scope=scope,
+                predicate=predicate,
+                header=header,
+                delimiter=delimiter,
+            )
     except LoadError as error:
         raise error.in_file(path.name) from error
     except UnicodeDecodeError as error:
@@ -118,13 +128,16 @@ def read_text(
     scope: str | None = None,
     predicate: str | None = None,
     header: HeaderMode = "auto",
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Batch]:
     """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
         return read_statements(without_mark(iter(lambda: file.read(_CHUNK), "")), scope)
     if kind == ".jsonl":
         return _json_lines(file, scope)
-    return _csv_lines(file, scope, predicate, header)
+    if kind == ".tsv" and delimiter == "auto":
+        delimiter = "tab"
+    return _csv_facts_of(csv_batches(file, header, predicate, delimiter), scope, predicate)
 
 
 def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
@@ -347,14 +360,14 @@ def bulk_rows(
         return None
 
 
-def _csv_lines(
-    file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode
+def _csv_facts_of(
+    parts: Iterable[tuple[CsvBatch, LoadError | None]], scope: str | None, predicate: str | None
 ) -> Iterator[Batch]:
     """Yield batches of bulk rows where all rows are plain.
 
     A batch with any other row is read row by row.
     """
-    for part, error in csv_batches(file, header, predicate):
+    for part, error in parts:
         batch = _csv_facts(part, scope, predicate) if part.rows else Batch()
         batch.header = part.header
         if error is not None:

@@ -134,7 +134,9 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
             return None
         value = python_number((min if op == "MIN" else max)(texts, key=answer_key))
         if value is None:
-            raise InvalidInput("the result is larger than any number that can be written", {"op": op})
+            raise InvalidInput(
+                "the result is larger than any number that can be written", {"op": op}
+            )
     else:
         count = sum(part.numbers for part in totals)
         if op == "AVG" and not count:

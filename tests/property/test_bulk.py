@@ -13,7 +13,7 @@ from support.examples import examples
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.values.numbers import is_number, number, number_text
-from kbplugins.bulk_sql.values import DUCKDB, number_columns, value_order, value_key
+from kbplugins.bulk_sql.values import DUCKDB, number_columns, value_key, value_order
 
 
 @examples(200)
