@@ -101,14 +101,14 @@ def test_answers_as_tables():
 
 
 def test_a_goal_without_answers_has_the_columns_of_its_variables(kb):
-    goal = "p(?x, _), q(?y, '?z'), ?n = ?x + 1"
+    goal = "p(?x, _), q(?y, 'a ?z'), ?n = ?x + 1"
     for count in (0, 1):
         found = kb.ask(goal)
         assert len(found) == count
         assert list(found.columns) == ["x", "y", "n"]
         assert list(columns_of(list(found), found.columns)) == ["x", "y", "n"]
         kb.tell("p", ["1", "a"])
-        kb.tell("q", ["2", "?z"])
+        kb.tell("q", ["2", "a ?z"])
 
 
 class Frame:

@@ -13,7 +13,7 @@ from kbplanner.errors import EngineFault
 from kbplanner.ir.operators import SUBSTRING_TESTS
 from kbplanner.ir.program import Aggregation, Computation, equated
 from kbplanner.ir.terms import Comparison, Expr, Variable
-from kbplugins.bulk_sql.values import Dialect, aggregate_text, value_order, text_tests, value_key
+from kbplugins.bulk_sql.values import Dialect, aggregate_text, text_tests, value_key, value_order
 
 TEXTS = "kb_text"
 ROUND = "kb_round"

@@ -135,7 +135,9 @@ def number_columns(text: exp.Expr, dialect: Dialect) -> list[exp.Expr]:
         is_integer, exp.TryCast(this=text.copy(), to=exp.DataType.build("bigint"))
     )
     double = exp.TryCast(this=text.copy(), to=exp.DataType.build("double"))
-    finite = exp.LTE(this=exp.Abs(this=double.copy()), expression=_sql(f"CAST({MAX_REAL} AS DOUBLE)"))
+    finite = exp.LTE(
+        this=exp.Abs(this=double.copy()), expression=_sql(f"CAST({MAX_REAL} AS DOUBLE)")
+    )
     is_zero = exp.EQ(this=_of(_SIGNIFICANT, text), expression=_text(""))
     in_range = exp.and_(
         finite.copy(), exp.or_(is_zero, exp.NEQ(this=double.copy(), expression=_sql("0")))
@@ -143,7 +145,9 @@ def number_columns(text: exp.Expr, dialect: Dialect) -> list[exp.Expr]:
     is_power = _full_match(text, POWER, dialect)
     is_number = exp.and_(
         _full_match(text, NUMBER, dialect),
-        exp.or_(exp.Not(this=is_power.copy()), exp.Coalesce(this=in_range, expressions=[exp.false()])),
+        exp.or_(
+            exp.Not(this=is_power.copy()), exp.Coalesce(this=in_range, expressions=[exp.false()])
+        ),
     )
     infinite = _sql("CAST('Infinity' AS DOUBLE)")
     has_value = exp.and_(
