@@ -60,6 +60,28 @@ static int open_group(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return 1;
 }
 
+/* Add a value to MIN or MAX, which has a best number and a best instant. */
+static void add_extreme(kb_run *run, int sign, kb_fold *fold, kb_sym sym)
+{
+    const kb_symbols *symbols = &run->engine->symbols;
+    kb_arg value, best;
+    kb_sym *known;
+
+    kb_value_get(symbols, sym, &value);
+    if (value.number.kind == KB_KIND_TEXT) {
+        run->stats.warnings++;
+        return;
+    }
+    known = value.number.kind == KB_KIND_INSTANT ? &fold->best_instant : &fold->best;
+    fold->instants += value.number.kind == KB_KIND_INSTANT;
+    if (*known != 0 && *known != sym) {
+        kb_value_get(symbols, *known, &best);
+        if (kb_value_text_order(&value, &best) * sign < 0)
+            return;
+    }
+    *known = sym;
+}
+
 static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
 {
     const kb_symbols *symbols = &run->engine->symbols;
@@ -67,19 +89,25 @@ static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
     const char *text;
     size_t len;
 
-    if (function == KB_FOLD_COUNT) {
+    switch (function) {
+    case KB_FOLD_COUNT:
         fold->sum.count++;
         return;
-    }
-    kb_symbol_get(symbols, sym, &text, &len, &number);
-    if (number.kind == 0 && function != KB_FOLD_FIRST) {
-        run->stats.warnings++;
+    case KB_FOLD_MIN:
+    case KB_FOLD_MAX:
+        add_extreme(run, function == KB_FOLD_MIN ? -1 : 1, fold, sym);
         return;
+    case KB_FOLD_FIRST:
+        if (fold->best == 0 || kb_symbol_order(symbols, sym, fold->best) < 0)
+            fold->best = sym;
+        return;
+    default:
+        kb_symbol_get(symbols, sym, &text, &len, &number);
+        if (number.kind == KB_KIND_TEXT)
+            run->stats.warnings++;
+        else
+            kb_sum_add(&fold->sum, &number);
     }
-    if (function == KB_FOLD_SUM || function == KB_FOLD_AVG)
-        kb_sum_add(&fold->sum, &number);
-    else if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) > 0) == (function == KB_FOLD_MAX))
-        fold->best = sym;
 }
 
 /* Compute the sum or mean. Return 0 if it has no value: nothing was added, or it is out of
@@ -91,7 +119,7 @@ static int compute_sum(uint32_t function, kb_sum *sum, kb_number *out)
 
     if (sum->infinite || (function == KB_FOLD_AVG && sum->count == 0))
         return 0;
-    out->kind = 1;
+    out->kind = KB_KIND_INTEGER;
     out->integer = whole;
     if (function == KB_FOLD_SUM && !sum->reals)
         return fits;
@@ -99,7 +127,7 @@ static int compute_sum(uint32_t function, kb_sum *sum, kb_number *out)
         out->integer = whole / (int64_t)sum->count;
         return 1;
     }
-    out->kind = 2;
+    out->kind = KB_KIND_POWER;
     out->real = kb_sum_real(sum);
     if (function == KB_FOLD_AVG)
         out->real /= (double)sum->count;
@@ -122,11 +150,13 @@ static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
         kb_number value;
 
         if (function == KB_FOLD_MIN || function == KB_FOLD_MAX || function == KB_FOLD_FIRST) {
-            *has_value = fold->best != 0;
-            *to = fold->best;
+            if (fold->best != 0)      /* a group with numbers leaves out instants */
+                run->stats.warnings += fold->instants;
+            *to = fold->best != 0 ? fold->best : fold->best_instant;
+            *has_value = *to != 0;
             continue;
         }
-        value.kind = 1;
+        value.kind = KB_KIND_INTEGER;
         value.integer = (int64_t)fold->sum.count;
         if (function != KB_FOLD_COUNT && !compute_sum(function, &fold->sum, &value)) {
             run->stats.warnings += fold->sum.count != 0;

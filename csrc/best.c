@@ -11,7 +11,8 @@
  *
  * Most candidates are worse than the row of their group. So the table has the value of each group as
  * a double, and a computed value becomes a symbol only if it is not worse. Values are kept in their
- * canonical texts, so that equal values do not replace each other. */
+ * canonical texts, so that equal values do not replace each other. Of instants, and of numbers before
+ * instants, the better ones are those of the aggregates MIN and MAX. */
 #include "cursor.h"
 #include <math.h>
 
@@ -100,31 +101,60 @@ kb_status kb_best_append(kb_relation *relation, const kb_sym *row)
     return relation->indexes == NULL ? KB_OK : kb_indexes_extend(relation, id);
 }
 
-static kb_number number_of(const kb_symbols *symbols, kb_sym sym)
+/* The number, or the instant, that a symbol is. */
+static kb_number value_of(const kb_symbols *symbols, kb_sym sym)
 {
-    kb_number number;
-    const char *text;
-    size_t len;
+    kb_arg value;
 
-    kb_symbol_get(symbols, sym, &text, &len, &number);
-    return number;
+    kb_value_get(symbols, sym, &value);
+    return value.number;
 }
 
-/* Set `out` to the symbol of a number in canonical text. `sym` is a symbol of the number, or 0. */
+/* Return 1 if best rows have the value: a number with a canonical text, or an instant. */
+static int is_kept(const kb_number *value)
+{
+    return value->kind == KB_KIND_LONG || (value->kind != KB_KIND_TEXT && isfinite(value->real));
+}
+
+/* Set `out` to the symbol that is kept for a value: of a number its canonical text, of an instant or
+ * a long whole number the text itself. `sym` is a symbol of the value, or 0. */
 static kb_status canonical(kb_run *run, const kb_number *value, kb_sym sym, kb_sym *out)
 {
     char text[KB_NUMBER_TEXT];
-    size_t len = kb_number_text(value, text), known_len;
+    size_t len, known_len;
     const char *known;
 
+    *out = sym;
+    if (value->kind == KB_KIND_LONG || value->kind == KB_KIND_INSTANT)
+        return KB_OK;
+    len = kb_number_text(value, text);
     if (sym != 0) {
         kb_symbol_get(&run->engine->symbols, sym, &known, &known_len, NULL);
-        if (known_len == len && memcmp(known, text, len) == 0) {
-            *out = sym;
+        if (known_len == len && memcmp(known, text, len) == 0)
             return KB_OK;
-        }
     }
     return kb_symbol_make(run->engine, run, &run->heap, text, len, out);
+}
+
+/* The order of two kept symbols, as the aggregates MIN and MAX have it: `sign` is -1 where the first
+ * is better. Numbers are better than instants. */
+static int kept_order(const kb_symbols *symbols, kb_sym a, kb_sym b, int sign)
+{
+    kb_arg x, y;
+
+    if (a == b)
+        return 0;
+    kb_value_get(symbols, a, &x);
+    kb_value_get(symbols, b, &y);
+    if ((x.number.kind == KB_KIND_INSTANT) != (y.number.kind == KB_KIND_INSTANT))
+        return y.number.kind == KB_KIND_INSTANT ? sign : -sign;
+    return kb_value_text_order(&x, &y);
+}
+
+/* Return the value of a group for the quick test: no number is worse than the one of an instant. */
+static double quick_value(const kb_number *value, int is_least)
+{
+    return value->kind != KB_KIND_INSTANT ? value->real : is_least ? HUGE_VAL : -HUGE_VAL;
 }
 
 /* Add a row whose last column has this value; `sym` is a symbol of the value, 0 if it has none yet. */
@@ -134,30 +164,21 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
     uint32_t last = relation->arity - 1, tag;
     uint64_t hash = kb_hash_row(row, last);
     int is_least = relation->best == KB_BEST_LEAST, order;
+    double quick = quick_value(value, is_least);
     kb_group_slot *slot;
     kb_status status;
-    kb_sym known = 0;
 
     if (relation->groups == NULL || relation->group_count > relation->group_mask / 2)
         if (kb_groups_grow(relation) < 0)
             return KB_NOMEM;
     tag = tag_of(row, last, hash);
     slot = group_slot(relation, row, hash, tag);
-    if (slot->row != 0) {
-        kb_number other;
-
-        if (is_least ? value->real > slot->value : value->real < slot->value)
-            return KB_OK;
-        known = kb_row(relation, slot->row - 1)[last];
-        other = number_of(symbols, known);
-        order = kb_number_order(value, &other);
-        if (is_least ? order > 0 : order < 0)
-            return KB_OK;
-    }
+    if (slot->row != 0 && (is_least ? quick > slot->value : quick < slot->value))
+        return KB_OK;
     if ((status = canonical(run, value, sym, &sym)) < 0)
         return status;
-    if (slot->row != 0) {             /* a large integer and a real can be equal */
-        order = sym == known ? 0 : kb_symbol_order(symbols, sym, known);
+    if (slot->row != 0) {             /* values with the same nearest double */
+        order = kept_order(symbols, sym, kb_row(relation, slot->row - 1)[last], is_least ? -1 : 1);
         if (is_least ? order >= 0 : order <= 0)
             return KB_OK;
     }
@@ -171,7 +192,7 @@ static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const 
     relation->group_count += slot->row == 0;
     slot->row = relation->rows;
     slot->tag = tag;
-    slot->value = value->real;
+    slot->value = quick;
     run->stats.rows_made++;
     return run->queue.active ? kb_queue_add(run, relation->rows - 1, value->real) : KB_OK;
 }
@@ -183,9 +204,9 @@ kb_status kb_best_add(kb_run *run, kb_sym *rows, uint32_t count)
 
     for (uint32_t i = 0; i < count && status == KB_OK; i++) {
         kb_sym *row = rows + (size_t)i * relation->arity;
-        kb_number value = number_of(&run->engine->symbols, row[relation->arity - 1]);
+        kb_number value = value_of(&run->engine->symbols, row[relation->arity - 1]);
 
-        if (value.kind == 0 || !isfinite(value.real))
+        if (!is_kept(&value))
             run->stats.warnings++;
         else
             status = add_row(run, relation, row, &value, row[relation->arity - 1]);
@@ -195,7 +216,22 @@ kb_status kb_best_add(kb_run *run, kb_sym *rows, uint32_t count)
 
 double kb_best_value(const kb_run *run, const kb_relation *relation, uint32_t id)
 {
-    return number_of(&run->engine->symbols, kb_row(relation, id)[relation->arity - 1]).real;
+    return value_of(&run->engine->symbols, kb_row(relation, id)[relation->arity - 1]).real;
+}
+
+/* Compute MIN or MAX of two symbols: the value, and the symbol that has it. Return 0 without a value. */
+static int extreme_of(const kb_run *run, uint32_t function, const kb_sym *syms, kb_number *value, kb_sym *sym)
+{
+    kb_arg args[2];
+    const kb_arg *best;
+
+    kb_value_get(&run->engine->symbols, syms[0], args);
+    kb_value_get(&run->engine->symbols, syms[1], args + 1);
+    if ((best = kb_extreme(function == KB_FUNCTION_MIN ? -1 : 1, args, 2)) == NULL || !is_kept(&best->number))
+        return 0;
+    *value = best->number;
+    *sym = syms[best - args];
+    return 1;
 }
 
 /* Run the innermost loop with the CALL and the EMIT after it, without the registers of the row. */
@@ -206,8 +242,8 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_pair *loads = run->plan->pairs + step->pairs + step->keys, *args = run->plan->pairs + call->pairs;
     const kb_pair *heads = run->plan->pairs + emit->pairs;
     uint32_t from[2] = { KB_NONE, KB_NONE }, arity = emit->arity, head_from[KB_MAX_ARITY];
-    kb_sym head[KB_MAX_ARITY], seen[2] = { 0, 0 };
-    int checks = kb_has_checks(step), has_value;
+    kb_sym head[KB_MAX_ARITY], seen[2] = { 0, 0 }, sym;
+    int checks = kb_has_checks(step), is_extreme = call->compare == KB_FUNCTION_MIN || call->compare == KB_FUNCTION_MAX, has_value;
     kb_status status = KB_OK;
     kb_number values[2];
 
@@ -222,8 +258,10 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
         for (uint32_t j = 0; j < step->loads; j++)
             if (loads[j].with == args[i].with)
                 from[i] = loads[j].column;
-        if (from[i] == KB_NONE)
-            values[i] = number_of(&run->engine->symbols, run->registers[args[i].with]);
+        if (from[i] == KB_NONE) {
+            seen[i] = run->registers[args[i].with];
+            values[i] = value_of(&run->engine->symbols, seen[i]);
+        }
     }
     if ((status = kb_heads_flush(run)) < 0)
         return status;
@@ -243,9 +281,11 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
         for (uint32_t i = 0; i < 2; i++)
             if (from[i] != KB_NONE && row[from[i]] != seen[i]) {
                 seen[i] = row[from[i]];
-                values[i] = number_of(&run->engine->symbols, seen[i]);
+                values[i] = value_of(&run->engine->symbols, seen[i]);
             }
-        has_value = kb_number_compute(call->compare, values, &value);
+        sym = 0;
+        has_value = is_extreme ? extreme_of(run, call->compare, seen, &value, &sym)
+                               : kb_number_compute(call->compare, values, &value);
         if (!has_value) {
             run->stats.warnings++;
             continue;
@@ -256,7 +296,7 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
         for (uint32_t i = 0; i + 1 < arity; i++)
             if (head_from[i] != KB_NONE)
                 head[i] = row[head_from[i]];
-        status = add_row(run, run->target, head, &value, 0);
+        status = add_row(run, run->target, head, &value, sym);
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* compute.c - CALL: values of operators and functions, interned as symbols during a run.
- * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles. Never: traps; a call
- * without a value fails its literal and is counted. The reference implementation in Python is
+ * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles; longer whole numbers are
+ * only compared. Never: traps; a call without a value fails its literal and is counted. The reference implementation in Python is
  * compute.py. */
 #include "machine.h"
 #include <math.h>
@@ -42,7 +42,7 @@ static int64_t floor_mod(int64_t a, int64_t b)
 
 static int integer_value(uint32_t function, int64_t a, int64_t b, kb_number *out)
 {
-    out->kind = 1;
+    out->kind = KB_KIND_INTEGER;
     switch (function) {
     case KB_FUNCTION_ADD: return add(a, b, &out->integer);
     case KB_FUNCTION_SUBTRACT: return subtract(a, b, &out->integer);
@@ -77,7 +77,7 @@ static double real_div(double a, double b)
 
 static int real_value(uint32_t function, double a, double b, kb_number *out)
 {
-    out->kind = 2;
+    out->kind = KB_KIND_POWER;
     if (b == 0.0 && (function == KB_FUNCTION_DIVIDE || function == KB_FUNCTION_DIV || function == KB_FUNCTION_MOD))
         return 0;
     switch (function) {
@@ -93,59 +93,104 @@ static int real_value(uint32_t function, double a, double b, kb_number *out)
 
 static int is_whole(uint32_t function, const kb_number *a, const kb_number *b)
 {
-    return a->kind == 1 && b->kind == 1
+    return a->kind == KB_KIND_INTEGER && b->kind == KB_KIND_INTEGER
            && (function != KB_FUNCTION_DIVIDE || b->integer == 0 || floor_mod(a->integer, b->integer) == 0);
 }
 
 static int absolute(const kb_number *a, kb_number *out)
 {
     *out = *a;
-    if (a->kind == 1 && a->integer < 0) {
+    if (a->kind == KB_KIND_INTEGER && a->integer < 0) {
         out->integer = a->integer == INT64_MIN ? 0 : -a->integer;
         return a->integer != INT64_MIN;
     }
-    if (a->kind == 2)
+    if (a->kind != KB_KIND_INTEGER)
         out->real = fabs(a->real);
     return 1;
 }
 
-/* Return the minimum or maximum; of an integer and a real of the same value, the integer. */
-static void extreme(int sign, const kb_number *values, uint32_t count, kb_number *out)
+/* Return 1 if arithmetic takes the number. */
+static int has_arithmetic(const kb_number *number)
 {
-    *out = values[0];
-    for (uint32_t i = 1; i < count; i++) {
-        int order = kb_number_order(values + i, out) * sign;
-
-        if (order > 0 || (order == 0 && values[i].kind == 1))
-            *out = values[i];
-    }
+    return number->kind == KB_KIND_INTEGER || (number->kind != KB_KIND_TEXT && number->kind != KB_KIND_LONG && isfinite(number->real));
 }
 
-static int rounded(const kb_number *values, uint32_t count, kb_number *out)
-{
-    int64_t places = count == 1 ? 0 : values[1].integer;
-
-    if (count == 2 && (values[1].kind != 1 || places < 0 || places > MAX_PLACES))
-        return 0;
-    *out = values[0];
-    if (out->kind == 2)
-        out->real = kb_round_decimal(out->real, (uint32_t)places);
-    return 1;
-}
-
-/* Return 0 if there is no value. */
+/* Return 0 if there is no value. ABS has one argument. */
 static int arithmetic(uint32_t function, const kb_number *values, uint32_t count, kb_number *out)
 {
-    switch (function) {
-    case KB_FUNCTION_ABS: return absolute(values, out);
-    case KB_FUNCTION_MIN: extreme(-1, values, count, out); return 1;
-    case KB_FUNCTION_MAX: extreme(1, values, count, out); return 1;
-    case KB_FUNCTION_ROUND: return rounded(values, count, out);
-    default:
-        if (is_whole(function, values, values + 1))
-            return integer_value(function, values[0].integer, values[1].integer, out);
-        return real_value(function, values[0].real, values[1].real, out);
+    for (uint32_t i = 0; i < count; i++)
+        if (!has_arithmetic(values + i))
+            return 0;
+    if (function == KB_FUNCTION_ABS)
+        return absolute(values, out);
+    if (is_whole(function, values, values + 1))
+        return integer_value(function, values[0].integer, values[1].integer, out);
+    return real_value(function, values[0].real, values[1].real, out) && isfinite(out->real);
+}
+
+/* Write a number as computed values are written. Long whole numbers keep their digits; a decimal beyond
+ * the doubles has no value. */
+static kb_status write_canonical(kb_run *run, const kb_arg *value, kb_text *out)
+{
+    if (value->number.kind == KB_KIND_LONG) {
+        *out = value->text;
+        return KB_OK;
     }
+    return has_arithmetic(&value->number) ? kb_number_value(run, &value->number, out) : KB_DONE;
+}
+
+static int is_plain_whole(const kb_arg *value)
+{
+    return value->number.kind == KB_KIND_INTEGER || value->number.kind == KB_KIND_LONG;
+}
+
+const kb_arg *kb_extreme(int sign, const kb_arg *values, uint32_t count)
+{
+    const kb_arg *best = values;
+    int are_instants = values[0].number.kind == KB_KIND_INSTANT;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const kb_arg *value = values + i;
+        int order;
+
+        if (value->number.kind == KB_KIND_TEXT || are_instants != (value->number.kind == KB_KIND_INSTANT))
+            return NULL;
+        order = sign * (are_instants ? kb_value_text_order(value, best) : kb_value_order(value, best));
+        if (order > 0 || (order == 0 && is_plain_whole(value)))
+            best = value;
+    }
+    return best;
+}
+
+kb_status kb_value_extreme(const kb_call *call, kb_text *out)
+{
+    kb_arg values[KB_MAX_ARITY];
+    const kb_arg *best;
+
+    memset(values, 0, sizeof *values);   /* there is at least one */
+    for (uint32_t i = 0; i < call->count; i++) {
+        values[i] = call->args[i];
+        if (values[i].number.kind == KB_KIND_TEXT)
+            kb_instant_read(&values[i].text, &values[i].number);
+    }
+    if ((best = kb_extreme(call->function == KB_FUNCTION_MIN ? -1 : 1, values, call->count)) == NULL)
+        return KB_DONE;
+    if (best->number.kind != KB_KIND_INSTANT)
+        return write_canonical(call->run, best, out);
+    *out = best->text;
+    return KB_OK;
+}
+
+kb_status kb_value_round(const kb_call *call, kb_text *out)
+{
+    kb_number value = call->args[0].number;
+    int64_t places = 0;
+
+    if (!has_arithmetic(&value) || (call->count == 2 && !kb_number_whole(call->args + 1, &places)) || places < 0 || places > MAX_PLACES)
+        return KB_DONE;
+    if (value.kind != KB_KIND_INTEGER)
+        value.real = kb_round_decimal(value.real, (uint32_t)places);
+    return kb_number_value(call->run, &value, out);
 }
 
 /* By number of the function: minimum and maximum of arguments, and the body of a function of texts. */
@@ -157,9 +202,9 @@ static const struct { uint8_t least, most; kb_text_function *body; } functions[K
     [KB_FUNCTION_DIV] = { 2, 2, NULL },
     [KB_FUNCTION_MOD] = { 2, 2, NULL },
     [KB_FUNCTION_ABS] = { 1, 1, NULL },
-    [KB_FUNCTION_MIN] = { 1, KB_MAX_ARITY, NULL },
-    [KB_FUNCTION_MAX] = { 1, KB_MAX_ARITY, NULL },
-    [KB_FUNCTION_ROUND] = { 1, 2, NULL },
+    [KB_FUNCTION_MIN] = { 1, KB_MAX_ARITY, kb_value_extreme },
+    [KB_FUNCTION_MAX] = { 1, KB_MAX_ARITY, kb_value_extreme },
+    [KB_FUNCTION_ROUND] = { 1, 2, kb_value_round },
     [KB_FUNCTION_CONCAT] = { 1, KB_MAX_ARITY, kb_text_concat },
     [KB_FUNCTION_LOWER] = { 1, 1, kb_text_lower },
     [KB_FUNCTION_UPPER] = { 1, 1, kb_text_upper },
@@ -255,21 +300,19 @@ static kb_status compute_text(kb_run *run, const kb_step *step, const kb_sym *sy
 
 int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out)
 {
-    if (values[0].kind == 0 || values[1].kind == 0 || !arithmetic(function, values, 2, out))
+    if (!arithmetic(function, values, 2, out))
         return 0;
-    if (out->kind == 1)
+    if (out->kind == KB_KIND_INTEGER)
         out->real = (double)out->integer;
-    return out->kind == 1 || isfinite(out->real);
+    return 1;
 }
 
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
 {
-    kb_number values[KB_MAX_ARITY], value;
+    kb_number values[2] = { { 0, 0, 0.0 }, { 0, 0, 0.0 } }, value;
     kb_sym args[KB_MAX_CALL];
     char text[KB_NUMBER_TEXT];
-    int are_numbers = 1;
 
-    memset(values, 0, 2 * sizeof *values);
     kb_gather(run, step, args);
     run->left--;
     run->stats.probes++;
@@ -279,16 +322,13 @@ kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
         run->stats.warnings += status == KB_OK && !*has_value;
         return status;
     }
-    for (uint32_t i = 0; i < step->keys && are_numbers; i++) {
+    for (uint32_t i = 0; i < step->keys; i++) {
         const char *bytes;
         size_t len;
 
         kb_symbol_get(&run->engine->symbols, args[i], &bytes, &len, values + i);
-        are_numbers = values[i].kind != 0;
     }
-    *has_value = are_numbers && arithmetic(step->compare, values, step->keys, &value)
-                 /* a number too large for a double is parsed as infinity */
-                 && (value.kind == 1 || isfinite(value.real));
+    *has_value = arithmetic(step->compare, values, step->keys, &value);
     if (!*has_value) {
         run->stats.warnings++;
         return KB_OK;

@@ -134,7 +134,7 @@ size_t kb_number_text(const kb_number *number, char *out)
     size_t used = 0, count;
     int point = 0;
 
-    if (number->kind == 1)
+    if (number->kind == KB_KIND_INTEGER)
         return kb_integer_text(number->integer, out);
     if (value == 0.0)
         return kb_integer_text(0, out);

@@ -1,17 +1,25 @@
-/* equal.c - EQUAL: the texts that are the same number.
- * Owns: a table of numbers in a non-canonical form ("5.0", "1e3", "-0"). A whole number in plain
- * digits has one text, which the symbol table finds. The table is built when a plan first needs it
- * and follows the symbols from then on. Never: is incomplete for lack of memory; the run fails
- * instead. */
+/* equal.c - EQUAL: the texts that have the same value for `=`.
+ * Owns: a table of the constants whose value has other texts too: decimals ("5.0"), "-0", and
+ * instants. A whole number in plain digits has one text, which the symbol table finds; a number with
+ * an exponent is a text here. The table is built when a plan first needs it and follows the symbols
+ * from then on. Never: is incomplete for lack of memory; the run fails instead. */
 #include "machine.h"
 
-static int is_noncanonical(const kb_symbols *symbols, kb_sym sym, kb_number *number)
+static int is_negative_zero(const kb_text *text)
 {
-    const char *text;
-    size_t len;
+    return text->len == 2 && text->bytes[0] == '-' && text->bytes[1] == '0';
+}
 
-    kb_symbol_get(symbols, sym, &text, &len, number);
-    return number->kind == 2 || (number->kind == 1 && len == 2 && text[0] == '-' && text[1] == '0');
+/* Return 1 if the table has the symbol. Symbols that kb_symbol_reuse changes are in no table. */
+static int is_listed(const kb_symbols *symbols, kb_sym sym, kb_arg *value)
+{
+    kb_value_get(symbols, sym, value);
+    switch (value->number.kind) {
+    case KB_KIND_DECIMAL: return 1;
+    case KB_KIND_INTEGER: return is_negative_zero(&value->text);
+    case KB_KIND_INSTANT: return kb_symbol_find(symbols, value->text.bytes, value->text.len) == sym;
+    default: return 0;
+    }
 }
 
 static uint32_t home_of(const kb_equals *equals, const kb_number *number)
@@ -23,18 +31,18 @@ static uint32_t home_of(const kb_equals *equals, const kb_number *number)
     return (uint32_t)kb_mix(bits) & (equals->size - 1);
 }
 
-/* Newer numbers are before older ones in their chain, also after the table has grown, so that an
+/* Newer symbols are before older ones in their chain, also after the table has grown, so that an
  * iteration in progress continues correctly. */
 static void link_from(kb_engine *engine, uint32_t first)
 {
     kb_equals *equals = &engine->symbols.equals;
-    kb_number number;
+    kb_arg value;
 
     for (uint32_t i = first; i < equals->count; i++) {
         uint32_t *slot;
 
-        is_noncanonical(&engine->symbols, equals->items[i].symbol, &number);
-        slot = equals->slots + home_of(equals, &number);
+        kb_value_get(&engine->symbols, equals->items[i].symbol, &value);
+        slot = equals->slots + home_of(equals, &value.number);
         equals->items[i].next = *slot;
         *slot = i + 1;
     }
@@ -54,7 +62,7 @@ static kb_status catch_up(kb_engine *engine)
 {
     kb_symbols *symbols = &engine->symbols;
     kb_equals *equals = &symbols->equals;
-    kb_number number;
+    kb_arg value;
 
     if (equals->seen > symbols->count) {   /* some were rolled back */
         while (equals->count > 0 && equals->items[equals->count - 1].symbol > symbols->count)
@@ -65,7 +73,7 @@ static kb_status catch_up(kb_engine *engine)
     for (; equals->seen < symbols->count; equals->seen++) {
         size_t have = equals->items == NULL ? 0 : kb_capacity(equals->items) / sizeof *equals->items;
 
-        if (!is_noncanonical(symbols, equals->seen + 1, &number))
+        if (!is_listed(symbols, equals->seen + 1, &value))
             continue;
         if (equals->count >= have) {
             void *block = kb_resize(&engine->heap, equals->items, kb_grow_capacity(have, equals->count + 1u, 16), sizeof *equals->items);
@@ -90,21 +98,33 @@ static kb_status catch_up(kb_engine *engine)
     return KB_OK;
 }
 
-/* Return the symbol of the number in plain digits, or 0. */
-static kb_sym find_plain_digits(const kb_symbols *symbols, const kb_number *number)
+/* Return the symbol of a number in plain digits without a fraction, or 0. */
+static kb_sym find_plain_digits(const kb_symbols *symbols, const kb_text *text)
 {
-    kb_number integer = *number;
-    char text[KB_NUMBER_TEXT];
+    const char *point = memchr(text->bytes, '.', text->len);
+    kb_text whole = { text->bytes, point == NULL ? text->len : (size_t)(point - text->bytes) };
 
-    if (number->kind == 2) {
-        if (!(number->real >= -9223372036854775808.0 && number->real < 9223372036854775808.0))
+    for (const char *at = point; at != NULL && at < text->bytes + text->len; at++)
+        if (*at != '.' && *at != '0')
             return 0;
-        integer.kind = 1;
-        integer.integer = (int64_t)number->real;
-        if ((double)integer.integer != number->real)
-            return 0;
+    if (is_negative_zero(&whole)) {
+        whole.bytes++;
+        whole.len--;
     }
-    return kb_symbol_find(symbols, text, kb_number_text(&integer, text));
+    return kb_symbol_find(symbols, whole.bytes, whole.len);
+}
+
+static int is_same(const kb_arg *a, const kb_arg *b)
+{
+    return (a->number.kind == KB_KIND_INSTANT) == (b->number.kind == KB_KIND_INSTANT) && kb_value_order(a, b) == 0;
+}
+
+/* Return the first symbol with the value of `from`, or 0. */
+static kb_sym first_of(const kb_symbols *symbols, kb_sym from, const kb_arg *value)
+{
+    const kb_number *number = &value->number;
+
+    return number->kind == KB_KIND_INTEGER || number->kind == KB_KIND_DECIMAL ? find_plain_digits(symbols, &value->text) : from;
 }
 
 kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
@@ -112,21 +132,21 @@ kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int ente
     kb_symbols *symbols = &run->engine->symbols;
     const kb_equals *equals = &symbols->equals;
     kb_sym from = run->registers[step->b], candidate;
-    kb_number number, other;
-    const char *text;
-    size_t len;
+    kb_arg value, other;
 
-    kb_symbol_get(symbols, from, &text, &len, &number);
+    kb_value_get(symbols, from, &value);
     if (entering) {
+        int has_others = value.number.kind != KB_KIND_TEXT && value.number.kind != KB_KIND_POWER;
+
         if (catch_up(run->engine) < 0)
             return KB_NOMEM;
         cursor->at = 0;               /* 0: at the first item, `entry`; otherwise past the item at -
                                        * 1 */
-        cursor->entry = number.kind != 0 && equals->size != 0 ? equals->slots[home_of(equals, &number)] : 0;
+        cursor->entry = has_others && equals->size != 0 ? equals->slots[home_of(equals, &value.number)] : 0;
         run->left--;
         run->stats.probes++;
-        candidate = number.kind == 0 ? from : find_plain_digits(symbols, &number);
-        if (candidate != 0) {
+        if ((candidate = first_of(symbols, from, &value)) != 0) {
+            kb_symbol_publish(symbols, run, candidate);
             run->registers[step->a] = candidate;
             return KB_OK;
         }
@@ -138,8 +158,8 @@ kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int ente
         run->left--;
         candidate = equals->items[cursor->at - 1].symbol;
         kb_symbol_publish(symbols, run, candidate);
-        is_noncanonical(symbols, candidate, &other);
-        if (kb_number_order(&number, &other) == 0) {
+        kb_value_get(symbols, candidate, &other);
+        if (!(candidate == from && value.number.kind == KB_KIND_INSTANT) && is_same(&value, &other)) {
             run->registers[step->a] = candidate;
             return KB_OK;
         }

@@ -87,10 +87,10 @@ static double nearest(kb_exact *sum)
 void kb_sum_add(kb_sum *sum, const kb_number *number)
 {
     sum->count++;
-    if (number->kind == 1) {
+    if (number->kind == KB_KIND_INTEGER) {
         sum->low += (uint64_t)number->integer;
         sum->high += (number->integer < 0 ? -1 : 0) + (sum->low < (uint64_t)number->integer);
-    } else if (isfinite(number->real)) {
+    } else if (number->kind != KB_KIND_LONG && isfinite(number->real)) {
         sum->reals = 1;
         add_real(&sum->exact, number->real);
     } else {

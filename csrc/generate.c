@@ -27,6 +27,7 @@ static void read_arg(const kb_run *run, const kb_step *step, uint32_t index, kb_
 static int start(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     kb_arg first, second;
+    int64_t end;
 
     cursor->at = 0;                   /* the place in the list or the text */
     cursor->end = 0;                  /* 1: the last part of the text was made */
@@ -36,18 +37,19 @@ static int start(kb_run *run, const kb_step *step, kb_cursor *cursor)
     read_arg(run, step, 1, &second);
     if (step->compare == KB_GENERATOR_SPLIT)
         return second.text.len != 0;
-    cursor->value = first.number.integer;
-    return first.number.kind == 1 && second.number.kind == 1;
+    return kb_number_whole(&first, &cursor->value) && kb_number_whole(&second, &end);
 }
 
 static kb_status next_number(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
-    kb_number number = { 1, cursor->value, 0.0 };
+    kb_number number = { KB_KIND_INTEGER, cursor->value, 0.0 };
     char text[KB_NUMBER_TEXT];
     kb_arg end;
+    int64_t last = 0;
 
     read_arg(run, step, 1, &end);
-    if (cursor->value >= end.number.integer)
+    kb_number_whole(&end, &last);
+    if (cursor->value >= last)
         return KB_DONE;
     cursor->value++;
     return kb_symbol_make(run->engine, run, &run->heap, text, kb_number_text(&number, text), run->registers + step->a);
@@ -126,13 +128,14 @@ kb_status kb_test_member(const kb_call *call, kb_text *out)
 /* A number of a range is written as the range writes it. */
 kb_status kb_test_range(const kb_call *call, kb_text *out)
 {
-    const kb_number *value = &call->args[0].number, *from = &call->args[1].number, *to = &call->args[2].number;
+    const kb_number *value = &call->args[0].number;
+    int64_t from, to;
     char text[KB_NUMBER_TEXT];
     kb_text plain = { text, 0 };
 
-    if (from->kind != 1 || to->kind != 1)
+    if (!kb_number_whole(call->args + 1, &from) || !kb_number_whole(call->args + 2, &to))
         return KB_DONE;
-    if (value->kind != 1 || value->integer < from->integer || value->integer >= to->integer)
+    if (value->kind != KB_KIND_INTEGER || value->integer < from || value->integer >= to)
         return truth(0, out);
     plain.len = kb_number_text(value, text);
     return truth(is_same(&plain, &call->args[0].text), out);

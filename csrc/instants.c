@@ -2,6 +2,7 @@
  * Owns: the grammar of instants, and the calendar. Never: asks a clock, or takes a text that is no
  * instant for one. The reference implementation in Python is instants.py. */
 #include "machine.h"
+#include <math.h>
 
 #define DAY INT64_C(86400)
 #define SECOND_NS 1000000000
@@ -140,6 +141,18 @@ static int read_instant(const kb_text *text, kb_instant *out)
     return take(&at, end, "Tt ") && read_time(&at, end, out) && at == end;
 }
 
+int kb_instant_read(const kb_text *text, kb_number *out)
+{
+    kb_instant instant;
+
+    if (!read_instant(text, &instant))
+        return 0;
+    out->kind = KB_KIND_INSTANT;
+    out->integer = instant.moment.nanos;
+    out->real = (double)instant.moment.seconds;   /* exact */
+    return 1;
+}
+
 static int order_of(const kb_moment *a, const kb_moment *b)
 {
     if (a->seconds != b->seconds)
@@ -163,9 +176,24 @@ kb_status kb_time_order(const kb_call *call, kb_text *out)
     return truth(order_of(&a.moment, &b.moment) == (call->function == KB_FUNCTION_BEFORE ? -1 : 1), out);
 }
 
+/* Return the double nearest to (seconds + nanos / 10^9) / unit, neither of which is negative. */
+static double quotient(int64_t seconds, int64_t nanos, int64_t unit)
+{
+    uint64_t bits = (uint64_t)(seconds / unit), of = (uint64_t)unit * SECOND_NS;
+    uint64_t rest = (uint64_t)(seconds % unit) * SECOND_NS + (uint64_t)nanos;
+    int scale = 0;
+
+    for (; bits >> 62 == 0; scale++) {   /* long division, to 63 bits */
+        rest *= 2;
+        bits = bits * 2 + (rest >= of);
+        rest -= rest >= of ? of : 0;
+    }
+    return ldexp((double)(bits | (rest != 0)), -scale);   /* what is left decides a tie */
+}
+
 kb_status kb_time_between(const kb_call *call, kb_text *out)
 {
-    kb_number value = { 1, 0, 0.0 };
+    kb_number value = { KB_KIND_INTEGER, 0, 0.0 };
     kb_instant from, to;
     int64_t seconds, rest, unit = call->function == KB_FUNCTION_DAYS_BETWEEN ? DAY : 1;
 
@@ -183,8 +211,8 @@ kb_status kb_time_between(const kb_call *call, kb_text *out)
     if (rest == 0 && seconds % unit == 0) {
         value.integer = seconds / unit;
     } else {
-        value.kind = 2;
-        value.real = ((double)seconds + (double)rest / 1e9) / (double)unit;
+        value.kind = KB_KIND_DECIMAL;
+        value.real = seconds < 0 || rest < 0 ? -quotient(-seconds, -rest, unit) : quotient(seconds, rest, unit);
     }
     return kb_number_value(call->run, &value, out);
 }
@@ -206,13 +234,13 @@ static char *with_date(const kb_call *call, int64_t day, kb_text *out)
 
 kb_status kb_time_add_days(const kb_call *call, kb_text *out)
 {
-    const kb_number *days = &call->args[1].number;
     kb_instant start;
+    int64_t days;
 
-    if (!read_instant(&call->args[0].text, &start) || days->kind != 1 || days->integer < FIRST_DAY - start.day
-        || days->integer > LAST_DAY - start.day)
+    if (!read_instant(&call->args[0].text, &start) || !kb_number_whole(call->args + 1, &days) || days < FIRST_DAY - start.day
+        || days > LAST_DAY - start.day)
         return KB_DONE;
-    return with_date(call, start.day + days->integer, out) == NULL ? KB_NOMEM : KB_OK;
+    return with_date(call, start.day + days, out) == NULL ? KB_NOMEM : KB_OK;
 }
 
 static void write_two(int64_t value, char *out)
@@ -225,16 +253,15 @@ static void write_two(int64_t value, char *out)
 kb_status kb_time_add_seconds(const kb_call *call, kb_text *out)
 {
     const kb_text *text = &call->args[0].text;
-    const kb_number *seconds = &call->args[1].number;
     kb_instant start;
-    int64_t day, second;
+    int64_t seconds, day, second;
     char *copy;
 
-    if (!read_instant(text, &start) || seconds->kind != 1 || seconds->integer / DAY < FIRST_DAY - start.day - 1
-        || seconds->integer / DAY > LAST_DAY - start.day + 1)
+    if (!read_instant(text, &start) || !kb_number_whole(call->args + 1, &seconds) || seconds / DAY < FIRST_DAY - start.day - 1
+        || seconds / DAY > LAST_DAY - start.day + 1)
         return KB_DONE;
-    day = start.day + (start.second + seconds->integer) / DAY;
-    second = (start.second + seconds->integer) % DAY;
+    day = start.day + (start.second + seconds) / DAY;
+    second = (start.second + seconds) % DAY;
     if (second < 0) {
         second += DAY;
         day--;
@@ -260,7 +287,7 @@ kb_status kb_time_add_seconds(const kb_call *call, kb_text *out)
 
 kb_status kb_time_part(const kb_call *call, kb_text *out)
 {
-    kb_number value = { 1, 0, 0.0 };
+    kb_number value = { KB_KIND_INTEGER, 0, 0.0 };
     kb_instant instant;
 
     if (!read_instant(&call->args[0].text, &instant))

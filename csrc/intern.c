@@ -122,8 +122,8 @@ static kb_status intern_hashed(kb_engine *engine, const char *text, size_t len, 
     if (len != 0)
         memcpy(symbols->bytes + symbols->used, text, len);
     symbols->used += len;
-    if (number.kind != 0) {
-        memcpy(symbols->bytes + symbols->used, number.kind == 1 ? (void *)&number.integer : (void *)&number.real, 8);
+    if (number.kind != KB_KIND_TEXT) {
+        memcpy(symbols->bytes + symbols->used, number.kind == KB_KIND_INTEGER ? (void *)&number.integer : (void *)&number.real, 8);
         symbols->used += 8;
     }
     symbols->starts[sym + 1] = symbols->used;
@@ -181,10 +181,10 @@ void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, siz
     number->kind = (uint32_t)(symbols->starts[sym] >> KB_KIND_SHIFT);
     number->integer = 0;
     number->real = 0.0;
-    if (number->kind == 1) {
+    if (number->kind == KB_KIND_INTEGER) {
         memcpy(&number->integer, start + *len, 8);
         number->real = (double)number->integer;
-    } else if (number->kind == 2) {
+    } else if (number->kind != KB_KIND_TEXT) {
         memcpy(&number->real, start + *len, 8);
     }
 }
@@ -311,7 +311,7 @@ kb_status kb_symbol_reuse(kb_engine *engine, kb_sym symbol, const char *bytes, s
         return KB_MISUSE;
     symbols = &engine->symbols;
     kb_number_parse(bytes, len, &number);
-    if (number.kind != 0)
+    if (number.kind != KB_KIND_TEXT)
         return KB_MISUSE;
     if (symbol == 0) {
         if (reserve_symbol(engine, symbols, len) < 0)

@@ -57,7 +57,7 @@ uint64_t kb_block_bytes(const void *block);
 /* next capacity of a growing array */
 uint64_t kb_grow_capacity(uint64_t now, uint64_t need, uint64_t least);
 
-/* equal.c: numbers not in plain digits, by value */
+/* equal.c: numbers and instants of which a value has several texts, by value */
 typedef struct kb_equals {
     /* ordered by symbol; next: item + 1 */
     struct kb_odd { kb_sym symbol; uint32_t next; } *items;
@@ -81,17 +81,30 @@ typedef struct kb_symbols {
     kb_equals equals;
 } kb_symbols;
 
-#define KB_KIND_SHIFT 62
+#define KB_KIND_SHIFT 61
 #define KB_START_MASK ((UINT64_C(1) << KB_KIND_SHIFT) - 1)
 
+/* integer: of 64 bits; long: a longer whole number; decimal: with a fraction in plain digits; power:
+ * with an exponent. An instant is a text that kb_value_get has read as a time. */
+enum { KB_KIND_TEXT, KB_KIND_INTEGER, KB_KIND_DECIMAL, KB_KIND_POWER, KB_KIND_LONG, KB_KIND_INSTANT };
+
 typedef struct kb_number {            /* number.c */
-    uint32_t kind;                    /* 0 text, 1 integer, 2 real */
-    int64_t integer;
-    double real;
+    uint32_t kind;
+    int64_t integer;                  /* of an instant: nanoseconds */
+    double real;                      /* the nearest double, which may be infinite for plain digits;
+                                       * of an instant: seconds since 1970 */
 } kb_number;
 
+typedef struct kb_text { const char *bytes; size_t len; } kb_text;
+typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;      /* a constant with its value */
+
 void kb_number_parse(const char *text, size_t len, kb_number *out);
-int kb_number_order(const kb_number *a, const kb_number *b);           /* both are numbers; exact */
+/* Both are numbers. 0: equal, or different numbers with the same nearest double */
+int kb_number_order(const kb_number *a, const kb_number *b);
+int kb_value_order(const kb_arg *a, const kb_arg *b);                  /* exact, of two numbers or two instants */
+/* 1 if arithmetic and generators take the number as a whole number of 64 bits */
+int kb_number_whole(const kb_arg *arg, int64_t *out);
+int kb_instant_read(const kb_text *text, kb_number *out);              /* instants.c; 0: the text is no instant */
 void kb_sum_add(kb_sum *sum, const kb_number *number);                 /* exact.c: also counts it */
 /* the double nearest to the sum, which is consumed */
 double kb_sum_real(kb_sum *sum);
@@ -113,10 +126,16 @@ void kb_symbol_publish(kb_symbols *symbols, const void *maker, kb_sym sym);
 kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len);
 /* the run is over; `forget`: roll back the symbols that only it has seen */
 void kb_symbols_end_run(kb_engine *engine, const void *maker, int forget);
+int kb_begins_word(uint32_t point);   /* words.c */
+int kb_is_in_word(uint32_t point);
 uint32_t kb_lower(uint32_t point);    /* casing.c */
 uint32_t kb_upper(uint32_t point);
 void kb_symbols_free(kb_engine *engine);
 void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, size_t *len, kb_number *number);
+/* sort.c: the text and the value, which may be an instant */
+void kb_value_get(const kb_symbols *symbols, kb_sym sym, kb_arg *out);
+/* the order of two values of the same kind, then of their texts */
+int kb_value_text_order(const kb_arg *a, const kb_arg *b);
 int kb_symbol_order(const kb_symbols *symbols, kb_sym a, kb_sym b);    /* answer order */
 /* COMPARE of the bytecode */
 int kb_symbol_test(const kb_symbols *symbols, uint32_t op, kb_sym a, kb_sym b);

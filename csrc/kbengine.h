@@ -106,8 +106,9 @@ kb_status kb_symbol(const kb_engine *engine, kb_sym sym, const char **bytes, siz
 kb_status kb_symbols_text(const kb_engine *engine, const kb_sym *syms, size_t count, char *bytes, size_t room,
                           uint64_t *ends, size_t *filled);
 uint32_t kb_symbol_count(const kb_engine *engine);   /* symbols are 1 .. this number */
-/* The number that a text is. kind: 0 text, 1 integer of 64 bits (`integer` and `real` are set), 2
- * any other number (only `real` is set). Returns: OK. */
+/* The number that a text is. kind: 0 text, 1 integer of 64 bits (`integer` and `real` are set);
+ * others have only `real`, the nearest double, which may be infinite: 2 decimal, 3 with an exponent,
+ * 4 longer whole number. Returns: OK. */
 kb_status kb_symbol_number(const kb_engine *engine, kb_sym sym, uint32_t *kind, int64_t *integer, double *real);
 /* Sort `count` rows of `arity` symbols in place, in answer order: numbers before text, numbers by
  * value and then by text, text by bytes. Returns: OK, NOMEM. */
@@ -180,8 +181,8 @@ typedef struct kb_sum {               /* all zero: the sum of nothing; independe
     uint64_t count;                   /* numbers added */
     uint64_t low;                     /* low and high: the sum of the integers, 128 bits */
     int64_t high;
-    uint32_t reals, infinite;         /* 1 if some number was not an integer; was beyond the
-                                       * doubles */
+    uint32_t reals, infinite;         /* 1 if some number was not an integer; was a longer whole
+                                       * number, or beyond the doubles */
     kb_exact exact;                   /* of the other numbers: the sum of words[i] * 2^(32 i -
                                        * 1074) */
 } kb_sum;

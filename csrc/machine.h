@@ -145,7 +145,8 @@ typedef struct kb_cursor {
 } kb_cursor;
 
 typedef struct kb_fold {              /* aggregate.c: one aggregate of the current group */
-    kb_sym best;
+    kb_sym best, best_instant;
+    uint64_t instants;                /* that MIN and MAX have read */
     kb_sum sum;
 } kb_fold;
 
@@ -309,22 +310,23 @@ static inline int kb_has_checks(const kb_step *step)
 /* compute.c */
 /* 1 if the function takes this number of arguments */
 int kb_function_takes(uint32_t function, uint32_t count);
-/* a function of two numbers; 0 if it has no value, also where one of them is a text */
+/* The first (sign -1) or last of numbers, or of instants: of equal numbers a whole one, of equal
+ * instants by text. NULL for other texts, and for both kinds together. */
+const kb_arg *kb_extreme(int sign, const kb_arg *values, uint32_t count);
+/* an operator of two numbers; 0 if it has no value, also where one of them is a text */
 int kb_number_compute(uint32_t function, const kb_number *values, kb_number *out);
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
-struct kb_text;
 /* sets a register to a text that was computed, unless it is too long */
-kb_status kb_make_text(kb_run *run, uint32_t reg, const struct kb_text *value, int *has_value);
+kb_status kb_make_text(kb_run *run, uint32_t reg, const kb_text *value, int *has_value);
 
 /* strings.c and instants.c: functions of texts. They return OK with a value in `out`, DONE without
  * one. The value may be in the scratch memory of the run, a part of an argument, or constant. */
-typedef struct kb_text { const char *bytes; size_t len; } kb_text;
-typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;
 typedef struct kb_call { kb_run *run; const kb_arg *args; uint32_t count, function; } kb_call;
 typedef kb_status kb_text_function(const kb_call *call, kb_text *out);
 
 kb_text_function kb_text_concat, kb_text_lower, kb_text_upper, kb_text_length, kb_text_quoted, kb_text_trim, kb_text_substring,
     kb_text_replace, kb_text_join, kb_text_jaro_winkler, kb_text_trigram;
+kb_text_function kb_value_extreme, kb_value_round;                     /* compute.c */
 kb_text_function kb_time_order, kb_time_between, kb_time_add_days, kb_time_add_seconds, kb_time_part,
     kb_time_intervals;
 kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out);

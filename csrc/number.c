@@ -1,7 +1,9 @@
 /* number.c - parses numeric texts and compares numbers.
  * Owns: the grammar of numeric text: optional "-", then "0" or digits without a leading zero,
- * optional ".digits", optional exponent. Never: rounds when comparing; keeps state. */
+ * optional ".digits", optional exponent. A text with an exponent beyond the doubles is no number.
+ * Never: rounds when comparing; keeps state. */
 #include "internal.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define MAX_DIGITS 800                /* later digits matter only by not being 0 */
@@ -55,6 +57,15 @@ static double real_value(const char *whole, size_t whole_len, const char *part, 
     return strtod(text, NULL);
 }
 
+/* Return 1 if one of the digits is not 0. */
+static int has_digits(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] != '0' && text[i] != '.')
+            return 1;
+    return 0;
+}
+
 void kb_number_parse(const char *text, size_t len, kb_number *out)
 {
     const char *end = text + len, *at = text, *whole, *part, *digits;
@@ -62,7 +73,7 @@ void kb_number_parse(const char *text, size_t len, kb_number *out)
     size_t whole_len, part_len = 0;
     int64_t exponent = 0;
 
-    out->kind = 0;
+    out->kind = KB_KIND_TEXT;
     out->integer = 0;
     out->real = 0.0;
     if (at < end && *at == '-') {
@@ -98,46 +109,134 @@ void kb_number_parse(const char *text, size_t len, kb_number *out)
     }
     if (at != end)
         return;
-    out->kind = 2;
-    if (part_len == 0 && digits != NULL && whole_len <= 19) {
+    out->kind = digits == NULL ? KB_KIND_POWER : part_len != 0 ? KB_KIND_DECIMAL : KB_KIND_LONG;
+    if (out->kind == KB_KIND_LONG && whole_len <= 19) {
         uint64_t value = 0;           /* 19 digits fit 64 bits */
 
         for (size_t i = 0; i < whole_len; i++)
             value = value * 10 + (uint64_t)(whole[i] - '0');
         if (value <= (uint64_t)INT64_MAX + (uint64_t)negative) {
-            out->kind = 1;
+            out->kind = KB_KIND_INTEGER;
             out->integer = negative ? (int64_t)(0 - value) : (int64_t)value;
             out->real = (double)out->integer;
             return;
         }
     }
     out->real = real_value(whole, whole_len, part, part_len, exponent);
+    if (out->kind == KB_KIND_POWER
+        && (!isfinite(out->real) || (out->real == 0.0 && has_digits(whole, whole_len + (part_len == 0 ? 0 : part_len + 1))))) {
+        out->kind = KB_KIND_TEXT;
+        out->real = 0.0;
+    }
     if (negative)
         out->real = -out->real;
 }
 
-/* Compare an integer with a real without rounding the integer. */
-static int mixed_order(int64_t integer, double real)
-{
-    int64_t whole;
-
-    if (real >= 9223372036854775808.0)
-        return -1;
-    if (real < -9223372036854775808.0)
-        return 1;
-    whole = (int64_t)real;
-    if (integer != whole)
-        return integer < whole ? -1 : 1;
-    return (double)whole < real ? -1 : (double)whole > real;
-}
-
 int kb_number_order(const kb_number *a, const kb_number *b)
 {
-    if (a->kind == 1 && b->kind == 1)
+    if (a->kind == KB_KIND_INTEGER && b->kind == KB_KIND_INTEGER)
         return a->integer < b->integer ? -1 : a->integer > b->integer;
-    if (a->kind == 1)
-        return mixed_order(a->integer, b->real);
-    if (b->kind == 1)
-        return -mixed_order(b->integer, a->real);
     return a->real < b->real ? -1 : a->real > b->real;
+}
+
+/* The digits of a number from the first that is not 0: its value is sign * 0.digits * 10^point. The
+ * decimal point may be among the digits. */
+typedef struct kb_written { const char *at, *end; int64_t point; int sign; } kb_written;
+
+static kb_written read_written(const kb_text *text)
+{
+    const char *end = text->bytes + text->len, *at = text->bytes;
+    kb_written out = { at, end, 0, 1 };
+    int64_t exponent = 0;
+    int is_fraction = 0, down;
+
+    if (*at == '-') {
+        out.sign = -1;
+        at++;
+    }
+    for (const char *c = at; c < end; c++)
+        if (*c == 'e' || *c == 'E') {
+            out.end = c++;
+            down = *c == '-';
+            for (c += *c == '-' || *c == '+'; c < end && exponent < INT64_C(1000000000000); c++)
+                exponent = exponent * 10 + (*c - '0');
+            exponent = down ? -exponent : exponent;
+            break;
+        }
+    for (; at < out.end && (*at == '0' || *at == '.'); at++) {
+        out.point -= is_fraction && *at == '0';
+        is_fraction |= *at == '.';
+    }
+    out.at = at;
+    if (at == out.end)
+        out.sign = 0;
+    for (; !is_fraction && at < out.end && *at != '.'; at++)
+        out.point++;
+    out.point += exponent;
+    return out;
+}
+
+/* Return the next digit, 0 after the last one. */
+static char next_digit(kb_written *number)
+{
+    if (number->at < number->end && *number->at == '.')
+        number->at++;
+    return number->at < number->end ? *number->at++ : '0';
+}
+
+static int written_order(const kb_text *a, const kb_text *b)
+{
+    kb_written x = read_written(a), y = read_written(b);
+
+    if (x.sign != y.sign)
+        return x.sign < y.sign ? -1 : 1;
+    if (x.sign == 0)
+        return 0;
+    if (x.point != y.point)
+        return x.point < y.point ? -x.sign : x.sign;
+    while (x.at < x.end || y.at < y.end) {
+        char digit = next_digit(&x), other = next_digit(&y);
+
+        if (digit != other)
+            return digit < other ? -x.sign : x.sign;
+    }
+    return 0;
+}
+
+int kb_value_order(const kb_arg *a, const kb_arg *b)
+{
+    int order = kb_number_order(&a->number, &b->number);
+
+    if (order != 0 || (a->number.kind == KB_KIND_INTEGER && b->number.kind == KB_KIND_INTEGER))
+        return order;
+    if (a->number.kind == KB_KIND_INSTANT)
+        return a->number.integer < b->number.integer ? -1 : a->number.integer > b->number.integer;
+    return written_order(&a->text, &b->text);
+}
+
+int kb_number_whole(const kb_arg *arg, int64_t *out)
+{
+    const kb_number *number = &arg->number;
+    const char *point;
+    kb_number whole;
+
+    switch (number->kind) {
+    case KB_KIND_INTEGER:
+        *out = number->integer;
+        return 1;
+    case KB_KIND_POWER:
+        if (floor(number->real) != number->real || fabs(number->real) > 9007199254740992.0)   /* 2^53 */
+            return 0;
+        *out = (int64_t)number->real;
+        return 1;
+    case KB_KIND_DECIMAL:
+        point = memchr(arg->text.bytes, '.', arg->text.len);
+        if (has_digits(point, (size_t)(arg->text.bytes + arg->text.len - point)))
+            return 0;
+        kb_number_parse(arg->text.bytes, (size_t)(point - arg->text.bytes), &whole);
+        *out = whole.integer;
+        return whole.kind == KB_KIND_INTEGER;
+    default:
+        return 0;
+    }
 }

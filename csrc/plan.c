@@ -133,7 +133,7 @@ static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
     const kb_pair *heads = plan->pairs + emit->pairs;
 
     if (rule->count < 3 || !plan->slots[emit->slot].best || plan->slots[emit->slot].best == KB_BEST_CLASSES || call->op != KB_OP_CALL || call->keys != 2
-        || call->compare >= KB_FUNCTION_CONCAT || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
+        || call->compare >= KB_FUNCTION_CONCAT || call->compare == KB_FUNCTION_ROUND || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
         return;
     for (uint32_t i = 0; i < emit->arity; i++)
         if ((heads[i].with == call->a) != (i + 1u == emit->arity))

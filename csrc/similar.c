@@ -29,7 +29,7 @@ static kb_status share(kb_run *run, uint64_t part, uint64_t whole, kb_text *out)
     kb_number value;
     uint64_t scaled = (part * (2 * SCALE) + whole) / (2 * whole);
 
-    value.kind = scaled % SCALE == 0 ? 1 : 2;
+    value.kind = scaled % SCALE == 0 ? KB_KIND_INTEGER : KB_KIND_DECIMAL;
     value.integer = (int64_t)(scaled / SCALE);
     value.real = (double)scaled / SCALE;
     return kb_number_value(run, &value, out);

@@ -1,7 +1,11 @@
 /* sort.c - the order of symbols, and sorting rows in answer order.
  * Owns: answer order (numbers before text, numbers by value then text, text by bytes) and the tests
- * of COMPARE. Never: changes rows before it has all the memory it needs. */
+ * of COMPARE (numbers by value, instants by time, others as texts). Never: changes rows before it has
+ * all the memory it needs. */
 #include "internal.h"
+
+#define DATE_CHARS 10u                /* of yyyy-mm-dd */
+#define SECOND_CHARS 19u              /* of yyyy-mm-ddThh:mm:ss */
 
 static int text_order(const char *a, size_t a_len, const char *b, size_t b_len)
 {
@@ -10,54 +14,104 @@ static int text_order(const char *a, size_t a_len, const char *b, size_t b_len)
     return order != 0 ? order : a_len < b_len ? -1 : a_len > b_len;
 }
 
+static void get(const kb_symbols *symbols, kb_sym sym, kb_arg *out)
+{
+    kb_symbol_get(symbols, sym, &out->text.bytes, &out->text.len, &out->number);
+}
+
 int kb_symbol_order(const kb_symbols *symbols, kb_sym a, kb_sym b)
 {
-    const char *a_text, *b_text;
-    size_t a_len, b_len;
-    kb_number x, y;
-    int order;
+    kb_arg x, y;
 
     if (a == b)
         return 0;
-    kb_symbol_get(symbols, a, &a_text, &a_len, &x);
-    kb_symbol_get(symbols, b, &b_text, &b_len, &y);
-    if ((x.kind == 0) != (y.kind == 0))
-        return x.kind == 0 ? 1 : -1;
-    if (x.kind != 0 && (order = kb_number_order(&x, &y)) != 0)
-        return order;
-    return text_order(a_text, a_len, b_text, b_len);
+    get(symbols, a, &x);
+    get(symbols, b, &y);
+    if ((x.number.kind == KB_KIND_TEXT) != (y.number.kind == KB_KIND_TEXT))
+        return x.number.kind == KB_KIND_TEXT ? 1 : -1;
+    return kb_value_text_order(&x, &y);
+}
+
+int kb_value_text_order(const kb_arg *a, const kb_arg *b)
+{
+    int order = a->number.kind == KB_KIND_TEXT ? 0 : kb_value_order(a, b);
+
+    return order != 0 ? order : text_order(a->text.bytes, a->text.len, b->text.bytes, b->text.len);
+}
+
+static int looks_like_instant(const kb_text *text)
+{
+    return text->len >= DATE_CHARS && text->bytes[4] == '-' && text->bytes[7] == '-';
+}
+
+void kb_value_get(const kb_symbols *symbols, kb_sym sym, kb_arg *out)
+{
+    get(symbols, sym, out);
+    if (out->number.kind == KB_KIND_TEXT && looks_like_instant(&out->text))
+        kb_instant_read(&out->text, &out->number);
+}
+
+/* Return 1 if two texts are in the order of time if they are instants: dates, or times in UTC that
+ * are written in the same way. */
+static int are_alike(const kb_text *a, const kb_text *b)
+{
+    if (a->len != b->len)
+        return 0;
+    return a->len == DATE_CHARS
+           || (a->bytes[a->len - 1] == 'Z' && b->bytes[a->len - 1] == 'Z' && a->bytes[DATE_CHARS] == b->bytes[DATE_CHARS]
+               && (a->len <= SECOND_CHARS || a->bytes[SECOND_CHARS] == b->bytes[SECOND_CHARS]));
+}
+
+/* The order of two different texts: instants by time, all others by code point. */
+static int time_order(const kb_text *a, const kb_text *b)
+{
+    kb_number x, y;
+
+    if (looks_like_instant(a) && looks_like_instant(b) && !are_alike(a, b) && kb_instant_read(a, &x) && kb_instant_read(b, &y)) {
+        kb_arg first = { *a, x }, second = { *b, y };
+
+        return kb_value_order(&first, &second);
+    }
+    return text_order(a->bytes, a->len, b->bytes, b->len);
+}
+
+/* Compare two different constants. Return 0 if they are not ordered: a number and a text, and for an
+ * equation two numbers of which one has an exponent. */
+static int value_order(const kb_symbols *symbols, kb_sym a, kb_sym b, int is_equation, int *order)
+{
+    kb_arg x, y;
+
+    get(symbols, a, &x);
+    get(symbols, b, &y);
+    if (x.number.kind == KB_KIND_TEXT && y.number.kind == KB_KIND_TEXT) {
+        *order = time_order(&x.text, &y.text);
+        return 1;
+    }
+    if (x.number.kind == KB_KIND_TEXT || y.number.kind == KB_KIND_TEXT
+        || (is_equation && (x.number.kind == KB_KIND_POWER || y.number.kind == KB_KIND_POWER)))
+        return 0;
+    *order = kb_value_order(&x, &y);
+    return 1;
 }
 
 int kb_symbol_test(const kb_symbols *symbols, uint32_t op, kb_sym a, kb_sym b)
 {
-    const char *a_text, *b_text;
-    size_t a_len, b_len;
-    kb_number x, y;
-    int order, outcome;
+    uint32_t test = op & 7;
+    int order = 0, outcome, ordered = 1;
 
-    if ((op & 7) == 2 || (op & 7) == 3) {
-        outcome = (a == b) == ((op & 7) == 2);
+    if (test == 2 || test == 3) {
+        outcome = (a == b) == (test == 2);
         return outcome != (op >= 8);
     }
-    kb_symbol_get(symbols, a, &a_text, &a_len, &x);
-    kb_symbol_get(symbols, b, &b_text, &b_len, &y);
-    if (x.kind != 0 && y.kind != 0) {
-        order = kb_number_order(&x, &y);
-        outcome = 1;
-    } else if ((op & 7) < 2) {
-        order = a != b;
-        outcome = 1;
-    } else {
-        order = text_order(a_text, a_len, b_text, b_len);
-        outcome = x.kind == 0 && y.kind == 0;   /* a number and a text are not ordered */
-    }
-    switch (op & 7) {
-    case 0: outcome &= order == 0; break;
-    case 1: outcome &= order != 0; break;
-    case 4: outcome &= order < 0; break;
-    case 5: outcome &= order <= 0; break;
-    case 6: outcome &= order > 0; break;
-    default: outcome &= order >= 0; break;
+    if (a != b)
+        ordered = value_order(symbols, a, b, test < 2, &order);
+    switch (test) {
+    case 0: outcome = ordered && order == 0; break;
+    case 1: outcome = !ordered || order != 0; break;
+    case 4: outcome = ordered && order < 0; break;
+    case 5: outcome = ordered && order <= 0; break;
+    case 6: outcome = ordered && order > 0; break;
+    default: outcome = ordered && order >= 0; break;
     }
     return outcome != (op >= 8);
 }

@@ -135,7 +135,7 @@ kb_status kb_number_value(kb_run *run, const kb_number *number, kb_text *out)
 kb_status kb_text_length(const kb_call *call, kb_text *out)
 {
     const char *at = call->args[0].text.bytes, *end = at + call->args[0].text.len;
-    kb_number number = { 1, 0, 0.0 };
+    kb_number number = { KB_KIND_INTEGER, 0, 0.0 };
 
     for (; at < end; number.integer++)
         kb_read_point(&at, end);
@@ -171,32 +171,34 @@ static int is_written_number(const char *at, const char *end)
     return stop == end;
 }
 
-static int is_letter(char c)
+/* Move past the characters of a word from `at` on. */
+static const char *inner(const char *at, const char *end)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const char *next = at;
+
+    while (at < end && kb_is_in_word(kb_read_point(&next, end)))
+        at = next;
+    return at;
 }
 
-static int is_inner(char c)
-{
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* Return 1 if a constant is a word that rules have without quotes: a letter, then letters, digits, `_`,
- * and inner `-` and `:`, of which several may stand together if they are the same. */
+/* Return 1 if a constant is a word that rules have without quotes: a letter, then letters, marks,
+ * digits, `_`, and inner `-` and `:`, of which several may stand together if they are the same. */
 static int is_written_word(const char *at, const char *end)
 {
     static const char keywords[3][4] = { "not", "div", "mod" };
 
-    if (at == end || !is_letter(*at))
+    if (at == end)
         return 0;
     for (uint32_t i = 0; i < 3; i++)
         if (end - at == 3 && memcmp(at, keywords[i], 3) == 0)
             return 0;
+    if (!kb_begins_word(kb_read_point(&at, end)))
+        return 0;
     for (;;) {
+        const char *next;
         char sign;
 
-        while (at < end && is_inner(*at))
-            at++;
+        at = inner(at, end);
         if (at == end)
             return 1;
         sign = *at;
@@ -204,7 +206,8 @@ static int is_written_word(const char *at, const char *end)
             return 0;
         while (at < end && *at == sign)
             at++;
-        if (at == end || !is_inner(*at))
+        next = at;
+        if (at == end || !kb_is_in_word(kb_read_point(&next, end)))
             return 0;
     }
 }
@@ -284,12 +287,13 @@ static const char *after_points(const char *at, const char *end, int64_t count)
 kb_status kb_text_substring(const kb_call *call, kb_text *out)
 {
     const char *end = call->args[0].text.bytes + call->args[0].text.len;
+    int64_t counts[2];
 
     for (uint32_t i = 1; i < call->count; i++)
-        if (call->args[i].number.kind != 1 || call->args[i].number.integer < 0)
+        if (!kb_number_whole(call->args + i, counts + i - 1) || counts[i - 1] < 0)
             return KB_DONE;
-    out->bytes = after_points(call->args[0].text.bytes, end, call->args[1].number.integer);
-    out->len = (size_t)((call->count == 2 ? end : after_points(out->bytes, end, call->args[2].number.integer)) - out->bytes);
+    out->bytes = after_points(call->args[0].text.bytes, end, counts[0]);
+    out->len = (size_t)((call->count == 2 ? end : after_points(out->bytes, end, counts[1])) - out->bytes);
     return KB_OK;
 }
 

@@ -13,19 +13,19 @@ static void add_value(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb
     int order;
 
     kb_symbol_get(symbols, sym, &text, &len, &number);
-    if (number.kind == 0) {
+    if (number.kind == KB_KIND_TEXT) {
         if (total->first_text == 0)
             total->first_text = sym;
         return;
     }
     kb_sum_add(&total->sum, &number);
     if (total->min == 0 || (order = kb_number_order(&number, min)) < 0
-        || (order == 0 && sym != total->min && kb_symbol_order(symbols, sym, total->min) < 0)) {
+        || (order == 0 && kb_symbol_order(symbols, sym, total->min) < 0)) {
         total->min = sym;
         *min = number;
     }
     if (total->max == 0 || (order = kb_number_order(&number, max)) > 0
-        || (order == 0 && sym != total->max && kb_symbol_order(symbols, sym, total->max) > 0)) {
+        || (order == 0 && kb_symbol_order(symbols, sym, total->max) > 0)) {
         total->max = sym;
         *max = number;
     }
@@ -55,7 +55,7 @@ static void add_values(const kb_symbols *symbols, const kb_sym *values, size_t s
     for (size_t i = 0; i < count; i++) {
         kb_sym sym = values[i * stride];
 
-        if (starts[sym] >> KB_KIND_SHIFT == 1) {
+        if (starts[sym] >> KB_KIND_SHIFT == KB_KIND_INTEGER) {
             memcpy(&value, bytes + (starts[sym + 1] & KB_START_MASK) - sizeof value, sizeof value);
             if ((uint64_t)value - least < width) {
                 low += (uint32_t)value;
@@ -66,7 +66,7 @@ static void add_values(const kb_symbols *symbols, const kb_sym *values, size_t s
         }
         add_value(symbols, sym, total, min, max);
         least = (uint64_t)min->integer + 1;
-        width = min->kind == 1 && max->kind == 1 && min->integer < max->integer ? (uint64_t)max->integer - least : 0;
+        width = min->kind == KB_KIND_INTEGER && max->kind == KB_KIND_INTEGER && min->integer < max->integer ? (uint64_t)max->integer - least : 0;
     }
     add_halves(&total->sum, low, high);
     total->sum.count += added;

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from kbcore.errors import InvalidInput
 from kbcore.state.memory.evidence import EVIDENCE_KEY, Evidence
@@ -16,8 +18,8 @@ from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
 
-Arg = str | int | float | bool
-"""An argument of a fact or goal."""
+Arg = str | int | float | bool | date | Decimal | UUID
+"""An argument of a fact or goal: dates, decimals and UUIDs are texts in their standard form."""
 
 Instant = int | str | datetime
 """A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
@@ -100,7 +102,16 @@ def terms(args: Sequence[Arg]) -> list[Term]:
     """Return arguments as terms, `?x` as a variable; raise InvalidInput."""
     if isinstance(args, str):
         raise InvalidInput.at("args", "must be a list, not one string")
-    return list(args_from_json(list(args), "args"))
+    return list(args_from_json(list(map(_written, args)), "args"))
+
+
+def _written(value: Any) -> Any:
+    """Return a date, a decimal or a UUID as text, any other value as it is."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal) and value.is_finite():
+        return f"{value:f}"
+    return str(value) if isinstance(value, UUID) else value
 
 
 def instant(name: str, value: Instant | None) -> int | None:

@@ -16,7 +16,7 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import python_number
 from kbplanner.syntax.printer import print_item
 
 Value: TypeAlias = "str | int | float | bool"
@@ -258,9 +258,10 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
 def python_value(text: str) -> Value:
     """Return a constant as a Python value: a number or a boolean if it is one, else the text.
 
-    Numbers are those of the rule language: `007` is a text.
+    Numbers are those of the rule language: `007` is a text. Whole numbers are exact, whatever their
+    length, up to the 4,300 digits that Python reads.
     """
-    value = number(text)
+    value = python_number(text)
     return _BOOLEANS.get(text, text) if value is None else value
 
 

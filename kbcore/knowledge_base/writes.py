@@ -16,7 +16,7 @@ from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.kb.scripts import Executed
 from kbcore.knowledge_base.arguments import request_limits
 from kbcore.knowledge_base.handle import Handle
-from kbcore.language.csv_rows import Header, header_mode
+from kbcore.language.csv_rows import Header, delimiter_mode, header_mode
 from kbcore.language.files import (
     FORMATS,
     Batch,
@@ -159,21 +159,25 @@ class Writes(Handle):
         scope: str | None = None,
         predicate: str | None = None,
         header: str = "auto",
+        delimiter: str = "auto",
     ) -> LoadOutcome:
         """Load a file or a text in the rule language.
 
-        A path object, or a string that ends in .kb, .jsonl or .csv, names a file; any other string
+        A path object, or a string that ends in .kb, .jsonl, .csv or .tsv, names a file; any other string
         is a text. A file is stored batch by batch: after an error, the batches before the faulty
         one stay. For CSV files, `predicate` is the predicate of every row (None: the first cell of
         the row), and `header` ("auto", "yes" or "no") says whether the first row is a header;
-        "auto" skips the row only if the rows below leave no doubt. Raises InvalidInput, OSError.
+        "auto" skips the row only if the rows below leave no doubt. `delimiter` is "comma",
+        "semicolon", "tab" or "auto", the first of them that is in every row. Raises InvalidInput, OSError.
         """
-        mode = header_mode(header)
+        mode, sign = header_mode(header), delimiter_mode(delimiter)
         if isinstance(source, str) and not source.endswith(FORMATS):
             _refuse_file_name(source)
             batches: Iterator[Batch] = read_statements([source], scope)
         else:
-            batches = read_file(Path(source), scope=scope, predicate=predicate, header=mode)
+            batches = read_file(
+                Path(source), scope=scope, predicate=predicate, header=mode, delimiter=sign
+            )
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
         first_row: Header | None = None

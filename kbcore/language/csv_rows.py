@@ -1,4 +1,5 @@
-"""The rows of a CSV file: header detection, and the check that rows have the same length.
+"""The rows of a CSV file: its delimiter, header detection, and the check that rows have the same
+length.
 
 Without a predicate, the first cell of each row is the predicate and the other cells are its
 arguments. With one, all cells are arguments.
@@ -10,12 +11,12 @@ import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from textwrap import shorten
 from typing import Any, Literal
 
 from kbcore.errors import InvalidInput, LoadError
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import is_number
 
 BATCH_ROWS = 5000
 """Rows of one batch; the first batch is the sample for header detection."""
@@ -23,10 +24,19 @@ BATCH_ROWS = 5000
 MAX_SHOWN = 120
 """Characters of a first row that are shown in messages."""
 
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+"""Delimiters by name; the first one that fits is used."""
+
+SNIFFED_LINES = 50
+"""Lines of a file that decide on its delimiter."""
+
+Delimiter = Literal["auto", "comma", "semicolon", "tab"]
+DELIMITER_MODES: tuple[Delimiter, ...] = ("auto", "comma", "semicolon", "tab")
+
 HeaderMode = Literal["auto", "yes", "no"]
 HEADER_MODES: tuple[HeaderMode, ...] = ("auto", "yes", "no")
 
-_NAME = re.compile(r"[^\W\d][\w .-]{0,63}")
+_NAME = re.compile(r"[^\W\d][\w .()\[\]/$€£%#&+:'°*-]{0,63}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:?\d{2})?)?")
 _COLUMN_NAMES = re.compile(
     r"(?:arg|args|argument|column|col|field)[ _-]?\d*|id|name|key|value"
@@ -77,19 +87,79 @@ def header_mode(text: str) -> HeaderMode:
     return text
 
 
+def delimiter_mode(text: str) -> Delimiter:
+    """Return the delimiter of this name; raises InvalidInput for an unknown name."""
+    if text not in DELIMITER_MODES:
+        names = ", ".join(DELIMITER_MODES)
+        raise InvalidInput.at("delimiter", f'must be one of {names}, not "{text}"')
+    return text
+
+
+def _delimiter_of(lines: list[str]) -> str:
+    """Return the first delimiter that is in every row; without one, the comma."""
+    for delimiter in DELIMITERS.values():
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        if rows and all(len(row) > 1 for row in rows):
+            return delimiter
+    return ","
+
+
+class _Lines:
+    """The lines of a file, which remembers those of the row that is being read."""
+
+    def __init__(self, lines: Iterable[str], delimiter: str) -> None:
+        self._lines = iter(lines)
+        self._delimiter = delimiter
+        self._row: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self._row.append(line)
+        return line
+
+    def next_row(self) -> None:
+        """Forget the lines of the row that was read."""
+        self._row.clear()
+
+    def open_quotes(self) -> int | None:
+        """Return how many lines before the last one quotes open that are not closed; None: none do."""
+        opened, is_open = 0, False
+        before = self._delimiter
+        for index, line in enumerate(self._row):
+            for char in line:
+                if char == '"' and is_open:
+                    is_open = False
+                elif char == '"' and before == '"':  # two quotes in a cell are one
+                    is_open = True
+                elif char == '"' and before in (self._delimiter, "\n", "\r"):
+                    opened, is_open = index, True
+                before = char
+        return len(self._row) - 1 - opened if is_open else None
+
+
 def csv_batches(
-    file: Iterable[str], mode: HeaderMode, predicate: str | None
+    file: Iterable[str],
+    mode: HeaderMode,
+    predicate: str | None,
+    delimiter: Delimiter = "auto",
 ) -> Iterator[tuple[CsvBatch, LoadError | None]]:
     """Read a CSV file in batches, each with the error that ends the file after its rows, or None.
 
     A row that does not have as many cells as the first row of the same predicate is such an error.
     """
-    reader = csv.reader(_without_mark(file), strict=True)
+    lines_of_file = without_mark(file)
+    sample = list(islice(lines_of_file, SNIFFED_LINES))
+    sign = _delimiter_of(sample) if delimiter == "auto" else DELIMITERS[delimiter]
+    source = _Lines(chain(sample, lines_of_file), sign)
+    reader = csv.reader(source, delimiter=sign, strict=True)
     lengths: dict[str, tuple[int, int]] = {}
     header: Header | None = None
     is_first = True
     while True:
-        rows, lines, error = _read_rows(reader)
+        rows, lines, error = _read_rows(reader, source)
         if is_first and rows:
             is_header = mode == "yes" or (mode == "auto" and _is_header(rows, predicate))
             header = Header(is_header, mode == "auto", lines[0], tuple(rows[0]))
@@ -106,24 +176,30 @@ def csv_batches(
         is_first = False
 
 
-def _without_mark(file: Iterable[str]) -> Iterator[str]:
+def without_mark(file: Iterable[str]) -> Iterator[str]:
+    """Return the lines or chunks of a file without the byte order mark at its start."""
     lines = iter(file)
     for first in lines:
         return chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)
     return iter(())
 
 
-def _read_rows(reader: Any) -> tuple[list[list[str]], list[int], LoadError | None]:
+def _read_rows(reader: Any, source: _Lines) -> tuple[list[list[str]], list[int], LoadError | None]:
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
         for row in reader:
+            source.next_row()
             if row:
                 rows.append(row)
                 lines.append(reader.line_num)
                 if len(rows) == BATCH_ROWS:
                     break
     except csv.Error as error:
+        back = source.open_quotes()
+        if back is not None:
+            message = "the quotes that open here are never closed"
+            return rows, lines, LoadError(reader.line_num - back, message)
         return rows, lines, LoadError(reader.line_num, str(error))
     return rows, lines, None
 
@@ -185,4 +261,4 @@ def _is_header(rows: list[list[str]], predicate: str | None) -> bool:
 
 
 def _is_typed(cells: list[str]) -> bool:
-    return bool(cells) and all(number(cell) is not None or _DATE.fullmatch(cell) for cell in cells)
+    return bool(cells) and all(is_number(cell) or _DATE.fullmatch(cell) for cell in cells)

@@ -3,8 +3,8 @@
 - `.kb`: the rule language. Facts, rules and goals; goals are passed to the caller.
 - `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}`, a rule
   `{"head", "body", ...}`, or either as text in the rule language, `{"text": ...}`.
-- `.csv`: one fact per line, the predicate followed by its arguments; arguments only if the caller
-  names a predicate. A header row is skipped (`csv_rows.py`).
+- `.csv`, `.tsv`: one fact per line, the predicate followed by its arguments; arguments only if the
+  caller names a predicate. A header row is skipped, and the delimiter recognized (`csv_rows.py`).
 
 Errors name the line. Batches before the error are returned, nothing after it.
 """
@@ -17,12 +17,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-import orjson
-
 from kbcore.errors import InvalidInput, LoadError
-from kbcore.language.csv_rows import BATCH_ROWS, CsvBatch, Header, HeaderMode, csv_batches
+from kbcore.language.csv_rows import (
+    BATCH_ROWS,
+    CsvBatch,
+    Delimiter,
+    Header,
+    HeaderMode,
+    csv_batches,
+    without_mark,
+)
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.names import check_name
+from kbcore.strict_json import NotJson, parse_json
 from kbcore.timestamps import instant
 from kbplanner.check.lint import lint
 from kbplanner.errors import RuleSyntaxError
@@ -45,10 +52,13 @@ from kbplanner.syntax.statements import (
     Statement,
 )
 
-FORMATS = (".kb", ".jsonl", ".csv")
+FORMATS = (".kb", ".jsonl", ".csv", ".tsv")
 
 MAX_GROUPS = 16
 """Maximum number of predicates in a CSV batch for which rows are grouped by predicate."""
+
+MAX_JSON_DEPTH = 64
+"""Maximum depth of a line, as of request bodies by default."""
 
 _CHUNK = 1 << 16
 
@@ -87,11 +97,13 @@ def read_file(
     scope: str | None = None,
     predicate: str | None = None,
     header: HeaderMode = "auto",
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Batch]:
     """Read a file by the ending of its name.
 
     `scope` applies to facts and rules without a scope. For CSV files, `predicate` is the predicate
-    of every row, and `header` says whether the first row is a header ("auto" detects one).
+    of every row, `header` says whether the first row is a header ("auto" detects one), and
+    `delimiter` is the name of the sign between cells ("auto" recognizes it).
 
     Raises LoadError or RuleSyntaxError at the position of the error, OSError if the file cannot be
     read.
@@ -100,7 +112,14 @@ def read_file(
         raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from read_text(file, path.suffix, scope=scope, predicate=predicate, header=header)
+            yield from read_text(
+                file,
+                path.suffix,
+                scope=scope,
+                predicate=predicate,
+                header=header,
+                delimiter=delimiter,
+            )
     except LoadError as error:
         raise error.in_file(path.name) from error
     except UnicodeDecodeError as error:
@@ -114,13 +133,16 @@ def read_text(
     scope: str | None = None,
     predicate: str | None = None,
     header: HeaderMode = "auto",
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Batch]:
     """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
-        return read_statements(iter(lambda: file.read(_CHUNK), ""), scope)
+        return read_statements(without_mark(iter(lambda: file.read(_CHUNK), "")), scope)
     if kind == ".jsonl":
         return _json_lines(file, scope)
-    return _csv_lines(file, scope, predicate, header)
+    if kind == ".tsv" and delimiter == "auto":
+        delimiter = "tab"
+    return _csv_facts_of(csv_batches(file, header, predicate, delimiter), scope, predicate)
 
 
 def read_statements(
@@ -221,14 +243,12 @@ def _scoped(rule: Rule, scope: str | None) -> Rule:
 
 def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
     batch = Batch()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(without_mark(lines), 1):
         if not line.strip():
             continue
         batch.line = number
         try:
-            entry = orjson.loads(line)
-            if not isinstance(entry, dict):
-                raise LoadError(number, "expected a JSON object")
+            entry = _json_entry(line)
             clause = _json_clause(entry, scope)
             if isinstance(clause, Fact):
                 batch.facts.append(clause)
@@ -241,8 +261,9 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
                     replace(each, span=statement.span) for each in check_rule(statement.rule)
                 ]
                 batch.warnings += lint([statement])
-        except orjson.JSONDecodeError as error:
-            raise LoadError(number, f"invalid JSON at column {error.colno}: {error.msg}") from error
+        except NotJson as error:
+            message = f"invalid JSON at column {error.column}: {error.problem}"
+            raise LoadError(number, message) from error
         except LoadError:
             raise
         except (InvalidInput, ValueError) as error:
@@ -252,6 +273,23 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             batch = Batch()
     if batch:
         yield batch
+
+
+def _json_entry(line: str) -> dict[str, Any]:
+    """Return the object of a line. Raises InvalidInput."""
+    if line.lstrip().startswith("["):
+        raise InvalidInput(
+            "expected a JSON object, found an array: a .jsonl file has one object on each line,"
+            " without brackets and commas around them"
+        )
+    try:
+        document = line.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput("half a surrogate pair is not a character") from error
+    entry = parse_json(document, MAX_JSON_DEPTH, "the line")
+    if not isinstance(entry, dict):
+        raise InvalidInput("expected a JSON object")
+    return entry
 
 
 def _json_clause(entry: dict[str, Any], scope: str | None) -> Fact | Definition:
@@ -341,14 +379,14 @@ def bulk_rows(
         return None
 
 
-def _csv_lines(
-    file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode
+def _csv_facts_of(
+    parts: Iterable[tuple[CsvBatch, LoadError | None]], scope: str | None, predicate: str | None
 ) -> Iterator[Batch]:
     """Yield batches of bulk rows where all rows are plain.
 
     A batch with any other row is read row by row.
     """
-    for part, error in csv_batches(file, header, predicate):
+    for part, error in parts:
         batch = _csv_facts(part, scope, predicate) if part.rows else Batch()
         batch.header = part.header
         if error is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from kbplanner.ir.terms import Atom
+from kbplanner.ir.values.words import WORD
 from kbplanner.pacing import Rest, no_rest
-from kbplanner.syntax.scanner import WORD
 
 # These patterns never have two runs of blanks in sequence: that would cause quadratic backtracking.
 _HEAD = re.compile(rf"(?:[-*•]\s\s*)?(?:(~|not\s)\s*)?({WORD}|'[^'\\\n]*'|\"[^\"\\\n]*\")\s*\(")

@@ -49,7 +49,6 @@ from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
 from kbplanner.ir.conditions import condition_of, generator_of
-from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -64,8 +63,8 @@ from kbplanner.ir.terms import (
     Variable,
 )
 from kbplanner.ir.unify import filled, with_now
+from kbplanner.ir.values.comparison import kept
 from kbplanner.ir.values.instants import instant_text
-from kbplanner.ir.values.numbers import test
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.syntax.printer import print_expression, print_term
 
@@ -85,7 +84,6 @@ INSTANCES_PER_REST = 50
 
 Symbols = tuple[int, ...]
 
-EQUAL = COMPARISONS.index("=")
 
 INPUTS = 10
 """Default maximum of shown inputs of an aggregate."""
@@ -484,7 +482,7 @@ class Proof:
         self, relation: Relation, symbols: array[int], ids: array[int]
     ) -> tuple[array[int], array[int]]:
         """Return rows and ids with, in place of each row without an id, a fact whose last argument
-        is the same number.
+        is kept as the same value.
         """
         engine, arity = self._tenant.engine, relation.arity
         symbols, ids = symbols[:], ids[:]
@@ -493,7 +491,7 @@ class Proof:
                 *group, value = symbols[index * arity : (index + 1) * arity]
                 rows, matching_ids = relation.match([*group, 0])
                 best, *written = engine.texts(array("I", (value, *rows[arity - 1 :: arity])))
-                at = next(at for at, text in enumerate(written) if test(EQUAL, best, text))
+                at = next(at for at, text in enumerate(written) if kept(text) == best)
                 symbols[index * arity : (index + 1) * arity] = rows[at * arity : (at + 1) * arity]
                 ids[index] = matching_ids[at]
         return symbols, ids

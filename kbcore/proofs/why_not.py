@@ -32,7 +32,6 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.conditions import generator_of
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.modes import Modes, permitted
-from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -49,7 +48,7 @@ from kbplanner.ir.terms import (
     extremum_of,
 )
 from kbplanner.ir.unify import Substitution, substituted, unify
-from kbplanner.ir.values.numbers import test
+from kbplanner.ir.values.comparison import kept
 from kbplanner.passes.check import bound_variables, counterpart
 from kbplanner.syntax.printer import print_item, print_term
 
@@ -443,7 +442,7 @@ class Search:
             if count:
                 best = self._reasoner.tenant.engine.texts(rows[: atom.arity])[-1]
                 # Values are kept in canonical text: `1` answers no goal for `1.0`.
-                is_same = isinstance(value, str) and test(COMPARISONS.index("="), best, value)
+                is_same = isinstance(value, str) and kept(value) == best
                 op = "==" if is_same else "="
                 yield _candidate(reached, values, Comparison(op, best, value))
             else:  # the value is not a number

@@ -15,7 +15,7 @@ from kbplanner.compile.aggregates import total
 from kbplanner.engine.backend import Total
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.terms import ANONYMOUS, Term
-from kbplanner.ir.values.numbers import Number, answer_key, number
+from kbplanner.ir.values.numbers import Number, answer_key, python_number
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -130,7 +130,13 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
             for part in totals
             if part.numbers
         ]
-        value = number((min if op == "MIN" else max)(texts, key=answer_key)) if texts else None
+        if not texts:
+            return None
+        value = python_number((min if op == "MIN" else max)(texts, key=answer_key))
+        if value is None:
+            raise InvalidInput(
+                "the result is larger than any number that can be written", {"op": op}
+            )
     else:
         count = sum(part.numbers for part in totals)
         if op == "AVG" and not count:
@@ -138,8 +144,11 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
         value = _sum(totals)
         if op == "AVG" and value is not None:
             value /= count
-    if value is not None and math.isinf(value):
-        raise InvalidInput("the result is larger than any number that can be written", {"op": op})
+    if isinstance(value, float) and math.isinf(value):
+        raise InvalidInput(
+            f"{op} has no value: it or one of the numbers is beyond 64 bits or the doubles",
+            {"op": op},
+        )
     return value
 
 

@@ -4,8 +4,9 @@ Irregular forms count as their base form: `went` and `gone` are `go`.
 
 Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of
 digits; `worksAt`, `works_at`, `works-at` and "works at" are the same words. An identifier, letters
-and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Scripts written without
-spaces are cut into pairs of characters.
+and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Vowel signs and viramas are
+letters of their word; accents and points are dropped. Scripts written without spaces (Chinese,
+Japanese, Thai, Lao, Burmese, Khmer) are cut into pairs of characters. Turkish dotless i counts as i.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
+from kbplanner.ir.values.words import MARK
 
 # fmt: off
 STOP_WORDS = frozenset({
@@ -44,9 +46,20 @@ _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d
 Not `level_2_support`.
 """
 
-_RUNS = re.compile(r"[^\W\d_]+|\d+")
-_WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|[^\W\d_]+|\d+")
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}")
+_LETTERS = rf"[^\W\d_]+(?:{MARK}+[^\W\d_]*)*"
+_RUNS = re.compile(rf"{_LETTERS}|\d+")
+_WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|{_LETTERS}|\d+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}"
+)
+_JOINERS = str.maketrans("\u0131", "i", "\u200c\u200d")
+"""Dotless i, and the characters that only say how letters are joined."""
+
+_LETTER_CLASSES = frozenset({0, 9, 84, 91, 103, 107, 118, 122, 129, 130, 132})
+"""Combining classes of vowel signs, viramas and tone marks of Indic and South-East Asian scripts.
+Accents, the points of Hebrew and Arabic, and nuktas have others.
+"""
+
 _stems: dict[str, tuple[str, ...]] = {}
 """Stems by run of letters or of digits."""
 
@@ -115,10 +128,15 @@ def _folded(text: str) -> str:
     text = text.replace("'s ", " ").replace("\u2019s ", " ").removesuffix("'s")
     if text.isascii():
         return text
-    plain = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize(
-        "NFC", "".join(each for each in plain if unicodedata.category(each) != "Mn")
-    )
+    plain = unicodedata.normalize("NFKD", text.translate(_JOINERS))
+    return unicodedata.normalize("NFC", "".join(each for each in plain if not _is_accent(each)))
+
+
+def _is_accent(char: str) -> bool:
+    """Return True for a mark that a search leaves out, and for a variation selector."""
+    if char.isascii() or unicodedata.category(char) != "Mn":
+        return False
+    return unicodedata.combining(char) not in _LETTER_CLASSES or "\ufe00" <= char <= "\ufe0f"
 
 
 def _camel_parts(run: str) -> list[str]:

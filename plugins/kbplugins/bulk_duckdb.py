@@ -90,7 +90,7 @@ class DuckDBRun:
     def bind(self, plan: BulkPlan, facts: Sequence[BulkFacts]) -> int:
         """Read the facts: first all texts into the dictionary, then each relation as ids."""
         self._run(
-            "CREATE TABLE kb_text (id UINTEGER, text VARCHAR, whole BIGINT, real DOUBLE, rest INTEGER)"
+            "CREATE TABLE kb_text (id UINTEGER, text VARCHAR, whole BIGINT, real DOUBLE, rank VARCHAR)"
         )
         self._constants = {text: index for index, text in enumerate(plan.constants, 1)}
         self._encode("SELECT unnest(?::VARCHAR[]) AS text", [list(plan.constants)], ordered=True)

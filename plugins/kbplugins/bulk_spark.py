@@ -48,7 +48,7 @@ _SIZE = re.compile(r"([0-9.]+) ?([KMGT]?)i?B", re.IGNORECASE)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint", "decimal(20,0)")
 """Types of integer columns; Spark reads unsigned 64-bit integers as decimals."""
 
-_TEXT_COLUMNS = "id BIGINT, text STRING, whole BIGINT, real DOUBLE, rest INT"
+_TEXT_COLUMNS = "id BIGINT, text STRING, whole BIGINT, real DOUBLE, rank STRING"
 
 
 class SparkDatabase:

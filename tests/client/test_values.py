@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import values
 
 from kbcore.knowledge_base.answers import python_value as value_of_the_core
 from kbcore_client import InvalidInput
 from kbcore_client.answers import AnswerSet
+from kbcore_client.frames import columns_of
 from kbcore_client.proofs import Proof
 from kbcore_client.values import python_value, read_atom, written_atom
 from kbplanner.errors import KBError
@@ -17,7 +23,9 @@ from kbplanner.syntax.printer import print_atom
 from kbplanner.syntax.textform import atom_from_text
 
 NAMES = st.one_of(
-    st.sampled_from(["parent", "a-b", "x:y", "été", "has space", "it's", 'q"q', "a\\b", "a\nb"]),
+    st.sampled_from(
+        ["parent", "a-b", "x:y", "été", "हिन्दी", "a–b", "has space", "it's", 'q"q', "a\\b", "a\nb"]
+    ),
     st.text(min_size=1, max_size=6).filter(lambda text: "\0" not in text),
 ).filter(lambda text: not text.startswith("?"))
 TERMS = st.one_of(NAMES, st.integers().map(str), st.sampled_from(["?x", "?y1", "?", "0.5", "-3"]))
@@ -66,7 +74,7 @@ def test_texts_that_are_no_atom(text):
     assert read_atom(text) is None
 
 
-@given(st.one_of(st.text(max_size=8), st.integers().map(str), st.floats().map(str)))
+@given(st.one_of(values.constants, st.text(max_size=8), st.floats().map(str), st.just("1" * 5000)))
 def test_python_values_are_those_of_the_embedded_interface(text):
     mine, theirs = python_value(text), value_of_the_core(text)
     assert (mine, type(mine)) == (theirs, type(theirs))
@@ -90,6 +98,52 @@ def test_answers_as_tables():
     assert answers(("a", "1")).to_polars().rows() == [("a", 1)]
     assert polars.from_arrow(answers(("a", "1")).to_arrow()).rows() == [("a", 1)]
     assert AnswerSet([{"args": []}], "p", None).to_arrow().to_pydict() == {"holds": [True]}
+
+
+def test_a_goal_without_answers_has_the_columns_of_its_variables(kb):
+    goal = "p(?x, _), q(?y, 'a ?z'), ?n = ?x + 1"
+    for count in (0, 1):
+        found = kb.ask(goal)
+        assert len(found) == count
+        assert list(found.columns) == ["x", "y", "n"]
+        assert list(columns_of(list(found), found.columns)) == ["x", "y", "n"]
+        kb.tell("p", ["1", "a"])
+        kb.tell("q", ["2", "a ?z"])
+
+
+class Frame:
+    """A data frame as that of pandas gives its rows."""
+
+    def __init__(self, *rows):
+        self.rows = rows
+
+    def itertuples(self, index, name):
+        assert (index, name) == (False, None)
+        return iter(self.rows)
+
+
+class NaTType:
+    """The type of a missing time in pandas."""
+
+
+def test_dates_and_decimals_in_tables(kb):
+    at = datetime(2026, 5, 1, 10, tzinfo=timezone.utc)
+    row = (date(2026, 5, 1), Decimal("10.50"), Decimal("1E+3"), at, UUID(int=7))
+    kb.tell_frame("paid", Frame(row))
+    assert list(kb.ask("paid(?d, ?a, ?b, ?t, ?id)")) == [
+        (
+            "2026-05-01",
+            "10.50",
+            "1000",
+            "2026-05-01T10:00:00+00:00",
+            "00000000-0000-0000-0000-000000000007",
+        )
+    ]
+    for missing in (None, float("nan"), Decimal("NaN"), NaTType()):
+        with pytest.raises(InvalidInput, match="row 1, column 0 is missing"):
+            kb.tell_frame("seen", Frame(("a",), (missing,)))
+    with pytest.raises(InvalidInput, match="row 0, column 0 is a list"):
+        kb.tell_frame("seen", Frame(([1],)))
 
 
 def test_tables_as_facts(kb):

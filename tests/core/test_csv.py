@@ -121,3 +121,50 @@ def test_a_ragged_row_is_an_error_with_file_and_line(load, text, options, messag
 
 def test_a_byte_order_mark_is_not_part_of_a_constant(load):
     assert load('\ufeff"a,1",b\n', predicate="p")[0] == {"p": [("a,1", "b")]}
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_the_delimiter_is_recognized(load, delimiter):
+    rows = [("name", "amount"), ("ann", "1.5"), ("bob", "20")]
+    text = "".join(f"{delimiter.join(row)}\n" for row in rows)
+    facts, header = load(text, predicate="p")
+    assert header == ("name", "amount")
+    assert facts == {"p": [("ann", "1.5"), ("bob", "20")]}
+
+
+def test_a_sign_inside_cells_is_no_delimiter(load):
+    assert load("ann,a;b\nbob,c;d\n", predicate="p")[0] == {"p": [("ann", "a;b"), ("bob", "c;d")]}
+    assert load("name;amount\nann;1,5\n", predicate="p", header="yes")[0] == {"p": [("ann", "1,5")]}
+    assert load('"a;b";1\n', predicate="p")[0] == {"p": [("a;b", "1")]}
+    assert load("ann;1,5\n", predicate="p", delimiter="semicolon")[0] == {"p": [("ann", "1,5")]}
+    with pytest.raises(InvalidInput, match="delimiter: must be one of auto, comma"):
+        load("a,b\n", predicate="p", delimiter="pipe")
+
+
+def test_a_file_of_tabs(tmp_path):
+    (tmp_path / "a.tsv").write_text("likes\tann\ttea, green\nage\tann\t41\n", encoding="utf-8")
+    with kbcore.open_kb() as kb:
+        kb.load(tmp_path / "a.tsv")
+        assert list(kb.query("likes", ["?x", "?y"])) == [("ann", "tea, green")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('p,a\np,"b\np,c\np,d\n', 2),
+        ('p,a\np,"b ""x"" \nmore ""y"" \np,d\n', 2),
+        ('p,"a\nb"\np,"c\n', 3),
+        ('p,a\np,"' + "b\n" * 200_000, 2),
+    ],
+)
+def test_quotes_that_are_never_closed(load, text, line):
+    with pytest.raises(
+        InvalidInput, match=f"line {line}: the quotes that open here are never closed"
+    ):
+        load(text)
+
+
+def test_names_of_columns_with_signs(load):
+    facts, header = load("Name,Price ($),km/h\nann,1.5,30\n", predicate="p")
+    assert header == ("Name", "Price ($)", "km/h")
+    assert facts == {"p": [("ann", "1.5", "30")]}

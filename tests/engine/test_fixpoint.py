@@ -6,6 +6,7 @@ import random
 from array import array
 
 import pytest
+from support import values
 
 from engine import assembler as asm
 from engine.assembler import (
@@ -29,6 +30,7 @@ from engine.assembler import (
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
 from kbplanner.engine.backend import RunState
+from kbplanner.ir.operators import COMPARISONS
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -137,23 +139,10 @@ def test_rules_without_a_view_run_once(engine, read):
     assert run.stats().probes == 1
 
 
-VALUES = ["2", "10", "2.0", "-1", "x", "abc", "1e1"]
-TESTS = {
-    "=": lambda a, b, x, y: x == y if x is not None and y is not None else a == b,
-    "!=": lambda a, b, x, y: x != y if x is not None and y is not None else a != b,
-    "==": lambda a, b, x, y: a == b,
-    "!==": lambda a, b, x, y: a != b,
-    "<": lambda a, b, x, y: x < y if x is not None and y is not None else x is y and a < b,
-    "<=": lambda a, b, x, y: x <= y if x is not None and y is not None else x is y and a <= b,
-    ">": lambda a, b, x, y: x > y if x is not None and y is not None else x is y and a > b,
-    ">=": lambda a, b, x, y: x >= y if x is not None and y is not None else x is y and a >= b,
-}
-
-
-@pytest.mark.parametrize("op", TESTS)
+@pytest.mark.parametrize("op", COMPARISONS)
 @pytest.mark.parametrize("negated", [False, True])
 def test_comparisons(engine, facts, read, op, negated):
-    pairs = [(a, b) for a in VALUES for b in VALUES]
+    pairs = [(a, b) for a in values.ODD for b in values.ODD]
     compiled = one_rule(
         engine,
         [(2, BASE), (2, DERIVED)],
@@ -162,12 +151,8 @@ def test_comparisons(engine, facts, read, op, negated):
         emit(1, 0, 1),
     )
 
-    def holds(a, b):
-        x, y = (engine.number(engine.intern(text)) for text in (a, b))
-        return bool(TESTS[op](a, b, x, y)) != negated
-
     assert answers(engine, compiled, [facts(pairs)], read) == sorted(
-        pair for pair in pairs if holds(*pair)
+        pair for pair in pairs if values.holds(op, *pair) != negated
     )
 
 

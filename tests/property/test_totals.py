@@ -16,7 +16,7 @@ from kbcore.reason.aggregate import AggregateQuery
 from kbplanner.engine import relation
 from kbplanner.engine.backend import SAME
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import answer_key, number, python_number
 from kbplanner.reference.engine import ReferenceEngine
 
 finite = st.one_of(
@@ -24,12 +24,13 @@ finite = st.one_of(
     st.integers(-(1 << 63), (1 << 63) - 1).map(str),
     st.integers(-(10**20), 10**20).map(str),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.sampled_from(
-        ["-0", "0.0", "1e-400", "0.1", "2.50", "1E5", "1e308", "-1e308", "5", "5.0", "5e0"]
-    ),
+    st.sampled_from(["-0", "0.0", "0.1", "2.50", "1E5", "1e308", "-1e308", "5", "5.0", "5e0"]),
 )
 texts = st.one_of(
-    finite, finite, finite, st.sampled_from(["1e400", "-1e999", "007", "x", "", "NaN"])
+    finite,
+    finite,
+    finite,
+    st.sampled_from(["1e400", "-1e999", "1e-400", "9" * 400, "007", "x", "", "NaN"]),
 )
 
 
@@ -73,7 +74,8 @@ def test_stored_facts_are_aggregated_exactly(values, split):
     """In one partition or in two, the sum is that of exact arithmetic, rounded once."""
     exact = {value: number(value) for value in values}
     rows = [(f"f{i}", value) for i, value in enumerate(values)]
-    whole = sum(Fraction(exact[value]) for value in values)
+    has_sum = None not in exact.values()
+    whole = sum(Fraction(exact[value] or 0) for value in values)
     integers = all(isinstance(exact[value], int) for value in values)
     with kbcore.open_kb() as kb:
         kb.tell_many("v", rows[:split])
@@ -85,24 +87,30 @@ def test_stored_facts_are_aggregated_exactly(values, split):
         try:
             sum_wanted = int(whole) if integers else float(whole)
         except OverflowError:
-            with pytest.raises(InvalidInput, match="larger than any number"):
+            has_sum = False
+        if not has_sum:
+            with pytest.raises(InvalidInput, match="SUM has no value"):
                 result("SUM")
         else:
             assert result("SUM") == sum_wanted
             assert type(result("SUM")) is type(sum_wanted)
             assert result("AVG") == sum_wanted / len(values)
-        assert result("MIN") == min(exact.values())
-        assert result("MAX") == max(exact.values())
+        assert result("MIN") == python_number(min(values, key=answer_key))
+        assert result("MAX") == python_number(max(values, key=answer_key))
         assert kb.kb.aggregate(AggregateQuery("v", "COUNT"), scope="*").result == len(values)
 
 
 def test_an_infinite_sum_is_refused():
     with kbcore.open_kb() as kb:
-        kb.tell_many("v", [("1e400",), ("1",)])
+        kb.tell_many("v", [("9" * 400,), ("1",)])
         assert kb.kb.aggregate(AggregateQuery("v", "MIN", arg_index=0)).result == 1
-        for op in ("SUM", "AVG", "MAX"):
-            with pytest.raises(InvalidInput, match="larger than any number"):
+        assert kb.kb.aggregate(AggregateQuery("v", "MAX", arg_index=0)).result == 10**400 - 1
+        for op in ("SUM", "AVG"):
+            with pytest.raises(InvalidInput, match=f"{op} has no value"):
                 kb.kb.aggregate(AggregateQuery("v", op, arg_index=0))
+        kb.tell("v", ["9" * 400 + ".5"])
+        with pytest.raises(InvalidInput, match="larger than any number"):
+            kb.kb.aggregate(AggregateQuery("v", "MAX", arg_index=0))
 
 
 def test_as_of_totals_are_those_of_the_facts_that_held():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.errors import InvalidInput, TooLarge
-from kbserver.http import json_body as body
+from kbcore.strict_json import read_slowly
 from kbserver.http.body_memory import Bodies
 from kbserver.http.json_body import parse_object, read_body
 
@@ -100,7 +100,7 @@ def test_both_parsers_agree(value: dict[str, Any], ascii_only: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_only).encode()
     slow: Any
     try:
-        slow = body._read_slowly(raw, 64)
+        slow = read_slowly(raw, 64, "the body")
     except InvalidInput:
         slow = "refused"
     try:

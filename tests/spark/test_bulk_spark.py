@@ -13,17 +13,17 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from support import bulk, naive, programs
+from support import bulk, naive, programs, values
 
 from kbcore.bulk.job import plan_job, read_goal, read_rules
 from kbcore.bulk.run import RunOptions, run_job
 from kbcore.errors import BudgetExceeded, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.conformance import BulkEngineConformance
 from kbcore.plug.ports import BulkOptions
-from kbplanner.ir.values.numbers import number
-from kbplanner.ir.values.numbers import test as compare
+from kbplanner.ir.values.comparison import test as compare
+from kbplanner.ir.values.numbers import is_number, number
 from kbplugins.bulk_spark import SparkDatabase
-from kbplugins.bulk_sql.values import SPARK, number_columns, number_order, value_key
+from kbplugins.bulk_sql.values import SPARK, number_columns, value_key, value_order
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pyspark") is None and os.environ.get("KB_TEST_EXTRAS") != "required",
@@ -93,25 +93,31 @@ def test_many_bulk_runs_have_the_answers_of_the_model(rules, facts, goal):
     check(rules, facts, goal)
 
 
-def test_numbers_in_spark_are_the_numbers_of_the_language(session):
+TEXTS = [*NUMBERS, *values.ODD]
+
+
+def test_values_in_spark_are_the_values_of_the_language(session):
     database = session.newSession()
     database.conf.set("spark.sql.ansi.enabled", "false")
-    database.createDataFrame([(text,) for text in NUMBERS], "text STRING").createOrReplaceTempView(
+    database.createDataFrame([(text,) for text in TEXTS], "text STRING").createOrReplaceTempView(
         "texts"
     )
     columns = ", ".join(map(SPARK.text, number_columns(exp.column("text", table="v"), SPARK)))
     table = f"(SELECT text, {columns} FROM texts AS v)"
     tests = [exp.EQ(this=value_key("a"), expression=value_key("b"))]
-    tests += [number_order(op, "a", "b") for op in ("<", "<=", ">", ">=")]
+    tests += [value_order(op, "a", "b") for op in ("<", "<=", ">", ">=")]
     query = ", ".join(map(SPARK.text, tests))
     rows = database.sql(
         f"SELECT a.text, b.text, a.whole, a.real, {query} FROM {table} AS a, {table} AS b"
     ).collect()
-    assert len(rows) == len(NUMBERS) ** 2
+    assert len(rows) == len(TEXTS) ** 2
     for left, right, whole, real, same, *orders in rows:
         value = number(left)
         assert whole == (value if isinstance(value, int) else None), left
-        assert real == (None if value is None else float(value)), left
+        if value is None:
+            assert real == (float("inf") if is_number(left) else None), left
+        else:
+            assert real == float(value), left
         assert same == compare(0, left, right), (left, right)
         assert orders == [compare(op, left, right) for op in range(4, 8)], (left, right)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from math import isfinite
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.ir.conditions import generate, generator_of
@@ -25,9 +24,9 @@ from kbplanner.ir.terms import (
     expression_variables,
     extremum_of,
 )
+from kbplanner.ir.values.comparison import best_of, kept
+from kbplanner.ir.values.comparison import test as compare
 from kbplanner.ir.values.compute import compute, text_test
-from kbplanner.ir.values.numbers import answer_key, number, number_text
-from kbplanner.ir.values.numbers import test as compare
 
 Key = tuple[str, int, bool]
 Model = dict[Key, set[tuple[str, ...]]]
@@ -147,12 +146,11 @@ def keep_best(rule: Rule, rows: set[tuple[str, ...]]) -> None:
     if extremum is None:
         return
     best: dict[tuple[str, ...], str] = {}
-    choose = min if extremum.function == "min" else max
     for *group, text in rows:
-        value = number(text)
-        if value is not None and isfinite(value):
-            known = best.get(tuple(group), number_text(value))
-            best[tuple(group)] = choose(known, number_text(value), key=answer_key)
+        value = kept(text)
+        if value is not None:
+            known = best.get(tuple(group), value)
+            best[tuple(group)] = best_of(extremum.function, (known, value)) or value
     rows.clear()
     rows.update((*group, value) for group, value in best.items())
 

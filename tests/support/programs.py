@@ -62,11 +62,20 @@ class Slices:
 
 
 CONSTANTS = ["a", "b", "c", "1", "2", "10", "1.0"]
+ODD_CONSTANTS = [
+    "1e0",
+    "01",
+    "98765432109876543210",
+    "98765432109876543211",
+    "98765432109876543210.0",
+]
+ODD_CONSTANTS += ["2026-05-01", "2026-05-01T02:00+02:00"]
+"""Constants that are equal, different or ordered only by exact value, by time, or as text."""
 BASE = [("e", 2), ("f", 2), ("n", 1), ("t", 3), ("flag", 0)]
 DERIVED = [("p", 2), ("q", 2), ("r", 1), ("s", 3), ("on", 0)]
 VARIABLES = [Variable(name) for name in "xyzw"]
 
-constants = st.sampled_from(CONSTANTS)
+constants = st.sampled_from([*CONSTANTS, *CONSTANTS, *ODD_CONSTANTS])
 predicates = st.sampled_from(BASE + DERIVED + DERIVED)
 
 

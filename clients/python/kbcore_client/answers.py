@@ -15,6 +15,7 @@ from kbcore_client.values import (
     columns,
     python_value,
     read_atom,
+    variables_of,
     written_atom,
 )
 
@@ -64,7 +65,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         if atom is not None:
             return columns(atom.variables)
         if not self._rows:
-            return {}
+            return columns(variables_of(self._goal))
         raise InvalidInput.at("goal", "has no readable variables; pass the arguments as a list")
 
     def count(self, value: Any = ...) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 from importlib import import_module
 from typing import Any
+from uuid import UUID
 
 from kbcore_client.errors import InvalidInput, NotInstalled
 from kbcore_client.values import Arg
@@ -43,6 +46,8 @@ def columns_of(
 def batches_of(frame: Any) -> Iterator[list[tuple[Arg, ...]]]:
     """Yield the rows of a table in batches; raise InvalidInput for a missing value.
 
+    Dates, times, decimals and UUIDs become texts in their standard form.
+
     A table is a data frame of pandas or polars, a table of pyarrow, or any other object with the
     Arrow C stream interface.
     """
@@ -73,14 +78,27 @@ def _rows_of(frame: Any) -> Iterator[tuple[Any, ...]]:
 def _value(value: Any, row: int, column: int) -> Arg:
     item = getattr(value, "item", None)
     value = item() if callable(item) else value
-    if isinstance(value, float) and not math.isfinite(value):
+    if _is_missing(value):
         value = None
+    elif isinstance(value, date | time):
+        return value.isoformat()
+    elif isinstance(value, Decimal):
+        return f"{value:f}"
+    elif isinstance(value, UUID):
+        return str(value)
     if not isinstance(value, str | int | float):
         problem = "is missing" if value is None else f"is a {type(value).__name__}"
         raise InvalidInput.at(
             "frame", f"row {row}, column {column} {problem}; facts hold texts, numbers and booleans"
         )
     return value
+
+
+def _is_missing(value: Any) -> bool:
+    """Return True for None, infinities, and the values of pandas and Python that are not themselves."""
+    if isinstance(value, float | Decimal):
+        return not math.isfinite(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _uniform(values: list[Any]) -> list[Any]:

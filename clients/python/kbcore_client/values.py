@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +29,11 @@ Row = dict[str, Any]
 """A fact or answer with the keys of the HTTP interface: predicate, args, negated, scope, metadata,
 createdAt, validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None."""
 
-_WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
+_IN_WORD = r"(?:\w|[^\x00-\u02ff\s])"
+_WORD = rf"[^\W\d_]{_IN_WORD}*(?:(?:-+|:+){_IN_WORD}+)*"
+"""A word, or a text with other characters in it, which `_is_word` tells apart: `re` has no class for
+combining marks.
+"""
 _STRING = r"\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'"
 _NUMBER = r"-?\s*[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w)"
 _SPACE = r"(?:\s+|(?:%|\#|//)[^\n]*|/\*.*?\*/)*"
@@ -51,6 +56,9 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _PLAIN = re.compile(_WORD)
 _NUMERIC = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_MAX_DIGITS = 4300
+"""Digits of the longest integer that Python converts from text."""
+
 _BOOLEANS = {"true": True, "false": False}
 _VALUES = ("text", "python")
 
@@ -70,6 +78,14 @@ class Atom:
     naf: bool = False
 
 
+def _is_word(text: str) -> bool:
+    """Return True if the rule language has a text without quotes: letters, digits and marks."""
+    return bool(_PLAIN.fullmatch(text)) and all(
+        char.isalnum() or char in "_-:" or unicodedata.category(char) in ("Mn", "Mc")
+        for char in text
+    )
+
+
 def read_atom(text: str) -> Atom | None:
     """Return the atom that a text consists of, None for any other text."""
     head = _HEAD.match(text)
@@ -82,7 +98,7 @@ def read_atom(text: str) -> Atom | None:
         position, closed = position + 1, True
     while not closed:
         term = _TERM.match(text, position)
-        if term is None:
+        if term is None or (term["word"] and not _is_word(term["word"])):
             return None
         name = term["variable"]
         named = name is not None and name != "?_"
@@ -91,7 +107,10 @@ def read_atom(text: str) -> Atom | None:
         position, closed = term.end(), term["next"] == ")"
     if _TAIL.fullmatch(text, position) is None:
         return None
-    predicate = _unquoted(head["name"]) if head["name"][0] in "\"'" else head["name"]
+    is_quoted = head["name"][0] in "\"'"
+    if not is_quoted and not _is_word(head["name"]):
+        return None
+    predicate = _unquoted(head["name"]) if is_quoted else head["name"]
     negative, naf = head["sign"] is not None, head["naf"] is not None
     return Atom(predicate, tuple(args), tuple(variables), negative, naf)
 
@@ -131,7 +150,7 @@ def columns(variables: Iterable[str | None]) -> dict[str, int]:
 
 def written_atom(predicate: str, args: Sequence[Arg]) -> str:
     """Return a predicate with arguments in the rule language."""
-    name = predicate if _PLAIN.fullmatch(predicate) else _quoted(predicate, "'")
+    name = predicate if _is_word(predicate) else _quoted(predicate, "'")
     return f"{name}({', '.join(map(_written, args))})" if args else name
 
 
@@ -183,15 +202,17 @@ def checked_values(values: str) -> bool:
 def python_value(text: str) -> Value:
     """Return a constant as a number or a boolean if it is one, else the text.
 
-    Numbers are those of the rule language: `007` is a text.
+    Numbers are those of the rule language: `007` and `1e999` are texts. Whole numbers are exact,
+    whatever their length, up to the digits that Python reads.
     """
     if not _NUMERIC.fullmatch(text):
         return _BOOLEANS.get(text, text)
-    if len(text) <= 20 and _INTEGER.fullmatch(text):
-        value = int(text)
-        if -(1 << 63) <= value < 1 << 63:
-            return value
-    return float(text)
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= _MAX_DIGITS else text
+    value = float(text)
+    mantissa = text.lower().partition("e")[0]
+    is_read = math.isfinite(value) and (value != 0 or not mantissa.strip("-0."))
+    return value if is_read or (value == 0 and mantissa == text) else text
 
 
 def present(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,7 +250,7 @@ def _written(arg: Arg) -> str:
         return "true" if arg else "false"
     if not isinstance(arg, str):
         return repr(arg)
-    if _PLAIN.fullmatch(arg) or _NUMERIC.fullmatch(arg) or arg.startswith("?"):
+    if _is_word(arg) or _NUMERIC.fullmatch(arg) or arg.startswith("?"):
         return arg
     return _quoted(arg, '"')
 

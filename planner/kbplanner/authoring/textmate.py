@@ -10,7 +10,8 @@ from typing import Any
 
 from kbplanner.authoring.highlighting import TextKind
 from kbplanner.ir.operators import EXTREMA
-from kbplanner.syntax.scanner import NUMBER, WORD
+from kbplanner.ir.values.words import NUMBER
+from kbplanner.ir.values.words import PLAIN_WORD as WORD
 
 SCOPE = "source.kb"
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kbplanner.ir.operators import COMPARISONS
-from kbplanner.ir.terms import Aggregate, Comparison, Literal, Rule, Variable
-from kbplanner.ir.values.numbers import test
+from kbplanner.ir.terms import Aggregate, Apply, Comparison, Literal, Rule, Variable
+from kbplanner.ir.values.comparison import test
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import RuleStatement, Statement
 
 _OVER_BINDINGS = ("sum", "avg")
 """Aggregates whose result depends on variables that occur nowhere else."""
+
+_ID_NAME = re.compile(r"(?:^|_)(?:id|code|serial|sku|isbn|iban|zip)_?\d*$", re.IGNORECASE)
+"""Names of variables whose values are ids: digits that are no quantity."""
+
+_ID_CONSTANT = re.compile(r"-?0[0-9]+|-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]+")
+"""Constants that look like numbers and are texts for `=`."""
 
 _IRREFLEXIVE = ("!=", "!==", "<", ">")
 
@@ -51,6 +58,11 @@ def _rule_warnings(statement: RuleStatement) -> Iterator[RuleWarning]:
             yield RuleWarning(
                 "never-holds", f"a comparison with {item.op} can never hold", None, span
             )
+        elif isinstance(item, Comparison) and (side := _id_of(item)) is not None:
+            span = statement.items[index] if index < len(statement.items) else statement.span
+            message = f"{item.op} compares by value, but {side} looks like an id"
+            hint = f"write {item.op.replace('=', '==')} to compare what is written"
+            yield RuleWarning("id-comparison", message, hint, span)
     groups = _variable_groups(rule)
     if len(groups) > 1:
         names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
@@ -68,6 +80,22 @@ def never_holds(item: Comparison) -> bool:
         return test(COMPARISONS.index(item.op), item.left, item.right) == item.negated
     same = isinstance(item.left, Variable) and item.left == item.right
     return same and not item.negated and item.op in _IRREFLEXIVE
+
+
+def _id_of(item: Comparison) -> str | None:
+    """Return the side of an equation that looks like an id; None without one.
+
+    An equation that computes a value compares nothing.
+    """
+    sides = (item.left, item.right)
+    if item.op not in ("=", "!=") or any(isinstance(side, Apply) for side in sides):
+        return None
+    for side in sides:
+        if isinstance(side, Variable) and _ID_NAME.search(side.name):
+            return f"?{side.name}"
+        if isinstance(side, str) and _ID_CONSTANT.fullmatch(side):
+            return side
+    return None
 
 
 def _variable_groups(rule: Rule) -> list[set[str]]:

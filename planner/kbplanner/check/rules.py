@@ -19,7 +19,8 @@ from kbplanner.ir.terms import (
     Rule,
     Variable,
 )
-from kbplanner.ir.values.numbers import compare, number, test
+from kbplanner.ir.values.comparison import order, test
+from kbplanner.ir.values.numbers import is_number
 from kbplanner.pacing import Rest, no_rest, paced
 
 Signature = tuple[str, int]
@@ -79,11 +80,10 @@ def _contradict(first: tuple[str, str], second: tuple[str, str]) -> bool:
     low, high = (first, second) if first[0] in _LOWER else (second, first)
     if low[0] not in _LOWER or high[0] not in _UPPER:
         return False
-    least, most = number(low[1]), number(high[1])
-    if least is None or most is None:
+    if not (is_number(low[1]) and is_number(high[1])):
         return False
-    order = compare(least, most)
-    return order > 0 or (order == 0 and (low[0], high[0]) != (">=", "<="))
+    sign = order(low[1], high[1])
+    return sign is not None and (sign > 0 or (sign == 0 and (low[0], high[0]) != (">=", "<=")))
 
 
 def never_fire(

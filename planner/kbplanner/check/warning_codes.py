@@ -107,4 +107,18 @@ WARNING_CODES: tuple[Code, ...] = (
         bad="human(socrates).\nmortal(X) :- human(X).",
         good="human(socrates).\nmortal(?X) :- human(?X).",
     ),
+    Code(
+        "K112",
+        "id-comparison",
+        "ids compared by value",
+        "`=` and `!=` compare numbers by value and instants by time, so that the ids `30` and `30.0` "
+        "are equal. The warning is for variables that are named like ids, such as `?id`, "
+        "`?order_id`, `?code` or `?serial`, and for constants with leading zeros or an exponent, "
+        "which are texts here: `030` equals only itself. Compare what is written with `==` and "
+        "`!==`, or use the same variable in both atoms.",
+        bad="order(7, ann).\norder(8, bob).\nother(?id, ?id2) :- order(?id, _), order(?id2, _), "
+        "?id != ?id2.",
+        good="order(7, ann).\norder(8, bob).\nother(?id, ?id2) :- order(?id, _), order(?id2, _), "
+        "?id !== ?id2.",
+    ),
 )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kbplanner.ir.operators import FALSE, FUNCTION, TRUE
 from kbplanner.ir.terms import Apply, BodyItem, Comparison, Expr
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import whole
 
 IN = "in"
 """The operator of generators as terms."""
@@ -59,8 +59,8 @@ def generated_values(function: str, args: Sequence[Expr]) -> float:
     if function == "member":
         return float(len(args))
     if function == "range" and all(isinstance(arg, str) for arg in args):
-        first, end = (number(str(arg)) for arg in args)
-        if isinstance(first, int) and isinstance(end, int):
+        first, end = (whole(str(arg)) for arg in args)
+        if first is not None and end is not None:
             return float(max(end - first, 0))
     return GENERATED_VALUES
 
@@ -77,8 +77,8 @@ def _member(args: Sequence[str]) -> Iterable[str]:
 
 
 def _bounds(args: Sequence[str]) -> tuple[int, int] | None:
-    first, end = number(args[0]), number(args[1])
-    return (first, end) if isinstance(first, int) and isinstance(end, int) else None
+    first, end = whole(args[0]), whole(args[1])
+    return (first, end) if first is not None and end is not None else None
 
 
 def _range(args: Sequence[str]) -> Iterable[str] | None:
@@ -97,11 +97,11 @@ def _is_member(args: Sequence[str]) -> str:
 
 
 def _is_in_range(args: Sequence[str]) -> str | None:
-    bounds, value = _bounds(args[1:]), number(args[0])
+    bounds, value = _bounds(args[1:]), whole(args[0])
     if bounds is None:
         return None
-    is_whole = isinstance(value, int) and str(value) == args[0]
-    return TRUE if is_whole and bounds[0] <= int(args[0]) < bounds[1] else FALSE
+    is_plain = value is not None and str(value) == args[0]
+    return TRUE if is_plain and bounds[0] <= int(args[0]) < bounds[1] else FALSE
 
 
 def _is_part(args: Sequence[str]) -> str | None:

@@ -33,7 +33,7 @@ from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.ir.terms import Comparison, Variable
+from kbplanner.ir.terms import Variable
 from kbplanner.passes.parts import Unseen, split
 
 
@@ -172,7 +172,8 @@ def _supporting(program: Program, seed_relation: RelationSchema | None) -> Itera
 def _canonical(clause: Clause) -> Clause:
     """Return a clause whose head has the value that is kept, if it is a best value.
 
-    The engine keeps numbers in canonical text, in which computed values are already.
+    The engine keeps numbers in canonical text, in which computed values are already. It is what the
+    function `min` gives for one argument.
     """
     if clause.head.schema.role not in BEST:
         return clause
@@ -181,7 +182,7 @@ def _canonical(clause: Clause) -> Clause:
     if any(item.target == value and item.function != "=" for item in computed):
         return clause
     head = replace(clause.head, args=(*group, _KEPT))
-    return replace(clause, head=head, body=(*clause.body, Comparison("=", _KEPT, value)))
+    return replace(clause, head=head, body=(*clause.body, Computation(_KEPT, "min", (value,))))
 
 
 _KEPT = Variable("kept#")

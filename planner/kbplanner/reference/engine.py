@@ -7,7 +7,6 @@ the protocols of `backend`; the word formats and the meaning of a round are thos
 from __future__ import annotations
 
 import heapq
-import math
 import operator
 import threading
 from array import array
@@ -38,8 +37,9 @@ from kbplanner.engine.vectors import (
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import AGGREGATES, GENERATOR_LIST, OPERATIONS
+from kbplanner.ir.values.comparison import kept, test
 from kbplanner.ir.values.compute import compute, fits, text_test
-from kbplanner.ir.values.numbers import answer_key, number, number_text, test
+from kbplanner.ir.values.numbers import answer_key
 from kbplanner.ir.values.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
@@ -299,7 +299,7 @@ class ReferenceRun:
     def _equals(self, step: tuple[int, ...], registers: Mapping[int, int]) -> list[int]:
         """Return the symbols that COPY or EQUAL gives to its register."""
         source = registers[step[2]]
-        return [source] if step[0] == Opcode.COPY else self._engine.same_number(source)
+        return [source] if step[0] == Opcode.COPY else self._engine.same_value(source)
 
     def _computed(self, step: tuple[int, ...], registers: Mapping[int, int]) -> str | None:
         """Return the value of CALL or CAPTURE, None without one; count a warning for a call."""
@@ -371,11 +371,11 @@ class ReferenceRun:
         relation = self._slots[step[1]]
         row = [registers[register] for register in step[2:]]
         if self._plan.best[step[1]] in ("min", "max"):
-            value = number(self._engine.text(row[-1]))
-            if value is None or not math.isfinite(value):
+            value = kept(self._engine.text(row[-1]))
+            if value is None:
                 self._warnings += 1
                 return
-            row[-1] = self._engine.intern(number_text(value))
+            row[-1] = self._engine.intern(value)
         before = len(relation.order)
         relation.add(tuple(row))
         self._rows += len(relation.order) - before
@@ -431,7 +431,7 @@ class ReferenceEngine:
         """Return the text of a symbol."""
         return self._texts[symbol]
 
-    def same_number(self, symbol: int) -> list[int]:
+    def same_value(self, symbol: int) -> list[int]:
         """Return the symbols that are `=` to the given one."""
         text = self._texts[symbol]
         return [other for other in range(1, len(self._texts)) if test(0, self._texts[other], text)]

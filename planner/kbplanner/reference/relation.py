@@ -21,7 +21,7 @@ from kbplanner.engine.backend import (
 )
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
-from kbplanner.ir.values.numbers import answer_key
+from kbplanner.ir.values.comparison import best_of
 
 Row = tuple[int, ...]
 
@@ -342,12 +342,12 @@ class ReferenceRelation:
 
 class BestRows(ReferenceRelation):
     """Rows of which each group, those that agree in all columns but the last, has one: that with
-    the least (`min`) or greatest (`max`) number there, the first or last in answer order.
+    the least (`min`) or greatest (`max`) value there, as the aggregate of this name.
     """
 
     def __init__(self, arity: int, best: str, text: Callable[[int], str]) -> None:
         super().__init__(arity)
-        self._is_least = best == "min"
+        self._best = best
         self._text = text
         self._groups: dict[Row, int] = {}
 
@@ -367,8 +367,8 @@ class BestRows(ReferenceRelation):
         return self._groups[group]
 
     def _is_better(self, symbol: int, other: int) -> bool:
-        key, other_key = answer_key(self._text(symbol)), answer_key(self._text(other))
-        return key < other_key if self._is_least else key > other_key
+        text, other_text = self._text(symbol), self._text(other)
+        return symbol != other and best_of(self._best, (text, other_text)) == text
 
 
 class Classes(ReferenceRelation):

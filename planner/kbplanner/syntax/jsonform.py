@@ -222,8 +222,17 @@ def constant_from_json(value: Any, path: str) -> str:
         return (
             _digits(int(value), path) if value.is_integer() and abs(value) < 1e16 else repr(value)
         )
-    kind = "null" if value is None else "an object" if isinstance(value, Mapping) else "an array"
-    raise InvalidInput.at(path, f"must be a text, a number or a boolean, not {kind}")
+    raise InvalidInput.at(path, f"must be a text, a number or a boolean, not {_kind(value)}")
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is that is no scalar of JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "an object"
+    is_array = isinstance(value, Sequence | set | frozenset)
+    return "an array" if is_array else f"a value of type {type(value).__name__}"
 
 
 # ---- pieces ----

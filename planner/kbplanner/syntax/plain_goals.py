@@ -11,7 +11,8 @@ import re
 from kbplanner.ir.limits import Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import ANONYMOUS, Atom, HeadTerm, Variable
-from kbplanner.syntax.scanner import NUMBER, WORD
+from kbplanner.ir.values.words import NUMBER
+from kbplanner.ir.values.words import PLAIN_WORD as WORD
 
 _STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
 _TERM = rf"(?:{WORD}|\?[A-Za-z_][A-Za-z0-9_]*(?!\w)|_(?!\w)|-?{NUMBER}(?!\w)|{_STRING})"

@@ -7,7 +7,6 @@ that are not plain words or numbers are quoted.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 
 from kbplanner.ir.conditions import condition_of, generator_of
@@ -32,12 +31,9 @@ from kbplanner.ir.terms import (
     Literal,
     Rule,
 )
-from kbplanner.syntax.scanner import NUMBER, WORD
+from kbplanner.ir.values.words import is_plain, is_word
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
 
-_PLAIN = re.compile(rf"{WORD}|-?{NUMBER}")
-_WORD = re.compile(WORD)
-_KEYWORDS = frozenset({"not", "div", "mod"})
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -45,7 +41,7 @@ def print_constant(text: str) -> str:
     """Return a constant as an author writes it: plain if it is a word or a number, else in double
     quotes.
     """
-    return text if _PLAIN.fullmatch(text) and text not in _KEYWORDS else _quoted(text, '"')
+    return text if is_plain(text) else _quoted(text, '"')
 
 
 def print_term(term: HeadTerm) -> str:
@@ -184,12 +180,12 @@ def print_predicate(name: str, count: int) -> str:
     """Return the name of a predicate with `count` arguments, quoted where it would be read as
     something else.
     """
-    plain = _WORD.fullmatch(name) and not needs_quotes(name, count)
+    plain = is_word(name) and not needs_quotes(name, count)
     return name if plain else _quoted(name, "'")
 
 
 def _name(name: str) -> str:
-    return name if _WORD.fullmatch(name) else _quoted(name, '"')
+    return name if is_word(name) else _quoted(name, '"')
 
 
 def _is_sum(expr: Expr) -> bool:

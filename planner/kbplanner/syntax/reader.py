@@ -14,6 +14,8 @@ from dataclasses import replace
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
+from kbplanner.ir.values.words import NUMBER
+from kbplanner.ir.values.words import PLAIN_WORD as WORD
 from kbplanner.pacing import Rest, current_rest
 from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
@@ -21,9 +23,7 @@ from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
 from kbplanner.syntax.lowering import Lowering, variable_tokens
 from kbplanner.syntax.scanner import (
     MAX_STATEMENT_CHARS,
-    NUMBER,
     TOO_LONG,
-    WORD,
     Token,
     block_header_size,
     scan_block,

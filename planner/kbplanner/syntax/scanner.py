@@ -10,12 +10,8 @@ import itertools
 import re
 from collections.abc import Container
 
+from kbplanner.ir.values.words import NUMBER, WORD
 from kbplanner.pacing import Rest, no_rest
-
-WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
-"""A plain word: a letter, then letters, digits, `_`, and inner `-` and `:`."""
-
-NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 _TOKEN = re.compile(
     rf"""

@@ -13,7 +13,7 @@ from kbplanner.errors import EngineFault
 from kbplanner.ir.operators import SUBSTRING_TESTS
 from kbplanner.ir.program import Aggregation, Computation, equated
 from kbplanner.ir.terms import Comparison, Expr, Variable
-from kbplugins.bulk_sql.values import Dialect, aggregate_text, number_order, text_tests, value_key
+from kbplugins.bulk_sql.values import Dialect, aggregate_text, text_tests, value_key, value_order
 
 TEXTS = "kb_text"
 ROUND = "kb_round"
@@ -295,5 +295,5 @@ class _Body:
                 item.op, self._text(item.left), self._text(item.right), self._context.dialect
             )
         else:
-            test = number_order(item.op, self._text(item.left), self._text(item.right))
+            test = value_order(item.op, self._text(item.left), self._text(item.right))
         self._conditions.append(exp.Not(this=exp.paren(test)) if item.negated else test)

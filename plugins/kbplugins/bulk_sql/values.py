@@ -1,8 +1,8 @@
 """Values of constants in SQL: which texts are numbers, comparisons, tests of strings, aggregates.
 
-The rule of the language for numbers is `kbplanner.ir.values.numbers`. A cast by the database accepts other
-texts too ('1_0', ' 1'), so that a pattern decides and the cast only converts. Integers and doubles
-compare exactly: by the nearest double, then by the rest that the double leaves of an integer.
+The rules of the language are `kbplanner.ir.values.numbers` and `comparison`. A cast by the database
+accepts other texts too ('1_0', ' 1'), so that a pattern decides and the cast only converts. Numbers
+compare exactly, and instants by time, by their *rank*: a text whose order is that of the values.
 """
 
 from __future__ import annotations
@@ -11,17 +11,65 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from kbplanner.ir.values.numbers import number_text
 
 NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+POWER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?[eE][+-]?[0-9]+"
 INTEGER = r"-?(0|[1-9][0-9]*)"
-MAX_INTEGER_CHARS = 20
-"""Longer texts of digits are doubles: no integer of 64 bits has more characters."""
+INSTANT = (
+    "[0-9]{4}-(0[1-9]|1[0-2])-[0-3][0-9]([Tt ]([01][0-9]|2[0-3]):[0-5][0-9]"
+    "(:[0-5][0-9]([.,][0-9]{1,9})?)?([Zz]|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?"
+)
+MAX_REAL = "1.7976931348623157e308"
 
 
-MAX_WHOLE = (1 << 63) - 1
+_MANTISSA = "regexp_replace(regexp_replace({t}, '[eE].*$', ''), '^-', '')"
+_DIGITS = f"replace({_MANTISSA}, '.', '')"
+_SIGNIFICANT = f"regexp_replace({_DIGITS}, '^0+', '')"
+_POWER = "COALESCE(TRY_CAST(regexp_extract({t}, '[eE]([+-]?[0-9]+)$', 1) AS BIGINT), 0)"
+_POINT = (
+    f"(length(regexp_replace({_MANTISSA}, '[.].*$', '')) - length({_DIGITS})"
+    f" + length({_SIGNIFICANT}) + {_POWER})"
+)
+"""The place of the decimal point: a number is 0.digits times ten to this power."""
+_TRIMMED = f"regexp_replace({_SIGNIFICANT}, '0+$', '')"
+_NUMBER_RANK = (
+    f"CASE WHEN {_SIGNIFICANT} = '' THEN 'n1'"
+    f" WHEN starts_with({{t}}, '-') THEN 'n0' || lpad(CAST(500000 - {_POINT} AS TEXT), 6, '0')"
+    f" || translate({_TRIMMED}, '0123456789', '9876543210') || '~'"
+    f" ELSE 'n2' || lpad(CAST(500000 + {_POINT} AS TEXT), 6, '0') || {_TRIMMED} END"
+)
+
+_WHOLE_DIGITS = "replace({t}, '-', '')"
+_WHOLE_TRIMMED = f"regexp_replace({_WHOLE_DIGITS}, '0+$', '')"
+_WHOLE_RANK = (
+    "CASE WHEN {t} = '0' OR {t} = '-0' THEN 'n1'"
+    f" WHEN starts_with({{t}}, '-') THEN 'n0' || CAST(500000 - length({_WHOLE_DIGITS}) AS TEXT)"
+    f" || translate({_WHOLE_TRIMMED}, '0123456789', '9876543210') || '~'"
+    f" ELSE 'n2' || CAST(500000 + length({_WHOLE_DIGITS}) AS TEXT) || {_WHOLE_TRIMMED} END"
+)
+"""The same for integers, with fewer patterns."""
+
+_OFFSET = "regexp_extract({t}, '^.{{16}}[^+-]*([+-][0-9:]+)$', 1)"
+_DAY = "date_diff('day', DATE '0001-01-01', TRY_CAST(substr({t}, 1, 10) AS DATE))"
+_SECONDS = (
+    f"{_DAY} * 86400"
+    " + COALESCE(TRY_CAST(substr({t}, 12, 2) AS BIGINT), 0) * 3600"
+    " + COALESCE(TRY_CAST(substr({t}, 15, 2) AS BIGINT), 0) * 60"
+    " + COALESCE(TRY_CAST(regexp_extract({t}, '^.{{16}}:([0-9][0-9])', 1) AS BIGINT), 0)"
+    f" + CASE WHEN starts_with({_OFFSET}, '-') THEN 1 ELSE -1 END"
+    f" * (COALESCE(TRY_CAST(substr({_OFFSET}, 2, 2) AS BIGINT), 0) * 3600"
+    f" + COALESCE(TRY_CAST(substr(replace({_OFFSET}, ':', ''), 4, 2) AS BIGINT), 0) * 60)"
+)
+_INSTANT_RANK = (
+    # A day before the first one in UTC is added, so that no number of seconds is negative.
+    f"CASE WHEN length({{t}}) = 10 THEN 'i' || lpad(CAST(86400 + {_DAY} * 86400 AS TEXT), 12, '0')"
+    f" || '000000000' ELSE 'i' || lpad(CAST(86400 + {_SECONDS} AS TEXT), 12, '0')"
+    " || rpad(regexp_extract({t}, '[.,]([0-9]+)', 1), 9, '0') END"
+)
+"""Seconds and nanoseconds; null for a day that the calendar does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,37 +125,56 @@ def _has(value: exp.Expr) -> exp.Expr:
 
 
 def number_columns(text: exp.Expr, dialect: Dialect) -> list[exp.Expr]:
-    """Return the expressions of `whole`, `real` and `rest` of a text; NULL where it has none."""
-    short = exp.LTE(
-        this=exp.Length(this=text.copy()), expression=exp.Literal.number(MAX_INTEGER_CHARS)
+    """Return the expressions of `whole`, `real` and `rank` of a text; NULL where it has none.
+
+    `whole` is an integer of 64 bits, `real` the nearest double, which is infinite for numbers without a
+    value in arithmetic, `rank` the rank of a number or an instant.
+    """
+    is_integer = _full_match(text, INTEGER, dialect)
+    whole = exp.Case().when(
+        is_integer, exp.TryCast(this=text.copy(), to=exp.DataType.build("bigint"))
     )
-    digits = _full_match(text, INTEGER, dialect)
-    cast = exp.TryCast(this=text.copy(), to=exp.DataType.build("bigint"))
-    whole = exp.Case().when(exp.and_(short, digits), cast)
-    parsed = exp.Case().when(
+    double = exp.TryCast(this=text.copy(), to=exp.DataType.build("double"))
+    finite = exp.LTE(
+        this=exp.Abs(this=double.copy()), expression=_sql(f"CAST({MAX_REAL} AS DOUBLE)")
+    )
+    is_zero = exp.EQ(this=_of(_SIGNIFICANT, text), expression=_text(""))
+    in_range = exp.and_(
+        finite.copy(), exp.or_(is_zero, exp.NEQ(this=double.copy(), expression=_sql("0")))
+    )
+    is_power = _full_match(text, POWER, dialect)
+    is_number = exp.and_(
         _full_match(text, NUMBER, dialect),
-        exp.TryCast(this=text.copy(), to=exp.DataType.build("double")),
+        exp.or_(
+            exp.Not(this=is_power.copy()), exp.Coalesce(this=in_range, expressions=[exp.false()])
+        ),
     )
-    double = exp.cast(whole.copy(), "double")
-    # Zero is added so that minus zero and zero are the same value.
-    real = exp.Add(
-        this=exp.Coalesce(this=double.copy(), expressions=[parsed]),
-        expression=exp.cast(exp.Literal.number(0), "double"),
+    infinite = _sql("CAST('Infinity' AS DOUBLE)")
+    has_value = exp.and_(
+        finite.copy(), exp.or_(exp.Not(this=is_integer.copy()), _has(whole.copy()))
     )
-    # The double next to the largest integers is 2 to the power of 63, which is no integer itself.
-    largest = exp.Literal.number(MAX_WHOLE)
-    below = exp.Sub(
-        this=exp.paren(exp.Sub(this=whole.copy(), expression=largest)),
-        expression=exp.Literal.number(1),
+    real = exp.Case().when(
+        is_number.copy(), exp.Case().when(has_value, double.copy()).else_(infinite)
     )
-    nearest = exp.TryCast(this=double.copy(), to=exp.DataType.build("bigint"))
-    difference = (
+    is_instant = exp.and_(
+        _full_match(text, INSTANT, dialect), exp.Not(this=_of("starts_with({t}, '0000')", text))
+    )
+    rank = (
         exp.Case()
-        .when(exp.GTE(this=double.copy(), expression=exp.cast(largest.copy(), "double")), below)
-        .else_(exp.Sub(this=whole.copy(), expression=nearest))
+        .when(is_integer.copy(), _of(_WHOLE_RANK, text))
+        .when(is_number, _of(_NUMBER_RANK, text))
+        .when(is_instant, _of(_INSTANT_RANK, text))
     )
-    rest = exp.Coalesce(this=exp.cast(difference, "integer"), expressions=[exp.Literal.number(0)])
-    return [exp.alias_(whole, "whole"), exp.alias_(real, "real"), exp.alias_(rest, "rest")]
+    return [exp.alias_(whole, "whole"), exp.alias_(real, "real"), exp.alias_(rank, "rank")]
+
+
+def _sql(text: str) -> exp.Expr:
+    return parse_one(text, dialect="duckdb")
+
+
+def _of(template: str, text: exp.Expr) -> exp.Expr:
+    """Return the expression of a template for a text."""
+    return _sql(template.format(t=text.sql("duckdb")))
 
 
 def _full_match(text: exp.Expr, pattern: str, dialect: Dialect) -> exp.Expr:
@@ -116,32 +183,36 @@ def _full_match(text: exp.Expr, pattern: str, dialect: Dialect) -> exp.Expr:
 
 
 def value_key(alias: str) -> exp.Expr:
-    """Return an expression that is equal for texts of the same number and for equal texts only."""
-    real = exp.cast(_field("real", alias), "text")
-    rest = exp.cast(_field("rest", alias), "text")
-    digits = exp.DPipe(
-        this=exp.DPipe(this=real, expression=exp.Literal.string("/")), expression=rest
+    """Return an expression that is equal for texts that `=` holds for, and for those only."""
+    quoted = exp.DPipe(this=_text('"'), expression=_field("text", alias))
+    has_exponent = exp.and_(_is_a("n", alias), _of("lower({t}) LIKE '%e%'", _field("text", alias)))
+    by_rank = exp.and_(_has(_field("rank", alias)), exp.Not(this=exp.paren(has_exponent)))
+    return exp.Case().when(by_rank, _field("rank", alias)).else_(quoted)
+
+
+def _is_a(kind: str, alias: str) -> exp.Expr:
+    """Return the test of the kind of a value: `n` for a number, `i` for an instant."""
+    first = exp.Substring(
+        this=exp.Coalesce(this=_field("rank", alias), expressions=[_text("t")]),
+        start=exp.Literal.number(1),
+        length=exp.Literal.number(1),
     )
-    quoted = exp.DPipe(this=exp.Literal.string('"'), expression=_field("text", alias))
-    return exp.Case().when(_has(_field("real", alias)), digits).else_(quoted)
+    return exp.EQ(this=first, expression=_text(kind))
 
 
-def number_order(op: str, left: str, right: str) -> exp.Expr:
-    """Return `left op right` for one of < <= > >=: two numbers by value, two texts by code point."""
+def value_order(op: str, left: str, right: str) -> exp.Expr:
+    """Return `left op right` for one of < <= > >=: two numbers by value, two instants by time, two
+    other texts by code point.
+    """
     if op in (">", ">="):
-        return number_order("<" if op == ">" else "<=", right, left)
+        return value_order("<" if op == ">" else "<=", right, left)
     last = exp.LT if op == "<" else exp.LTE
-    a, b = _field("real", left), _field("real", right)
-    numbers = exp.or_(
-        exp.LT(this=a.copy(), expression=b.copy()),
-        exp.and_(
-            exp.EQ(this=a.copy(), expression=b.copy()),
-            last(this=_field("rest", left), expression=_field("rest", right)),
-        ),
-    )
+    ranks = last(this=_field("rank", left), expression=_field("rank", right))
     texts = last(this=_field("text", left), expression=_field("text", right))
-    case = exp.Case().when(exp.and_(_has(a.copy()), _has(b.copy())), numbers)
-    return case.when(exp.and_(_is_null(a.copy()), _is_null(b.copy())), texts).else_(exp.false())
+    number, other = _is_a("n", left), _is_a("n", right)
+    both_instants = exp.and_(_is_a("i", left), _is_a("i", right))
+    case = exp.Case().when(exp.or_(exp.and_(number, other), both_instants), ranks)
+    return case.when(exp.or_(number.copy(), other.copy()), exp.false()).else_(texts)
 
 
 def text_tests(op: str, text: str, part: str, dialect: Dialect) -> exp.Expr:
@@ -156,20 +227,20 @@ def aggregate_text(function: str, alias: str | None, dialect: Dialect) -> exp.Ex
     """
     if function == "count" or alias is None:
         return exp.cast(exp.Count(this=exp.Star()), "text")
-    is_number = _has(_field("real", alias))
+    is_number = _is_a("n", alias)
+    text = _field("text", alias)
+    order = dialect.call("row", _field("rank", alias), text.copy())
     if function in ("min", "max"):
-        order = dialect.call("row", *(_field(name, alias) for name in ("real", "rest", "text")))
-        best = dialect.call(function, _field("text", alias), order)
-        return exp.Filter(this=best, expression=exp.Where(this=is_number))
+        best = dialect.call(function, text, order)
+        return exp.Coalesce(
+            this=_filtered(best, is_number), expressions=[_filtered(best, _is_a("i", alias))]
+        )
     if function == "representative":
-        fields = [_zero_if_null(_field(name, alias)) for name in ("real", "rest")]
-        is_text = exp.Case().when(is_number, exp.Literal.number(0)).else_(exp.Literal.number(1))
-        order = dialect.call("row", is_text, *fields, _field("text", alias))
-        return dialect.call("min", _field("text", alias), order)
+        rank = exp.Case().when(is_number.copy(), _field("rank", alias)).else_(_text("t"))
+        return dialect.call("min", text, dialect.call("row", rank, text.copy()))
     whole = _field("whole", alias)
-    reals = exp.Filter(
-        this=dialect.call("total", _field("real", alias)),
-        expression=exp.Where(this=exp.and_(_is_null(whole.copy()), is_number)),
+    reals = _filtered(
+        dialect.call("total", _field("real", alias)), exp.and_(_is_null(whole.copy()), is_number)
     )
     parts = [
         exp.Literal.string(function),
@@ -183,8 +254,8 @@ def aggregate_text(function: str, alias: str | None, dialect: Dialect) -> exp.Ex
     return exp.Anonymous(this="concat_ws", expressions=[_text(" "), *parts])
 
 
-def _zero_if_null(value: exp.Expr) -> exp.Expr:
-    return exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
+def _filtered(value: exp.Expr, condition: exp.Expr) -> exp.Expr:
+    return exp.Filter(this=value.copy(), expression=exp.Where(this=condition.copy()))
 
 
 def _text(value: str) -> exp.Expr:

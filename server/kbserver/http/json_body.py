@@ -1,41 +1,16 @@
-"""Strict parsing of request bodies: JSON bytes to an object.
-
-Input that two JSON parsers may read differently is refused: duplicate keys, NaN and infinities,
-unpaired surrogates, and anything after the document. Integers are exact at any size.
-
-An ordinary body is parsed by orjson and then checked for the errors that orjson accepts. A body
-that may contain one is parsed again by the standard library, which is slower, has precise messages
-and decides the result.
-"""
+"""Request bodies: reading within the limits of size and memory, and strict parsing to an object."""
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import MutableMapping
 from typing import Any
 
-import orjson
-
 from kbcore.errors import InvalidInput, TooLarge
+from kbcore.strict_json import parse_json
 from kbserver.http.body_memory import Bodies
-
-_EXACT = float(1 << 63)
-"""From here on orjson may have read an integer as a float; the slow parser decides."""
-
-_DOUBTFUL_ESCAPE = re.compile(rb"\\u00(?:00|3[aA])")
-"""NUL, which is refused, and a colon, which would change the count of keys."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_BRACKET = re.compile(r'[\[\]{}]|"[^"]*"?')
-"""A bracket, or a whole string so that brackets inside it do not count; for texts without escaped
-quotes."""
 
 _CHUNK = 1 << 16
 """Bytes of the first part of a body, and of each chunk of a body without a length."""
-
-_MESSAGE_KEY = 60
 
 
 def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
@@ -100,131 +75,10 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     """Return the JSON object in a body; an empty body is an empty object. Raises InvalidInput."""
     if not body:
         return {}
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        value = _read_slowly(body, max_depth)
-    else:
-        if (
-            not _plain(value, max_depth)
-            or _DOUBTFUL_ESCAPE.search(body)
-            or _drops_keys(value, body)
-        ):
-            value = _read_slowly(body, max_depth)
+    value = parse_json(body, max_depth)
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
     return value
-
-
-def _plain(value: Any, max_depth: int) -> bool:
-    """Return True if a parsed value is within the depth limit and its numbers are surely exact."""
-    level = [value] if type(value) in (dict, list) else []
-    for _ in range(max_depth):
-        below = []
-        for container in level:
-            for item in container.values() if type(container) is dict else container:
-                kind = type(item)
-                if kind is dict or kind is list:
-                    below.append(item)
-                elif kind is float and not -_EXACT < item < _EXACT:
-                    return False
-        if not below:
-            return True
-        level = below
-    return False
-
-
-def _drops_keys(value: Any, body: bytes) -> bool:
-    r"""Return True if a key occurs twice: the value, written out again, then has fewer colons.
-
-    Each key has one colon, and colons inside strings are the same on both sides as long as none was
-    written `\u003a`.
-    """
-    return orjson.dumps(value).count(b":") != body.count(b":")
-
-
-def _read_slowly(body: bytes, max_depth: int) -> Any:
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"the body is not valid UTF-8 at byte {error.start}") from error
-    if text.startswith("\ufeff"):
-        raise InvalidInput("the body starts with a byte order mark; JSON has none")
-    _check_depth(text, max_depth)
-    try:
-        value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-        )
-    except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        raise InvalidInput(
-            f"the body is not valid JSON: {error.msg} at {position}",
-            {"line": error.lineno, "column": error.colno},
-        ) from error
-    except ValueError as error:
-        raise InvalidInput("an integer in the body has too many digits") from error
-    _check_strings(value)
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    known = dict(pairs)
-    if len(known) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise InvalidInput(f"key {_shown(key)} is given twice", {"key": key[:_MESSAGE_KEY]})
-            seen.add(key)
-    return known
-
-
-def _no_constant(name: str) -> Any:
-    raise InvalidInput(f"{name} is not a JSON number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise InvalidInput(f"the number {digits[:_MESSAGE_KEY]} is too large")
-    return value
-
-
-def _check_depth(text: str, max_depth: int) -> None:
-    """Refuse deep nesting before a recursive parser runs; takes time linear in the text."""
-    if text.count("[") + text.count("{") <= max_depth:
-        return
-    depth = 0
-    for token in _BRACKET.finditer(text.replace("\\\\", "").replace('\\"', "")):
-        mark = token.group()[0]
-        if mark in "[{":
-            depth += 1
-            if depth > max_depth:
-                raise InvalidInput(
-                    f"the body nests deeper than {max_depth} levels",
-                    {"limit": "MAX_JSON_DEPTH", "value": max_depth},
-                )
-        elif mark in "]}":
-            depth -= 1
-
-
-def _check_strings(value: Any) -> None:
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if type(item) is str:
-            if "\0" in item:
-                raise InvalidInput("the character NUL is not allowed in text")
-            if not item.isascii() and _SURROGATE.search(item):
-                raise InvalidInput("half a surrogate pair is not a character")
-        elif type(item) is dict:
-            pending.extend(item)
-            pending.extend(item.values())
-        elif type(item) is list:
-            pending.extend(item)
-
-
-def _shown(key: str) -> str:
-    return json.dumps(key if len(key) <= _MESSAGE_KEY else key[:_MESSAGE_KEY] + "…")
 
 
 def _kind(value: Any) -> str:

@@ -13,8 +13,16 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from kbplanner.ir.conditions import MEMBERSHIP_FUNCTIONS
 from kbplanner.ir.terms import Apply, Expr, Variable
+from kbplanner.ir.values.comparison import extreme
 from kbplanner.ir.values.instants import TIME_FUNCTIONS
-from kbplanner.ir.values.numbers import Number, compare, number, number_text
+from kbplanner.ir.values.numbers import (
+    MAX_INTEGER,
+    MIN_INTEGER,
+    Number,
+    number,
+    number_text,
+    whole,
+)
 from kbplanner.ir.values.texts import TEXT_FUNCTIONS
 
 MAX_TEXT_BYTES = 64 * 1024
@@ -23,7 +31,6 @@ MAX_TEXT_BYTES = 64 * 1024
 MAX_ROUND_DIGITS = 15
 """Maximum number of digits after the point that `round` keeps."""
 
-_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
 _MAX_EXACT_REAL = float(1 << 53)
 _ROUNDING = Context(prec=64)
 
@@ -31,10 +38,10 @@ _ROUNDING = Context(prec=64)
 def compute(function: str, args: Sequence[str]) -> str | None:
     """Return a function of constants, in canonical text; None where it has no value.
 
-    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have
-    none beyond their range. Text that is not a number has no value in arithmetic, nor has a
-    division by zero, nor a text beyond MAX_TEXT_BYTES. `capture` needs a valid pattern and group;
-    `check_rule` refuses others.
+    Integers are exact and have no value beyond 64 bits, neither as argument nor as result; other
+    numbers are IEEE doubles and have none beyond their range. `min` and `max` only compare. Text
+    that is not a number has no value in arithmetic, nor has a division by zero, nor a text beyond
+    MAX_TEXT_BYTES. `capture` needs a valid pattern and group; `check_rule` refuses others.
     """
     body = _BODIES.get(function)
     if body is not None:
@@ -48,7 +55,7 @@ def compute(function: str, args: Sequence[str]) -> str | None:
         return None
     value = _ARITHMETIC[function](numbers)
     if value is None or not (
-        _MIN_INTEGER <= value <= _MAX_INTEGER if isinstance(value, int) else math.isfinite(value)
+        MIN_INTEGER <= value <= MAX_INTEGER if isinstance(value, int) else math.isfinite(value)
     ):
         return None
     return number_text(value)
@@ -117,33 +124,27 @@ def _abs(args: Sequence[Number]) -> Number:
     return abs(args[0])
 
 
-def _extreme(args: Sequence[Number], sign: int) -> Number:
-    """Return the least (sign -1) or greatest; of an integer and a real of the same value, the
-    integer.
+def _round(args: Sequence[str]) -> str | None:
+    """Round to this many digits after the point, halves away from zero, by the double nearest to the
+    number.
     """
-    best = args[0]
-    for value in args[1:]:
-        order = compare(value, best) * sign
-        if order > 0 or (order == 0 and isinstance(value, int)):
-            best = value
-    return best
-
-
-def _round(args: Sequence[Number]) -> Number | None:
-    """Round to this many digits after the point, halves away from zero, by the number as it is
-    written.
-    """
-    value, digits = args[0], args[1] if len(args) > 1 else 0
-    if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
+    value, digits = number(args[0]), whole(args[1]) if len(args) > 1 else 0
+    if value is None or digits is None or not 0 <= digits <= MAX_ROUND_DIGITS:
         return None
     if isinstance(value, int) or abs(value) >= _MAX_EXACT_REAL:
-        return value
-    return float(
-        Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ROUNDING)
-    )
+        return number_text(value)
+    unit = Decimal(1).scaleb(-digits)
+    return number_text(float(Decimal(repr(value)).quantize(unit, ROUND_HALF_UP, _ROUNDING)))
 
 
-_BODIES = {**TEXT_FUNCTIONS, **TIME_FUNCTIONS, **MEMBERSHIP_FUNCTIONS}
+_BODIES: dict[str, Callable[[Sequence[str]], str | None]] = {
+    **TEXT_FUNCTIONS,
+    **TIME_FUNCTIONS,
+    **MEMBERSHIP_FUNCTIONS,
+    "min": lambda args: extreme("min", args),
+    "max": lambda args: extreme("max", args),
+    "round": _round,
+}
 """Bodies of the functions whose arguments are texts."""
 
 _ARITHMETIC: dict[str, Callable[[Sequence[Number]], Number | None]] = {
@@ -154,7 +155,4 @@ _ARITHMETIC: dict[str, Callable[[Sequence[Number]], Number | None]] = {
     "div": _div,
     "mod": _mod,
     "abs": _abs,
-    "min": lambda args: _extreme(args, -1),
-    "max": lambda args: _extreme(args, 1),
-    "round": _round,
 }

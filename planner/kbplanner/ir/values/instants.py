@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from kbplanner.ir.operators import INTERVAL_RELATIONS
-from kbplanner.ir.values.numbers import number, number_text
+from kbplanner.ir.values.numbers import number_text, whole
 
 OPEN_END = ".."
 """The text of an end of an interval that is open: before all instants, or after all (ISO 8601-2)."""
@@ -117,7 +117,7 @@ def _days_between(args: Sequence[str]) -> str | None:
     seconds, rest = elapsed
     if rest == 0 and seconds % _DAY == 0:
         return str(seconds // _DAY)
-    return number_text((float(seconds) + rest / 1e9) / 86400.0)
+    return number_text((seconds * _SECOND_NS + rest) / (_DAY * _SECOND_NS))
 
 
 def _seconds_between(args: Sequence[str]) -> str | None:
@@ -125,7 +125,7 @@ def _seconds_between(args: Sequence[str]) -> str | None:
     if elapsed is None:
         return None
     seconds, rest = elapsed
-    return str(seconds) if rest == 0 else number_text(float(seconds) + rest / 1e9)
+    return str(seconds) if rest == 0 else number_text((seconds * _SECOND_NS + rest) / _SECOND_NS)
 
 
 def _date_text(day: int) -> str | None:
@@ -137,8 +137,8 @@ def _date_text(day: int) -> str | None:
 
 def _add_days(args: Sequence[str]) -> str | None:
     """Move the date by whole days; the time and the offset stay as they are written."""
-    start, days = instant(args[0]), number(args[1])
-    if start is None or not isinstance(days, int):
+    start, days = instant(args[0]), whole(args[1])
+    if start is None or days is None:
         return None
     moved = _date_text(start.day + days)
     return None if moved is None else moved + start.text[10:]
@@ -149,8 +149,8 @@ def _add_seconds(args: Sequence[str]) -> str | None:
 
     A date becomes a time in UTC. Seconds are left out where the text has none and they are 0.
     """
-    start, seconds = instant(args[0]), number(args[1])
-    if start is None or not isinstance(seconds, int):
+    start, seconds = instant(args[0]), whole(args[1])
+    if start is None or seconds is None:
         return None
     day, second = divmod(start.second + seconds, _DAY)
     moved = _date_text(start.day + day)

@@ -1,31 +1,103 @@
-"""Numeric text: which constants are numbers, and the order of constants in answers."""
+"""Numeric text: which constants are numbers, their exact order, and the order of constants in answers.
+
+A plain number is written in digits, with or without a fraction, and has the exact value of its
+digits, whatever their length. A number with an exponent has a value within the doubles; a text with
+an exponent beyond them is no number. csrc/number.c reads the same numbers in the engine.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
+from decimal import Decimal
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\Z")
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+_POWER = re.compile(r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?)[eE][+-]?[0-9]+")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
+
+MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+_MAX_INTEGER_CHARS = 20
+"""Longer texts of digits have more than 64 bits."""
+_MAX_EXACT_REAL = 1 << 53
+_MAX_PYTHON_DIGITS = 4300
+"""Digits of the longest integer that Python converts from and to text."""
 
 Number = int | float
 
 
 def number(text: str) -> Number | None:
-    """Return the value of numeric text, None for other text: an int within 64 bits, else the
-    nearest float.
+    """Return the value of a constant in arithmetic: an int within 64 bits, or a finite float.
 
-    Numeric text is an optional minus, digits without a leading zero, an optional fraction and an
-    optional exponent.
+    None for a text, and for a number beyond these, which can only be compared.
     """
-    if not _NUMBER.match(text):
+    if _INTEGER.fullmatch(text):
+        value = int(text) if len(text) <= _MAX_INTEGER_CHARS else MAX_INTEGER + 1
+        return value if MIN_INTEGER <= value <= MAX_INTEGER else None
+    if _PLAIN.fullmatch(text):
+        real = float(text)
+        return real if math.isfinite(real) else None
+    return _power(text)
+
+
+def _power(text: str) -> float | None:
+    """Return the value of a number with an exponent; None for other text, and beyond the doubles."""
+    match = _POWER.fullmatch(text)
+    if match is None:
         return None
-    if len(text) <= 20 and _INTEGER.match(text):
-        value = int(text)
-        if -(1 << 63) <= value < 1 << 63:
-            return value
-    return float(text)
+    real = float(text)
+    is_zero = not match[1].strip("-0.")
+    return real if math.isfinite(real) and (is_zero or real != 0) else None
+
+
+def is_number(text: str) -> bool:
+    """Return True if a constant is a number, whatever its length."""
+    return bool(_PLAIN.fullmatch(text)) or _power(text) is not None
+
+
+def has_exponent(text: str) -> bool:
+    """Return True if a text has the form of a number with an exponent; `=` compares it as text."""
+    return bool(_POWER.fullmatch(text))
+
+
+def is_whole(text: str) -> bool:
+    """Return True if a constant is a whole number in plain digits, whatever its length."""
+    return bool(_INTEGER.fullmatch(text))
+
+
+def whole(text: str) -> int | None:
+    """Return the value of a constant where a whole number of 64 bits is needed; None for others.
+
+    Numbers without a fraction are whole however they are written: `2`, `2.0`, `2e0`.
+    """
+    match = _WHOLE.fullmatch(text)
+    if match is not None:
+        value = number(match[1])
+        return value if isinstance(value, int) else None
+    real = _power(text)
+    is_integral = real is not None and real.is_integer() and abs(real) <= _MAX_EXACT_REAL
+    return int(real) if real is not None and is_integral else None
+
+
+def python_number(text: str) -> Number | None:
+    """Return a number as a Python value: whole numbers exactly; None for a text.
+
+    None also for whole numbers that Python itself does not read (more than 4,300 digits) and
+    decimals beyond the doubles.
+    """
+    value = number(text)
+    if value is None and len(text) <= _MAX_PYTHON_DIGITS and _INTEGER.fullmatch(text):
+        return int(text)
+    return value
+
+
+def exact(text: str) -> int | Decimal | None:
+    """Return the exact value of a number; None for a text. Values compare exactly."""
+    if _PLAIN.fullmatch(text):
+        is_short = len(text) <= _MAX_INTEGER_CHARS and "." not in text
+        return int(text) if is_short else Decimal(text)
+    real = _power(text)
+    return None if real is None else 0 if real == 0 else Decimal(text)
 
 
 def number_text(value: Number) -> str:
@@ -37,44 +109,21 @@ def number_text(value: Number) -> str:
     return repr(value)
 
 
-def compare(a: Number, b: Number) -> int:
-    """Return -1, 0 or 1 as a is less than, equal to or greater than b; exact for large ints and
-    floats.
+def canonical(text: str) -> str | None:
+    """Return a number as computed values are written; None for a text.
+
+    Whole numbers keep all digits. Other numbers become the nearest double; beyond the doubles they
+    have no canonical text.
     """
-    if a == b:
-        return 0
-    if isinstance(a, float) and math.isinf(a):
-        return 1 if a > 0 else -1
-    if isinstance(b, float) and math.isinf(b):
-        return -1 if b > 0 else 1
-    return -1 if Fraction(a) < Fraction(b) else 1
+    value = number(text)
+    if value is not None:
+        return number_text(value)
+    return text if is_whole(text) else None
 
 
-def answer_key(text: str) -> tuple[int, Number, str]:
+def answer_key(text: str) -> tuple[int, int | Decimal, str]:
     """Return the sort key of one argument: numbers before text, numbers by value then text, text by
     code point.
     """
-    value = number(text)
+    value = exact(text)
     return (1, 0, text) if value is None else (0, value, text)
-
-
-def test(op: int, a: str, b: str) -> bool:
-    """Apply comparison number `op` (its index in operators.COMPARISONS, +8 to negate) to two constants."""
-    outcome = _test(op & 7, a, b)
-    return not outcome if op & 8 else outcome
-
-
-def _test(op: int, a: str, b: str) -> bool:
-    if op in (2, 3):
-        return (a == b) == (op == 2)
-    x, y = number(a), number(b)
-    if op in (0, 1):
-        same = compare(x, y) == 0 if x is not None and y is not None else a == b
-        return same == (op == 0)
-    if x is not None and y is not None:
-        order = compare(x, y)
-    elif x is None and y is None:
-        order = (a > b) - (a < b)
-    else:
-        return False
-    return {4: order < 0, 5: order <= 0, 6: order > 0, 7: order >= 0}[op]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kbplanner.ir.values.numbers import number
+from kbplanner.ir.values.numbers import whole
 from kbplanner.ir.values.pattern import captured, compile_pattern
 from kbplanner.ir.values.similar import jaro_winkler, trigram
+from kbplanner.ir.values.words import is_plain
 
 SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -15,10 +15,6 @@ SPACES = (
 )
 """The characters with Unicode's property White_Space, which `trim` removes."""
 
-_PLAIN = re.compile(
-    r"[A-Za-z][A-Za-z0-9_]*(?:(?:-+|:+)[A-Za-z0-9_]+)*|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-)
-_KEYWORDS = frozenset({"not", "div", "mod"})
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 TextFunction = Callable[[Sequence[str]], str | None]
@@ -42,9 +38,9 @@ def simple_upper(char: str) -> str:
 def quoted(constant: str) -> str:
     """Return a constant in the notation of the rule language.
 
-    Words of ASCII letters and numbers stay as they are, all others are in double quotes.
+    Words and numbers stay as they are, all others are in double quotes.
     """
-    if _PLAIN.fullmatch(constant) and constant not in _KEYWORDS:
+    if is_plain(constant):
         return constant
     return f'"{"".join(map(_escaped, constant))}"'
 
@@ -56,9 +52,9 @@ def _escaped(char: str) -> str:
 
 
 def natural(text: str) -> int | None:
-    """Return the value of a text that is an integer of at least 0; None for any other text."""
-    value = number(text)
-    return value if isinstance(value, int) and value >= 0 else None
+    """Return the value of a text that is a whole number of at least 0; None for any other text."""
+    value = whole(text)
+    return value if value is not None and value >= 0 else None
 
 
 def _substring(args: Sequence[str]) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from kbcore.language.csv_rows import HEADER_MODES, Header, HeaderMode
+from kbcore.language.csv_rows import DELIMITER_MODES, HEADER_MODES, Delimiter, Header, HeaderMode
 from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -42,6 +42,7 @@ class Options:
     scope: str | None
     predicate: str | None = None
     header: HeaderMode = "auto"
+    delimiter: Delimiter = "auto"
     quiet: bool = False
 
 
@@ -60,21 +61,29 @@ class Options:
     show_default=True,
     help="CSV: first row is a header; auto skips it only if the other rows leave no doubt",
 )
+@click.option(
+    "--delimiter",
+    type=click.Choice(DELIMITER_MODES),
+    default="auto",
+    show_default=True,
+    help="CSV: sign between cells; auto takes the first of these that is in every row",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar and no queries")
 @strict_option
 @target_options
-def load(
+def load(  # noqa: PLR0913  one parameter for each option of the command
     target: Target,
     files: tuple[Path, ...],
     scope: str | None,
     predicate: str | None,
     header: HeaderMode,
+    delimiter: Delimiter,
     quiet: bool,
     strict: bool,
 ) -> None:
     """Load files of facts and rules.
 
-    File types: .kb (rule language), .jsonl (one object per line), .csv (one fact per row). Files
+    File types: .kb (rule language), .jsonl (one object per line), .csv and .tsv (one fact per row). Files
     are read in batches; each batch is stored completely or not at all. After an error, the batches
     before it stay stored. The queries of a .kb file run after it is loaded. With --strict, all
     files are checked for warnings first.
@@ -82,7 +91,7 @@ def load(
     for path in files:
         if path.suffix not in FORMATS:
             raise Failed(f"{path}: unknown file type; the name must end in {', '.join(FORMATS)}")
-    options = Options(scope, predicate, header, quiet)
+    options = Options(scope, predicate, header, delimiter, quiet)
     if strict:
         _refuse_warnings(target, files, options)
     reviews = {path: review_of(target) for path in files}
@@ -219,6 +228,7 @@ def _batches(path: Path, options: Options) -> Iterator[Batch]:
             scope=options.scope,
             predicate=options.predicate,
             header=options.header,
+            delimiter=options.delimiter,
         )
         with click.progressbar(
             length=size,
