@@ -60,7 +60,7 @@ from kbcore.state.rulebook import (
     StoredPhrase,
     StoredRule,
     recursion_warning,
-    stored_phrase,
+    stored_definition,
     stored_rule,
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -184,9 +184,7 @@ class TenantKB(
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
         ]
         texts = warning_texts((*warnings, *later))
-        definitions = tuple(
-            stored_phrase(each) if isinstance(each, Phrase) else stored_rule(each) for each in rules
-        )
+        definitions = tuple(map(stored_definition, rules))
         return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
 
     def execute(

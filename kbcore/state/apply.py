@@ -71,10 +71,12 @@ def apply(
     apply_changes(tenant, changes.changes, at, delta)
     if changes.transaction is not None:
         tenant.committed.note(changes.transaction, at)
+    besides_content = all(isinstance(change, BESIDES_CONTENT) for change in changes.changes)
     if changes.request is not None:
-        tenant.answered.note(changes.request, at)
+        outcome = None if besides_content else delta.outcome()
+        tenant.answered.note(changes.request, at, outcome=outcome)
     tenant.seq = seq
-    if all(isinstance(change, BESIDES_CONTENT) for change in changes.changes):
+    if besides_content:
         _keep_answers(tenant, changes.changes, at)
     else:
         tenant.generation += 1

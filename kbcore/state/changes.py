@@ -13,7 +13,7 @@ from typing import Any
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.goals.subscriptions import Moment, Subscription
-from kbcore.state.idempotency import Answer, RequestKey
+from kbcore.state.idempotency import Answer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.partition import RowKey
@@ -510,3 +510,8 @@ class Delta:
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+    def outcome(self) -> Outcome:
+        """Return what a request with an idempotency key needs to know of this effect."""
+        removed = sum(len(each.rows) for each in self.removed)
+        return Outcome(self.seq, self.at, self.asserted, self.updated, removed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from kbcore.errors import AlreadyExists
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.modes import NO_MODES, Modes
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Definition, Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     Aggregate,
@@ -101,6 +101,11 @@ def stored_phrase(phrase: Phrase) -> StoredPhrase:
     """Give a phrase its id."""
     text = print_phrase(replace(phrase, scope=None))
     return StoredPhrase(f"@{phrase.signature}", phrase, text, phrase.scope)
+
+
+def stored_definition(definition: Definition) -> StoredDefinition:
+    """Give a rule or a phrase its id."""
+    return stored_phrase(definition) if isinstance(definition, Phrase) else stored_rule(definition)
 
 
 class RuleBook:

@@ -83,6 +83,7 @@ def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     replies=(as_text("The new priority."),),
     body=PriorityBody,
     core=TenantKB.prioritize,
+    again=lambda outcome, arguments: prioritize.respond(None, arguments),
     writes=True,
 )
 def prioritize(outcome: None, arguments: Json) -> Response:

@@ -9,6 +9,7 @@ from flask import Response
 from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
+from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import WRITER
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.request_context import applied, current
@@ -42,6 +43,15 @@ _COUNTS = {
 }
 
 
+def _stored_again(outcome: Outcome) -> AssertOutcome:
+    return AssertOutcome(outcome.asserted, outcome.updated, outcome.at)
+
+
+def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
+    known = RetractOutcome(outcome.removed, [], 0, [], 0, False, False, counted=False)
+    return retract.respond(known, arguments)
+
+
 @operation(
     "POST /assert/fact",
     "POST /tell",
@@ -49,6 +59,7 @@ _COUNTS = {
     replies=(as_text("The stored fact."),),
     body=TellBody,
     core=TenantKB.assert_facts,
+    again=lambda outcome, arguments: assert_fact.respond(_stored_again(outcome), arguments),
     writes=True,
     transaction=True,
     tool=Tool(
@@ -86,6 +97,7 @@ def _assert_many(
     replies=(as_object("How many facts were new.", Stored),),
     body=BulkBody,
     core=_assert_many,
+    again=lambda outcome, arguments: assert_facts.respond(_stored_again(outcome), arguments),
     writes=True,
     transaction=True,
     tool=Tool(
@@ -111,6 +123,7 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     ),
     body=RetractBody,
     core=TenantKB.retract_fact,
+    again=_retracted_again,
     prefer=("return=representation", "wait"),
     writes=True,
     transaction=True,
