@@ -297,6 +297,7 @@ _RESTORED = _list(
         Member("p", "predicate"),
         Member("a", "args", _TUPLE),
         Member("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
+        _optional("ttl", "ttl"),
     )
 )
 

@@ -216,12 +216,16 @@ class NoteDelivery:
 
 @dataclass(frozen=True, slots=True)
 class RestoredFact:
-    """A fact to be stored again with its attributes of before, evidence included."""
+    """A fact to be stored again with its attributes of before, evidence included.
+
+    `ttl` is in milliseconds; the end that it gave is that of the standing.
+    """
 
     scope: str | None
     predicate: str
     args: tuple[str, ...]
     standing: Standing
+    ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
