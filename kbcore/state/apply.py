@@ -20,6 +20,7 @@ from kbcore.state.changes import (
     ChangeSet,
     DeclarePhrases,
     Delta,
+    EndFacts,
     EndSubscriptions,
     EvictFacts,
     NoteAnswer,
@@ -34,7 +35,7 @@ from kbcore.state.changes import (
     ScopeChange,
     SetPriority,
 )
-from kbcore.state.eviction import evict, set_priority
+from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.goals.applying import change_subscriptions
 from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
@@ -96,6 +97,7 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta)
+            delta.discarded += change.discarded
         elif isinstance(change, AssertRows):
             _assert_rows(tenant, change.rows, at, delta)
         elif isinstance(change, RetractFact):
@@ -118,6 +120,8 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             change_scopes(tenant, change, delta)
         elif isinstance(change, EvictFacts):
             delta.evicted += evict(tenant, change)
+        elif isinstance(change, EndFacts):
+            end_facts(tenant, change, at)
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
         elif isinstance(change, AddEpisodes):

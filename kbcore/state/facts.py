@@ -89,12 +89,14 @@ class FactRows:
 class AssertOutcome:
     """Result of an assertion: the numbers of new and of known facts.
 
-    `timestamp` is the logged time in epoch milliseconds.
+    `timestamp` is the logged time in epoch milliseconds. `discarded` counts the facts that were not
+    stored, because a conflict strategy preferred others.
     """
 
     asserted: int
     updated: int
     timestamp: int
+    discarded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

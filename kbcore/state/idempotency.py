@@ -60,6 +60,7 @@ class Outcome:
     asserted: int = 0
     updated: int = 0
     removed: int = 0
+    discarded: int = 0
 
     def after(self, earlier: Outcome | None) -> Outcome:
         """Return the outcome of this change set and the earlier ones of the same request."""
@@ -71,6 +72,7 @@ class Outcome:
             earlier.asserted + self.asserted,
             earlier.updated + self.updated,
             earlier.removed + self.removed,
+            earlier.discarded + self.discarded,
         )
 
 

@@ -29,6 +29,7 @@ from kbcore.state.changes import (
     ChangeSet,
     DeclarePhrases,
     DropScope,
+    EndFacts,
     EvictFacts,
     ForkScope,
     MergeScope,
@@ -326,7 +327,7 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
     """Return the named scopes that changes write to."""
     scopes: set[str | None] = set()
     for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence | RestoreFacts):
+        if isinstance(change, AssertFacts | AddEvidence | EndFacts | RestoreFacts):
             scopes.update(fact.scope for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             scopes.update(rows.scope for rows in change.rows)
@@ -382,11 +383,11 @@ def _in_force(later: Sequence[_Later], seq: int) -> list[_Later]:
 
 def _changed_rules(before: _Rules, after: _Rules) -> list[RuleKey]:
     """Return the rules and phrases that are not the same in two states."""
-    keys = {key: None for kinds in (before, after) for known in kinds for key in known}
+    (rules, phrases), (rules_after, phrases_after) = before, after
     return [
         key
-        for key in keys
-        if any(old.get(key) != new.get(key) for old, new in zip(before, after, strict=True))
+        for key in {**rules, **rules_after, **phrases, **phrases_after}
+        if rules.get(key) != rules_after.get(key) or phrases.get(key) != phrases_after.get(key)
     ]
 
 

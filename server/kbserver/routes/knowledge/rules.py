@@ -68,7 +68,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     tool=Tool(
         name="teach",
         description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
-        "Or one as head and body.",
+        "Or head and body.",
         takes=("text", "head", "body", "scope"),
         answer=work.Taught,
         gives=("rules", "asserted?", "warnings?"),
