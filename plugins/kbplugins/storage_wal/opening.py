@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Opened:
-    """An opened log: its manifest, complete segments, the segment being written, and its last record."""
+    """An opened log: its manifest, complete segments, the segment being written, and its last record.
+
+    `damaged` is the number of snapshots that were damaged and removed.
+    """
 
     manifest: Manifest
     sealed: tuple[Extent, ...]
@@ -32,6 +35,7 @@ class Opened:
     head: int
     crc: int
     dropped: int
+    damaged: int
 
 
 def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Opened:
@@ -94,6 +98,7 @@ def _open(
     # From here on the folder is changed.
     _tidy(disk, names, content.surplus, kept_snapshots)
     sealed, crc = content.extents[:-1], content.crc
+    damaged = len(manifest.snapshots) - len(kept_snapshots)
     if content.extents:
         tail = _reopen(disk, clock, manifest, content, segment_bytes, held)
     else:
@@ -113,7 +118,7 @@ def _open(
     except BaseException:
         tail.close()
         raise
-    return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped)
+    return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped, damaged)
 
 
 def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:

@@ -94,6 +94,7 @@ class WalStore(LeaderMark, StoreBase):
         self._head = self._durable = opened.head
         self._crc = opened.crc
         self._dropped = opened.dropped
+        self.note_damaged(opened.damaged, (0, *opened.manifest.snapshots)[-1])
         self._log_id = opened.manifest.log_id_bytes
         self._id_crc = opened.manifest.id_crc
 
@@ -445,14 +446,16 @@ class WalStore(LeaderMark, StoreBase):
 
     def status(self) -> LogStatus:
         """Return the state of the log; `durable` is the last synced record under every policy."""
-        return LogStatus(
-            head=self._head,
-            durable=self._durable,
-            log_id=self._manifest.log_id,
-            epoch=self._manifest.epoch,
-            snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
-            tail_bytes_dropped=self._dropped,
-            writable=self._is_open and not self._space.full,
+        return self.with_damage(
+            LogStatus(
+                head=self._head,
+                durable=self._durable,
+                log_id=self._manifest.log_id,
+                epoch=self._manifest.epoch,
+                snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
+                tail_bytes_dropped=self._dropped,
+                writable=self._is_open and not self._space.full,
+            )
         )
 
     def close(self, *, clean: bool = True) -> None:
