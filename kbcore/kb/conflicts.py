@@ -13,12 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
+from kbcore.branching.places import Place
 from kbcore.branching.preview import Proposal, staged
 from kbcore.clock import Clock
 from kbcore.context.goals.violations import SCHEMA, Violation
 from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import Conflict, InvalidInput, PluginFailed
-from kbcore.kb.places import Place
 from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Standing
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates

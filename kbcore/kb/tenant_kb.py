@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kbcore.branching.places import Place, places_of
 from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, staged
 from kbcore.context.goals.violations import SCHEMA
 from kbcore.durable.transactions import apply_to_overlay
@@ -24,7 +25,6 @@ from kbcore.kb.memories.episodes import Supports
 from kbcore.kb.memories.fact_history import FactHistories
 from kbcore.kb.memory import Memory
 from kbcore.kb.natural_language import NaturalLanguage
-from kbcore.kb.places import Place, places_of
 from kbcore.kb.proofs import Proofs
 from kbcore.kb.queries import Queries
 from kbcore.kb.scopes import Scopes
