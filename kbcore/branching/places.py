@@ -53,9 +53,9 @@ def places_of(fact: Fact, rules: Iterable[Rule]) -> Iterator[Place]:
     yield Place(fact.scope, fact.predicate, fact.args, None)
     for rule in rules if fact.positive else ():
         if rule.head.predicate == CONTRADICTION and rule.head.args[0] == KEY:
-            place = _key_place(fact, rule)
-            if place is not None:
-                yield place
+            claim = _key_place(fact, rule)
+            if claim is not None:
+                yield claim
 
 
 def _key_place(fact: Fact, rule: Rule) -> Place | None:
@@ -82,9 +82,9 @@ def _differing(rule: Rule, first: Atom) -> int:
     return first.args.index(comparison.left)
 
 
-def _differ(one: str, other: str) -> bool:
+def _differ(first: str, second: str) -> bool:
     """Return True if two constants are not equal by value."""
-    numbers = number(one), number(other)
+    numbers = number(first), number(second)
     if numbers[0] is not None and numbers[1] is not None:
         return compare(numbers[0], numbers[1]) != 0
-    return one != other
+    return first != second

@@ -108,9 +108,9 @@ class ConflictResolver:
             stored = self._beaten(fact, places, now)
             earlier = [
                 winners[key]
-                for place in places
-                for key in taken.get(place, ())
-                if key in winners and place.are_rivals(fact, key[2], key[3])
+                for claim in places
+                for key in taken.get(claim, ())
+                if key in winners and claim.are_rivals(fact, key[2], key[3])
             ]
             beaten = None if stored is None else self._beaten_new(fact, earlier, now)
             if stored is None or beaten is None:
@@ -124,8 +124,8 @@ class ConflictResolver:
                 if fact.valid_from is not None and _start(other, now) < fact.valid_from:
                     winners[other.key] = replace(other, valid_until=fact.valid_from)
             winners[fact.key] = fact
-            for place in places:
-                taken.setdefault(place, set()).add(fact.key)
+            for claim in places:
+                taken.setdefault(claim, set()).add(fact.key)
         stored_again = ended.keys() & winners.keys()
         gone = tuple(each for key, each in ended.items() if key not in stored_again)
         names = {fact.key for fact in facts}
@@ -136,8 +136,8 @@ class ConflictResolver:
         """Return the stored facts that end because of a new one, None if the new one is discarded."""
         new = _new_standing(fact, now)
         beaten = []
-        for place in places:
-            for row in self._rivals(fact, place):
+        for claim in places:
+            for row in self._rivals(fact, claim):
                 old = _stored_standing(row)
                 decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
                 if decision is Keep.TARGET:
@@ -189,11 +189,11 @@ def _start(fact: Fact, now: int) -> int:
     return now if fact.valid_from is None else fact.valid_from
 
 
-def _meet(one: Standing, other: Standing) -> bool:
+def _meet(first: Standing, second: Standing) -> bool:
     """Return True if two facts are valid at the same time at some point."""
     return all(
         a.valid_until is None or b.valid_from < a.valid_until
-        for a, b in ((one, other), (other, one))
+        for a, b in ((first, second), (second, first))
     )
 
 

@@ -501,11 +501,11 @@ class TenantKB(
         own = rules.rules if SCHEMA in rules.derived else ()
         return list(places_of(fact, own))
 
-    def _stored_rivals(self, fact: Fact, place: Place) -> list[Row]:
+    def _stored_rivals(self, fact: Fact, claim: Place) -> list[Row]:
         rows = self.query_rows(
-            fact.predicate, place.pattern, positive=place.sign_of_rivals(fact), scope=fact.scope
+            fact.predicate, claim.pattern, positive=claim.sign_of_rivals(fact), scope=fact.scope
         )
-        return [row for row in rows if place.are_rivals(fact, row["args"], not row["negated"])]
+        return [row for row in rows if claim.are_rivals(fact, row["args"], not row["negated"])]
 
 
 def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.eviction import end_facts, evict, set_priority
-from kbcore.state.facts import Fact, FactRows
+from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
 from kbcore.state.goals.applying import change_subscriptions
 from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.memory.evidence import evidence_of, union, with_evidence
@@ -51,9 +51,6 @@ from kbplanner.ir.schema import RelationSchema
 UNKNOWN = float("nan")
 
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
-
-UNSET_PRIORITY = 0.5
-"""Priority of a fact for which no priority was set."""
 
 
 def apply(

@@ -10,6 +10,9 @@ from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
+UNSET_PRIORITY = 0.5
+"""Priority of a fact for which no priority was set."""
+
 Row = dict[str, Any]
 """A fact or answer in its external form: predicate, args, negated, scope, metadata, createdAt,
 validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None; `args` is a list of

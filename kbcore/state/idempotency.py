@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the change sets of a request have changed.
+    """Effect of the change sets of a request.
 
     `seq` is the number of the last one in the log, `at` its logged time (epoch milliseconds). The
     counts are those of all: facts that were new, known, and removed.

@@ -16,7 +16,6 @@ from kbcore.errors import Conflict, LogTruncated, NotFound
 from kbcore.kb.memories.named_facts import is_wide, named_facts
 from kbcore.plug.ports import LogStore
 from kbcore.reason.budget import Budget
-from kbcore.state.apply import UNSET_PRIORITY
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
     AddEpisodes,
@@ -41,7 +40,7 @@ from kbcore.state.changes import (
     RetractRule,
     SetPriority,
 )
-from kbcore.state.facts import FactKey, Row
+from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
 from kbcore.state.memory.evidence import evidence_from_json, with_evidence
 from kbcore.state.rulebook import stored_phrase, stored_rule
 from kbcore.state.standing import Standing
