@@ -51,6 +51,11 @@ class LoggedChange:
         """The id of the transaction, None outside of one."""
         return self.body.get("tx")
 
+    @property
+    def undoes(self) -> int | None:
+        """The number of the change that this one undid, None if it is no undo."""
+        return self.body.get("undoes")
+
     def changes(self) -> ChangeSet:
         """Return the decoded change set; raise LogCorrupted for an unknown change."""
         return read_changes(self.body)[1]

@@ -33,6 +33,8 @@ from kbcore.state.changes import (
     Decision,
     DeclarePhrases,
     DropScope,
+    EndedFact,
+    EndFacts,
     EndSubscriptions,
     EvictFacts,
     EvictReason,
@@ -64,11 +66,11 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 7
+VERSION = 8
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`, `unsubscribe`,
-`delivered` and purges of goals."""
+`delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored ones."""
 
 
 LANGUAGE = 2
@@ -297,6 +299,18 @@ _RESTORED = _list(
         Member("p", "predicate"),
         Member("a", "args", _TUPLE),
         Member("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
+        _optional("ttl", "ttl"),
+    )
+)
+
+_ENDED = _list(
+    ObjectCodec(
+        EndedFact,
+        Member("p", "predicate"),
+        Member("a", "args", _TUPLE),
+        _optional("n", "positive", _ABSENT_IF_POSITIVE),
+        _optional("s", "scope"),
+        _optional("until", "until"),
     )
 )
 
@@ -364,7 +378,12 @@ _SCOPE = Member("s", "scope")
 _TARGET = (Member("p", "predicate"), Member("positive", "positive"), _SCOPE)
 
 _CODECS = {
-    "assert": ObjectCodec(AssertFacts, Member("facts", "facts", _list(_FACT))),
+    "assert": ObjectCodec(
+        AssertFacts,
+        Member("facts", "facts", _list(_FACT)),
+        _optional("not", "discarded", Codec(lambda count: count or None, _same)),
+    ),
+    "end": ObjectCodec(EndFacts, Member("facts", "facts", _ENDED)),
     "rows": ObjectCodec(AssertRows, Member("rows", "rows", _ROWS)),
     "teach": ObjectCodec(
         AssertRules, Member("rules", "rules", _list(Codec(encode_rule, decode_rule)))

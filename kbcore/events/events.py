@@ -20,6 +20,8 @@ from kbcore.state.changes import (
     AssertRows,
     CatalogAction,
     DropScope,
+    EndedFact,
+    EndFacts,
     EvictFacts,
     EvictReason,
     ForkScope,
@@ -210,6 +212,10 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
         elif isinstance(change, EvictFacts):
             for rows in change.rows:
                 yield from _eviction(rows, change.reason)
+        elif isinstance(change, EndFacts):
+            for fact in change.facts:
+                if fact.until is None or fact.until <= at:
+                    yield _superseded(fact)
         elif isinstance(change, ForkScope):
             yield (
                 "scope_changed",
@@ -313,6 +319,12 @@ def _eviction(rows: FactRows, reason: EvictReason) -> Iterator[_EventParts]:
             fact.predicate,
             {"reason": reason.value, "atom": _row(fact, None, None)},
         )
+
+
+def _superseded(ended: EndedFact) -> _EventParts:
+    fact = Fact(ended.predicate, ended.args, ended.positive, ended.scope)
+    detail = {"reason": "superseded", "atom": _row(fact, None, None)}
+    return "fact_retracted", fact.scope, fact.predicate, detail
 
 
 def _rule_change(kind: str, stored: StoredRule) -> _EventParts:

@@ -1,13 +1,19 @@
-"""Conflict strategies: decisions about facts whose opposite is stored, or that violate a constraint."""
+"""Conflict strategies: decisions about facts whose opposite is stored, or that violate a constraint.
+
+A stored fact that loses ends when the winner begins to hold, and stays in the history. A new fact
+that loses is discarded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
+from kbcore.branching.places import Place
 from kbcore.branching.preview import Proposal, staged
 from kbcore.clock import Clock
 from kbcore.context.goals.violations import SCHEMA, Violation
@@ -16,8 +22,8 @@ from kbcore.errors import Conflict, InvalidInput, PluginFailed
 from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Standing
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates
-from kbcore.state.changes import AssertFacts, Change, Delta, Outdated, RetractFact
-from kbcore.state.facts import Fact, Row
+from kbcore.state.changes import AssertFacts, Change, Delta, EndedFact, EndFacts, Outdated
+from kbcore.state.facts import Fact, FactKey, Row, conclusion
 from kbcore.state.tenant import Tenant
 
 KEEP_BOTH = "KEEP_BOTH"
@@ -43,9 +49,10 @@ class Constraints(Protocol):
 
 
 class ConflictResolver:
-    """Writer of facts that applies one conflict strategy to those whose opposite is stored.
+    """Writer of facts that applies one conflict strategy to those that have rivals.
 
-    `opposite` returns the stored opposite of a fact, or None. A strategy that refuses every
+    `places` returns the places that a fact takes, of which the first is that of its opposite, and
+    `rivals` the stored facts that take such a place in another way. A strategy that refuses every
     opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput that
     lists the strategies if the name is unknown.
     """
@@ -54,7 +61,8 @@ class ConflictResolver:
         self,
         name: str,
         strategies: Mapping[str, MergeStrategy],
-        opposite: Callable[[Fact], Row | None],
+        rivals: Callable[[Fact, Place], list[Row]],
+        places: Callable[[Fact], list[Place]],
         constraints: Constraints,
         clock: Clock,
     ) -> None:
@@ -66,7 +74,8 @@ class ConflictResolver:
         self._name = name
         self._strategy = strategy
         self._constant = constant_decision(name, strategy)
-        self._opposite = opposite
+        self._rivals = rivals
+        self._places = places
         self._constraints = constraints
         self._clock = clock
 
@@ -90,25 +99,71 @@ class ConflictResolver:
 
     def _resolve(self, facts: Sequence[Fact]) -> tuple[Change, ...]:
         """Return the changes that the strategy decides on."""
-        winners: list[Fact] = []
-        retractions: list[Change] = []
+        now = self._clock.now_ms()
+        winners: dict[FactKey, Fact] = {}
+        taken: dict[Place, set[FactKey]] = {}
+        ended: dict[FactKey, EndedFact] = {}
         for fact in facts:
-            row = self._opposite(fact)
-            decision = Keep.BOTH if row is None else self._decide(fact, row)
-            if decision is Keep.TARGET:
+            places = self._places(fact)
+            stored = self._beaten(fact, places, now)
+            earlier = [
+                winners[key]
+                for claim in places
+                for key in taken.get(claim, ())
+                if key in winners and claim.are_rivals(fact, key[2], key[3])
+            ]
+            beaten = None if stored is None else self._beaten_new(fact, earlier, now)
+            if stored is None or beaten is None:
                 continue
-            if decision is Keep.SOURCE:
-                retractions.append(
-                    RetractFact(fact.predicate, fact.args, not fact.positive, fact.scope)
-                )
-            winners.append(fact)
-        return (*retractions, AssertFacts(tuple(winners)))
+            for row in stored:
+                name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
+                loser = EndedFact(*name, fact.valid_from)
+                ended.setdefault(loser.key, loser)
+            for other in beaten:
+                winners.pop(other.key, None)
+                if fact.valid_from is not None and _start(other, now) < fact.valid_from:
+                    winners[other.key] = replace(other, valid_until=fact.valid_from)
+            winners[fact.key] = fact
+            for claim in places:
+                taken.setdefault(claim, set()).add(fact.key)
+        stored_again = ended.keys() & winners.keys()
+        gone = tuple(each for key, each in ended.items() if key not in stored_again)
+        names = {fact.key for fact in facts}
+        asserted = AssertFacts(tuple(fact for fact in winners.values()), len(names) - len(winners))
+        return (EndFacts(gone), asserted) if gone else (asserted,)
 
-    def _decide(self, fact: Fact, row: Row) -> Keep:
-        """Return the decision about a fact whose opposite is stored as `row`."""
+    def _beaten(self, fact: Fact, places: Sequence[Place], now: int) -> list[Row] | None:
+        """Return the stored facts that end because of a new one, None if the new one is discarded."""
+        new = _new_standing(fact, now)
+        beaten = []
+        for claim in places:
+            for row in self._rivals(fact, claim):
+                old = _stored_standing(row)
+                decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
+                if decision is Keep.TARGET:
+                    return None
+                if decision is Keep.SOURCE:
+                    beaten.append(row)
+        return beaten
+
+    def _beaten_new(self, fact: Fact, earlier: Sequence[Fact], now: int) -> list[Fact] | None:
+        """Return the facts of the same request that a later one beats, None if it is discarded."""
+        new = _new_standing(fact, now)
+        beaten = []
+        for other in earlier:
+            old = _new_standing(other, now)
+            row = _row(other, old)
+            decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
+            if decision is Keep.TARGET:
+                return None
+            if decision is Keep.SOURCE:
+                beaten.append(other)
+        return beaten
+
+    def _decide(self, fact: Fact, new: Standing, old: Standing, row: Row) -> Keep:
+        """Return the decision about a fact and a rival, whose row is `row`."""
         if self._constant is not None:
             return self._constant
-        new, old = _new_standing(fact, self._clock.now_ms()), _stored_standing(row)
         conflict = MergeConflict(fact.predicate, fact.args, (new,), (old,))
         decision = resolution_of(self._name, self._strategy, conflict).keep
         if decision is Keep.REFUSE:
@@ -122,17 +177,41 @@ class ConflictResolver:
 
     def _check_current(self, facts: Sequence[Fact], changes: tuple[Change, ...]) -> None:
         if self._resolve(facts) != changes:
-            raise Outdated("the opposites have changed")
+            raise Outdated("the rivals have changed")
 
     def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            row = self._opposite(fact)
-            if row is not None:
+            for row in self._rivals(fact, self._places(fact)[0]):
                 raise _contradiction(row)
 
 
+def _start(fact: Fact, now: int) -> int:
+    return now if fact.valid_from is None else fact.valid_from
+
+
+def _meet(first: Standing, second: Standing) -> bool:
+    """Return True if two facts are valid at the same time at some point."""
+    return all(
+        a.valid_until is None or b.valid_from < a.valid_until
+        for a, b in ((first, second), (second, first))
+    )
+
+
+def _row(fact: Fact, standing: Standing) -> Row:
+    """Return a fact of the same request in its external form."""
+    return {
+        **conclusion(fact.predicate, fact.positive, list(fact.args), fact.scope),
+        "metadata": dict(fact.metadata),
+        "createdAt": standing.created_at,
+        "validFrom": standing.valid_from,
+        "validUntil": standing.valid_until,
+        "ttl": fact.ttl,
+        "confidence": fact.confidence,
+    }
+
+
 def _new_standing(fact: Fact, now: int) -> Standing:
-    start = now if fact.valid_from is None else fact.valid_from
+    start = _start(fact, now)
     ends = [fact.valid_until, None if fact.ttl is None else now + fact.ttl]
     until = min((end for end in ends if end is not None), default=None)
     return Standing(fact.positive, now, start, until, fact.confidence, dict(fact.metadata))

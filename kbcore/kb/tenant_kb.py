@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kbcore.branching.places import Place, places_of
 from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, staged
+from kbcore.context.goals.violations import SCHEMA
 from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import (
     BudgetExceeded,
@@ -101,11 +103,12 @@ class TenantKB(
     def assert_facts(self, facts: Sequence[Fact], *, conflict: str = KEEP_BOTH) -> AssertOutcome:
         """Store facts, all or none.
 
-        `conflict` says what happens to a fact whose opposite is stored: KEEP_BOTH stores both,
-        REJECT refuses all facts (Conflict), NEWEST_WINS retracts the opposite, and CONFIDENCE keeps
-        the fact with the higher confidence (a missing confidence counts as 1; the new fact wins a
-        tie). REJECT also refuses facts that violate a declared constraint. Plugins can add
-        strategies.
+        `conflict` says what happens to a fact whose opposite is stored, or that has another value
+        for a declared `@key`: KEEP_BOTH stores both, REJECT refuses all facts (Conflict),
+        NEWEST_WINS prefers the new fact, and CONFIDENCE the fact with the higher confidence (a
+        missing confidence counts as 1; the new fact wins a tie). A stored fact that loses ends when
+        the winner begins to hold, and stays in the history; a new one is discarded. REJECT also
+        refuses facts that violate another declared constraint. Plugins can add strategies.
         """
         for scope in {fact.scope for fact in facts}:
             self._check_writable(scope)
@@ -121,12 +124,13 @@ class TenantKB(
             resolver = ConflictResolver(
                 conflict,
                 strategies,
-                self._stored_opposite,
+                self._stored_rivals,
+                self._places,
                 self._constraints(),
                 self._services.clock,
             )
             delta = resolver.write(facts, self._commit)
-        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
         """Store many facts without metadata, all or none; opposites of stored facts are kept."""
@@ -519,11 +523,16 @@ class TenantKB(
             self._services.predicates,
         )
 
-    def _stored_opposite(self, fact: Fact) -> Row | None:
+    def _places(self, fact: Fact) -> list[Place]:
+        rules = self._read_tenant().rules.visible(fact.scope)
+        own = rules.rules if SCHEMA in rules.derived else ()
+        return list(places_of(fact, own))
+
+    def _stored_rivals(self, fact: Fact, claim: Place) -> list[Row]:
         rows = self.query_rows(
-            fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1
+            fact.predicate, claim.pattern, positive=claim.sign_of_rivals(fact), scope=fact.scope
         )
-        return rows[0] if rows else None
+        return [row for row in rows if claim.are_rivals(fact, row["args"], not row["negated"])]
 
 
 def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:

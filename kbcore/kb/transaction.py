@@ -31,6 +31,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Delta,
     Depends,
+    EndFacts,
     RetractFact,
     RetractPattern,
 )
@@ -330,6 +331,9 @@ def _asserted(change: Change) -> Iterator[FactName]:
 
 
 def _retracted(change: Change) -> Iterator[FactName]:
-    if isinstance(change, RetractFact):
+    if isinstance(change, EndFacts):
+        for fact in change.facts:
+            yield fact.key
+    elif isinstance(change, RetractFact):
         for positive in (True, False) if change.positive is None else (change.positive,):
             yield change.scope, change.predicate, change.args, positive

@@ -48,7 +48,8 @@ class StoreOutcome:
     """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
 
     `rules` includes rules that were stored before; `warnings` are texts about them. `timestamp` is
-    the logged time in epoch milliseconds.
+    the logged time in epoch milliseconds. `discarded` counts the facts that were not stored,
+    because a conflict strategy preferred others.
     """
 
     asserted: int
@@ -56,6 +57,7 @@ class StoreOutcome:
     timestamp: int
     rules: tuple[StoredDefinition, ...] = ()
     warnings: tuple[str, ...] = ()
+    discarded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +340,9 @@ def _texts(field: str, texts: str | Sequence[str]) -> list[str]:
 
 
 def _facts_outcome(outcome: AssertOutcome) -> StoreOutcome:
-    return StoreOutcome(outcome.asserted, outcome.updated, outcome.timestamp)
+    return StoreOutcome(
+        outcome.asserted, outcome.updated, outcome.timestamp, discarded=outcome.discarded
+    )
 
 
 def _with_details(fact: Fact, details: Fact) -> Fact:

@@ -215,6 +215,11 @@ TAIL_BYTES_DROPPED = _count(
     _A,
     "Bytes of a torn tail, of which nothing was acknowledged, dropped at the start",
 )
+SNAPSHOTS_DAMAGED = _count(
+    "svc_snapshots_damaged_total",
+    _A,
+    "Snapshots that the start found damaged: an older state and the log since then replaced them",
+)
 RECOVERY_RECORDS = _gauge("svc_recovery_records", _A, "Log records replayed at the start")
 RECOVERY_SECONDS = _gauge(
     "svc_recovery_duration_seconds", _A, "Time the start took to recover the state"

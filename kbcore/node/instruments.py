@@ -206,6 +206,7 @@ def _log(runtime: Runtime) -> Iterator[Value]:
     yield m.LOG_WAITING, (), sum(shard.committer.waiting for shard in shards)
     yield m.LOG_HEAD, (), sum(status.head for status in statuses)
     yield m.TAIL_BYTES_DROPPED, (), sum(status.tail_bytes_dropped for status in statuses)
+    yield m.SNAPSHOTS_DAMAGED, (), sum(status.snapshots_damaged for status in statuses)
     yield m.SNAPSHOT_HEAD, (), sum(status.snapshot for status in statuses)
     yield m.SNAPSHOT_AGE, (), max((shard.snapshots.age() for shard in shards), default=0.0)
     yield m.STORAGE_WRITABLE, (), int(runtime.log_status().writable)

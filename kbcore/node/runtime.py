@@ -660,7 +660,8 @@ class Runtime:
         statuses = [shard.store.status() for shard in list(self.shards.values())]
         writable = self._failed is None and all(status.writable for status in statuses)
         first = statuses[0] if statuses else self.system.store.status()
-        return replace(first, writable=writable)
+        lost = any(status.snapshot_lost for status in statuses)
+        return replace(first, writable=writable, snapshot_lost=lost)
 
     def health(self) -> dict[str, Any]:
         """Return the readiness: overall status, a check for each part, and `writable`.

@@ -162,6 +162,7 @@ class Shard:
         self.snapshots = Snapshots(
             self.committer, config, scheduling, self.replication, listener.snapshot
         )
+        self.snapshots.note_replayed(log.recovered.records)
         self.room = FullDisk(
             self.store,
             scheduling.offload_disk,
@@ -291,8 +292,8 @@ class Shard:
         self.committer.exclusively(lambda seq: self.catalog.quarantine(unknown))
 
     def close(self, *, clean: bool) -> None:
-        """Release the log, after a snapshot of new records if it is `clean`."""
-        if clean and self.snapshots.bytes_since:
+        """Release the log, after a snapshot of records that none has if it is `clean`."""
+        if clean and self.snapshots.is_behind:
             self.snapshots.try_take()
         self.store.close(clean=clean)
 

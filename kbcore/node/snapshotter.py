@@ -46,6 +46,16 @@ class Snapshots:
         self._minutes = config.snapshot_minutes
         self._at_bytes = 0
         self._at = self._clock.monotonic()
+        self._replayed = False
+
+    @property
+    def is_behind(self) -> bool:
+        """True if there are records, new or replayed at the start, that no snapshot has."""
+        return bool(self.bytes_since) or self._replayed
+
+    def note_replayed(self, records: int) -> None:
+        """Note how many records the start replayed: a snapshot saves the next start from that."""
+        self._replayed = records > 0
 
     @property
     def bytes_since(self) -> int:
@@ -154,5 +164,6 @@ class Snapshots:
         if unneeded := history.unneeded(self._replication.leader.droppable(head)):
             self._scheduling.offload_disk(lambda: self._store.drop_before(unneeded))
         self._at_bytes = self._committer.bytes
+        self._replayed = False
         self._at = self._clock.monotonic()
         return head

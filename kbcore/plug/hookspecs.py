@@ -80,10 +80,10 @@ def kb_merge_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[empty-
 
 @hookspec
 def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[empty-body]
-    """Name strategies for a new fact whose opposite is stored (`conflictStrategy`).
+    """Name strategies for a new fact whose opposite is stored, or another value of a declared key.
 
     The conflict has the new fact as its source and the stored one as its target. SOURCE stores the
-    new fact and retracts the other, TARGET does not store the new fact, BOTH keeps both, REFUSE
+    new fact and ends the other where the new one begins to hold, TARGET does not store the new fact, BOTH keeps both, REFUSE
     refuses the write; FACTS has no meaning here. The log records the outcome.
     """
 

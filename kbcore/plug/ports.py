@@ -51,6 +51,9 @@ class LogRecord:
 class LogStatus:
     """Status of a log: highest sequence number written and synced, and the bytes of a torn tail
     that the start dropped.
+
+    `snapshots_damaged` is the number of snapshots that the start found damaged and removed;
+    `snapshot_lost` is True until a later one takes their place.
     """
 
     head: int
@@ -60,6 +63,8 @@ class LogStatus:
     snapshot: int
     tail_bytes_dropped: int
     writable: bool
+    snapshots_damaged: int = 0
+    snapshot_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from kbcore.state.changes import (
     ChangeSet,
     DeclarePhrases,
     Delta,
+    EndFacts,
     EndSubscriptions,
     EvictFacts,
     NoteAnswer,
@@ -34,8 +35,8 @@ from kbcore.state.changes import (
     ScopeChange,
     SetPriority,
 )
-from kbcore.state.eviction import evict, set_priority
-from kbcore.state.facts import Fact, FactRows
+from kbcore.state.eviction import end_facts, evict, set_priority
+from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
 from kbcore.state.goals.applying import change_subscriptions
 from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.memory.evidence import evidence_of, union, with_evidence
@@ -50,9 +51,6 @@ from kbplanner.ir.schema import RelationSchema
 UNKNOWN = float("nan")
 
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
-
-UNSET_PRIORITY = 0.5
-"""Priority of a fact for which no priority was set."""
 
 
 def apply(
@@ -71,10 +69,12 @@ def apply(
     apply_changes(tenant, changes.changes, at, delta)
     if changes.transaction is not None:
         tenant.committed.note(changes.transaction, at)
+    besides_content = all(isinstance(change, BESIDES_CONTENT) for change in changes.changes)
     if changes.request is not None:
-        tenant.answered.note(changes.request, at)
+        outcome = None if besides_content else delta.outcome()
+        tenant.answered.note(changes.request, at, outcome=outcome)
     tenant.seq = seq
-    if all(isinstance(change, BESIDES_CONTENT) for change in changes.changes):
+    if besides_content:
         _keep_answers(tenant, changes.changes, at)
     else:
         tenant.generation += 1
@@ -94,6 +94,7 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta)
+            delta.discarded += change.discarded
         elif isinstance(change, AssertRows):
             _assert_rows(tenant, change.rows, at, delta)
         elif isinstance(change, RetractFact):
@@ -116,6 +117,8 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             change_scopes(tenant, change, delta)
         elif isinstance(change, EvictFacts):
             delta.evicted += evict(tenant, change)
+        elif isinstance(change, EndFacts):
+            end_facts(tenant, change, at)
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
         elif isinstance(change, AddEpisodes):

@@ -13,7 +13,7 @@ from typing import Any
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.goals.subscriptions import Moment, Subscription
-from kbcore.state.idempotency import Answer, RequestKey
+from kbcore.state.idempotency import Answer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.partition import RowKey
@@ -29,6 +29,31 @@ class AssertFacts:
     """Store facts; facts that are already stored get new metadata, validity and confidence."""
 
     facts: tuple[Fact, ...]
+    discarded: int = 0
+    """Facts of the same request that a conflict strategy did not store."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndFacts:
+    """End the validity of stored facts: part of storing the facts that a conflict strategy prefers."""
+
+    facts: tuple[EndedFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFact:
+    """A fact that ends at `until` (epoch milliseconds), None for the time of the record."""
+
+    predicate: str
+    args: tuple[str, ...]
+    positive: bool = True
+    scope: str | None = None
+    until: int | None = None
+
+    @property
+    def key(self) -> FactKey:
+        """The identity of the fact."""
+        return self.scope, self.predicate, self.args, self.positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +241,16 @@ class NoteDelivery:
 
 @dataclass(frozen=True, slots=True)
 class RestoredFact:
-    """A fact to be stored again with its attributes of before, evidence included."""
+    """A fact to be stored again with its attributes of before, evidence included.
+
+    `ttl` is in milliseconds; the end that it gave is that of the standing.
+    """
 
     scope: str | None
     predicate: str
     args: tuple[str, ...]
     standing: Standing
+    ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +317,7 @@ Change = (
     | DeclarePhrases
     | RetractRule
     | EvictFacts
+    | EndFacts
     | SetPriority
     | AddEpisodes
     | AddEvidence
@@ -368,6 +398,10 @@ class WriteSet:
                 self.asserted.add(EPISODES)
             elif isinstance(change, RestoreFacts):
                 self.asserted.update(
+                    (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
+                )
+            elif isinstance(change, EndFacts):
+                self.removed.update(
                     (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
                 )
             elif isinstance(change, BESIDES_CONTENT):
@@ -503,6 +537,7 @@ class Delta:
     asserted: int = 0
     updated: int = 0
     evicted: int = 0
+    discarded: int = 0
     removed: list[Removed] = field(default_factory=list)
     rules_added: list[StoredRule] = field(default_factory=list)
     rules_removed: list[StoredRule] = field(default_factory=list)
@@ -510,3 +545,8 @@ class Delta:
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+    def outcome(self) -> Outcome:
+        """Return what a request with an idempotency key needs to know of this effect."""
+        removed = sum(len(each.rows) for each in self.removed)
+        return Outcome(self.seq, self.at, self.asserted, self.updated, removed, self.discarded)

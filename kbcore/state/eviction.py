@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 
-from kbcore.state.changes import EvictFacts, SetPriority
+from kbcore.state.changes import EndFacts, EvictFacts, SetPriority
 from kbcore.state.partition import located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
+from kbplanner.ir.schema import RelationSchema
 
 
 def evict(tenant: Tenant, change: EvictFacts) -> int:
@@ -39,3 +40,25 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
             ids = stored.relation.locate(symbols, 1)
             stored.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
             tenant.changed(0, stored)
+
+
+def end_facts(tenant: Tenant, change: EndFacts, at: int) -> None:
+    """End the validity of the stored facts that a change names, not after the end they have."""
+    for fact in change.facts:
+        partition = tenant.partition(fact.scope)
+        schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
+        stored = partition.get(schema) if partition else None
+        row = tuple(tenant.engine.find(arg) for arg in fact.args)
+        symbols = array("I", row)
+        if partition is None or stored is None or 0 in row:
+            continue
+        if not len(located(stored.relation, symbols, 1)[1]):
+            continue
+        stored = partition.writable(schema)
+        ids = stored.relation.locate(symbols, 1)
+        begin, end = next(stored.windows(ids))
+        until = max(begin, at if fact.until is None else fact.until)
+        stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
+        stored.limited.add(row)
+        tenant.limit(stored, row)
+        tenant.changed(0, stored)

@@ -10,6 +10,9 @@ from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
+UNSET_PRIORITY = 0.5
+"""Priority of a fact for which no priority was set."""
+
 Row = dict[str, Any]
 """A fact or answer in its external form: predicate, args, negated, scope, metadata, createdAt,
 validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None; `args` is a list of
@@ -89,12 +92,14 @@ class FactRows:
 class AssertOutcome:
     """Result of an assertion: the numbers of new and of known facts.
 
-    `timestamp` is the logged time in epoch milliseconds.
+    `timestamp` is the logged time in epoch milliseconds. `discarded` counts the facts that were not
+    stored, because a conflict strategy preferred others.
     """
 
     asserted: int
     updated: int
     timestamp: int
+    discarded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ A client that lost an answer can repeat its request, or ask whether its commit t
 after a restart.
 
 The change sets of such a request carry its key and digest, so the request is known as executed as
-soon as it is durable; its answer follows in a separate record.
+soon as it is durable, with its outcome: what applying the change sets has counted, which is the same
+on every node and after every start. An answer that cannot be made again from the request and its
+outcome follows in a separate record.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 KEPT_MS = 86_400_000
 KEPT_KEYS = 10_000
@@ -46,15 +48,46 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """Effect of the change sets of a request.
+
+    `seq` is the number of the last one in the log, `at` its logged time (epoch milliseconds). The
+    counts are those of all: facts that were new, known, and removed.
+    """
+
+    seq: int
+    at: int
+    asserted: int = 0
+    updated: int = 0
+    removed: int = 0
+    discarded: int = 0
+
+    def after(self, earlier: Outcome | None) -> Outcome:
+        """Return the outcome of this change set and the earlier ones of the same request."""
+        if earlier is None:
+            return self
+        return Outcome(
+            self.seq,
+            self.at,
+            earlier.asserted + self.asserted,
+            earlier.updated + self.updated,
+            earlier.removed + self.removed,
+            earlier.discarded + self.discarded,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """Idempotency record of a request.
 
-    When it was executed (epoch milliseconds), and its answer if that was stored.
+    When it was executed (epoch milliseconds), its answer if that was stored, and its outcome; None
+    if it changed nothing in the log, or was restored from an older snapshot.
     """
 
     digest: str
     at: int
     answer: Answer | None = None
+    outcome: Outcome | None = None
 
     @property
     def size(self) -> int:
@@ -78,8 +111,15 @@ class AnsweredRequests:
         record = self._known.get(key) or self._known.get(_concealed(key))
         return record if record is not None and record.at > now - KEPT_MS else None
 
-    def note(self, request: RequestKey, at: int, answer: Answer | None = None) -> None:
-        """Record that a request was executed, or its answer, at a logged time.
+    def note(
+        self,
+        request: RequestKey,
+        at: int,
+        answer: Answer | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Record that a request was executed, with the outcome of one of its change sets, or its
+        answer, at a logged time.
 
         Logged times never decrease.
         """
@@ -89,9 +129,10 @@ class AnsweredRequests:
             key = _concealed(key)
         if before is not None:
             self._bytes -= before.size
-            if answer is None and before.digest == request.digest:
-                answer = before.answer
-        record = self._known[key] = Answered(request.digest, at, answer)
+            if before.digest == request.digest:
+                answer = answer or before.answer
+                outcome = before.outcome if outcome is None else outcome.after(before.outcome)
+        record = self._known[key] = Answered(request.digest, at, answer, outcome)
         self._bytes += record.size
         while self._known:
             key, oldest = next(iter(self._known.items()))
@@ -115,15 +156,19 @@ class AnsweredRequests:
     def all(self) -> list[list[object]]:
         """Return every record, oldest first, as JSON."""
         return [
-            [key, record.digest, record.at, record.answer and answer_to_json(record.answer)]
+            [
+                *(key, record.digest, record.at),
+                record.answer and answer_to_json(record.answer),
+                record.outcome and list(astuple(record.outcome)),
+            ]
             for key, record in self._known.items()
         ]
 
     def restore(self, known: Iterable[list[object]]) -> None:
-        """Load what `all` returned."""
-        for key, digest, at, answer in known:
+        """Load what `all` returned; earlier versions wrote no outcome."""
+        for key, digest, at, answer, *outcome in known:
             record = self._known[str(key)] = Answered(
-                str(digest), int(str(at)), answer_from_json(answer)
+                str(digest), int(str(at)), answer_from_json(answer), _outcome_from_json(*outcome)
             )
             self._bytes += record.size
 
@@ -143,6 +188,10 @@ def answer_from_json(stored: object) -> Answer | None:
         return None
     status, headers, body = stored
     return Answer(status, tuple((name, value) for name, value in headers), body)
+
+
+def _outcome_from_json(stored: object = None) -> Outcome | None:
+    return Outcome(*map(int, stored)) if isinstance(stored, list) else None
 
 
 class CommittedTransactions:

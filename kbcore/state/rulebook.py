@@ -13,7 +13,7 @@ from kbcore.errors import AlreadyExists
 from kbcore.state.memory.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.modes import NO_MODES, Modes
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Definition, Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     Aggregate,
@@ -116,6 +116,11 @@ def stored_phrase(phrase: Phrase) -> StoredPhrase:
     """Give a phrase its id."""
     text = print_phrase(replace(phrase, scope=None))
     return StoredPhrase(f"@{phrase.signature}", phrase, text, phrase.scope)
+
+
+def stored_definition(definition: Definition) -> StoredDefinition:
+    """Give a rule or a phrase its id."""
+    return stored_phrase(definition) if isinstance(definition, Phrase) else stored_rule(definition)
 
 
 class RuleBook:

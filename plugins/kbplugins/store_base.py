@@ -6,8 +6,10 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kbcore.errors import NotReady, StorageFailed
+from kbcore.plug.ports import LogStatus
 
 MAX_PAYLOAD = 64 << 20
 """Maximum bytes of a log record and of a snapshot chunk, the same in every store."""
@@ -25,6 +27,20 @@ class StoreBase:
         self._failed: StorageFailed | None = None
         self._closing = threading.Event()
         self._kept_also: frozenset[int] = frozenset()
+        self._damaged = 0
+        self._replaced_by = 0
+
+    def note_damaged(self, count: int, newest: int) -> None:
+        """Note how many snapshots the start found damaged, and the number of the newest sound one."""
+        self._damaged, self._replaced_by = count, newest
+
+    def with_damage(self, status: LogStatus) -> LogStatus:
+        """Return a status with the snapshots that the start found damaged."""
+        return replace(
+            status,
+            snapshots_damaged=self._damaged,
+            snapshot_lost=self._damaged > 0 and status.snapshot <= self._replaced_by,
+        )
 
     def keep_also(self, numbers: Sequence[int]) -> None:
         """Keep these snapshots when later ones are saved, until the next call."""

@@ -27,7 +27,10 @@ from kbcore.errors import (
 from kbcore.plug.ports import LogRecord, LogStatus
 from kbplugins.store_base import KEPT_SNAPSHOTS, MAX_PAYLOAD, StoreBase
 
-FORMAT = 1
+FORMAT = 2
+"""Version of the tables and of the payloads in them, raised with that of payloads, so that an older
+version refuses them. 2 has payloads of version 8.
+"""
 """Format of the tables; a store refuses a newer one."""
 
 READ_ROWS = 512
@@ -168,6 +171,8 @@ class TableStore(StoreBase, ABC):
             self._snapshots = []
         else:
             self._snapshots = examine(self._tables, self._seed, meta.first, meta.head)
+            damaged = len(self._tables.snapshots()) - len(self._snapshots)
+            self.note_damaged(damaged, self._newest())
         self._head = self._durable = meta.head
 
     def read(self, after: int) -> Iterator[LogRecord]:
@@ -207,14 +212,16 @@ class TableStore(StoreBase, ABC):
 
     def status(self) -> LogStatus:
         """Return the state of the log; `durable` is the last record that is known to be synced."""
-        return LogStatus(
-            head=self._head,
-            durable=self._durable,
-            log_id=self._meta.log_id.hex(),
-            epoch=self._meta.epoch,
-            snapshot=self._newest(),
-            tail_bytes_dropped=0,
-            writable=self._is_open and self._accepts_writes(),
+        return self.with_damage(
+            LogStatus(
+                head=self._head,
+                durable=self._durable,
+                log_id=self._meta.log_id.hex(),
+                epoch=self._meta.epoch,
+                snapshot=self._newest(),
+                tail_bytes_dropped=0,
+                writable=self._is_open and self._accepts_writes(),
+            )
         )
 
     def _newest(self) -> int:

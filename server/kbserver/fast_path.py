@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
+from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.reason.budget import Notes
 from kbcore.state.names import is_name
 from kbserver.accounting import Accounting
@@ -107,6 +108,9 @@ class FastPath:
                 with ignored_fields() as ignored, bodies_of(self._runtime):
                     parsed = route.read(parse_object(body, self._max_depth), strict=False)
             except InvalidInput:
+                environ["wsgi.input"] = BytesIO(body)
+                return self._flask_app(environ, start_response)
+            if parsed.get("conflict", KEEP_BOTH) != KEEP_BOTH:  # the answer may have a header more
                 environ["wsgi.input"] = BytesIO(body)
                 return self._flask_app(environ, start_response)
             kb = self._runtime.knowledge_base(

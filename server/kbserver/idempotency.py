@@ -1,8 +1,10 @@
 """`Idempotency-Key`: a repeated write with the same key returns the first answer.
 
-The write is not executed again. The key is logged with the changes of the request, and the answer
-after it, so both survive a restart. Only successful answers are stored: a failed request has
-changed nothing and may be sent again.
+The write is not executed again. The key is logged with the changes of the request, in one record.
+The answer is made again from the request, which is sent again, and from what its changes did
+(`Operation.again`); if that would not be the same answer, it is logged in a second record. So a
+request in progress when the process ends is either not executed or has a definite answer. Only
+successful answers are stored: a failed request has changed nothing and may be sent again.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError
 from kbcore.node.runtime import Runtime
 from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
-from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, RequestKey
+from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, Outcome, RequestKey
+from kbserver.answers import as_json
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import RequestContext, bodies, read_headers
-from kbserver.operations import operation_at
+from kbserver.operations import Operation, operation_at
+from kbserver.replication.requests import COMMIT_SEQ
+from kbserver.schemas.requests import load
 
 HEADER = "Idempotency-Key"
 ENVIRON = "HTTP_IDEMPOTENCY_KEY"
@@ -64,8 +69,7 @@ class Idempotency:
 
     def _begin(self) -> Response | None:
         key = request.environ.get(ENVIRON)
-        rule = request.url_rule
-        declared = None if rule is None else operation_at(request.method, rule.rule)
+        declared = _declared()
         if key is None or declared is None or not declared.takes_key:
             return None
         if not _KEY.fullmatch(key):
@@ -82,7 +86,9 @@ class Idempotency:
                 self._in_progress[entry] = request_key.digest
                 g.idempotent = (entry, request_key)
         if known is not None:
-            return _again(known, request_key)
+            if known.digest != request_key.digest:
+                raise _key_reused()
+            return _again(known, declared)
         if running is not None:
             if running != request_key.digest:
                 raise _key_reused()
@@ -122,11 +128,10 @@ class Idempotency:
     def _end(self, response: Response) -> Response:
         if "idempotent" in g and response.status_code < 300:
             (database, tenant, _), request_key = g.idempotent
-            headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_STORED]
-            body = response.get_data()
-            answer = None
-            if len(body) <= ANSWER_BYTES:
-                answer = Answer(response.status_code, tuple(headers), body.decode())
+            known = self._known(read_headers(request.environ), request_key.key)
+            if known is not None and _can_be_made_again(known.outcome, response):
+                return response
+            answer = _stored(response, None if known is None else known.outcome)
             begun = g.last_purge
 
             def check() -> None:
@@ -154,17 +159,64 @@ class Idempotency:
                 self._in_progress.pop(held[0], None)
 
 
-def _again(known: Answered, request_key: RequestKey) -> Response:
-    if known.digest != request_key.digest:
-        raise _key_reused()
-    if known.answer is None:
-        raise Conflict(
-            "the request with this key was executed, but its answer was not stored; it is not executed again",
-            {"reason": "answer_lost"},
-        )
-    response = Response(known.answer.body.encode(), status=known.answer.status)
-    for name, value in known.answer.headers:
-        response.headers[name] = value
+def _stored(response: Response, outcome: Outcome | None) -> Answer:
+    """Return an answer as it is stored: a large body is replaced."""
+    headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_STORED]
+    body = response.get_data()
+    if len(body) > ANSWER_BYTES:
+        short = _without_body(outcome, response.status_code)
+        body = short.get_data()
+        headers = [pair for pair in headers if pair[0].lower() != "content-type"]
+        headers.append(("Content-Type", short.content_type))
+    return Answer(response.status_code, tuple(headers), body.decode())
+
+
+def _without_body(outcome: Outcome | None, status: int) -> Response:
+    """Answer that the request was executed, with the number of its change in the log if known."""
+    return as_json(
+        {"replayed": True, "seq": None if outcome is None else outcome.seq}, status=status
+    )
+
+
+def _declared() -> Operation | None:
+    rule = request.url_rule
+    return None if rule is None else operation_at(request.method, rule.rule)
+
+
+def _made_again(outcome: Outcome | None) -> Response | None:
+    """Return the answer to the current request, which was executed; None if it cannot be made."""
+    declared = _declared()
+    if declared is None or declared.again is None or outcome is None:
+        return None
+    if "arguments" not in g:
+        try:
+            g.arguments = {} if declared.body is None else load(declared.body)
+        except KBError:  # the settings have changed: what was accepted then is refused now
+            return None
+    return declared.again(outcome, {**g.arguments, **(request.view_args or {})})
+
+
+def _can_be_made_again(outcome: Outcome | None, first: Response) -> bool:
+    """Return True if the answer that is made for a repetition is the first one."""
+    again, declared = _made_again(outcome), _declared()
+    if again is None or declared is None:
+        return False
+    names = {"Content-Type"}.union(*(reply.headers for reply in declared.replies))
+    return (again.status_code, again.get_data()) == (first.status_code, first.get_data()) and all(
+        again.headers.get(name) == first.headers.get(name) for name in names
+    )
+
+
+def _again(known: Answered, declared: Operation) -> Response:
+    answer, outcome = known.answer, known.outcome
+    if answer is not None:
+        response = Response(answer.body.encode(), status=answer.status)
+        for name, value in answer.headers:
+            response.headers[name] = value
+    else:
+        response = _made_again(outcome) or _without_body(outcome, declared.replies[0].status)
+    if outcome is not None:
+        response.headers[COMMIT_SEQ] = str(outcome.seq)
     response.headers[REPLAYED] = "true"
     return response
 

@@ -19,6 +19,7 @@ from marshmallow import Schema
 
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
+from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import JSON, PLAIN
 from kbserver.http.request_context import DEFAULT, outside, reader, writer
@@ -132,7 +133,9 @@ class Operation:
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
     OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it.
-    `further_tools`: MCP tools for other uses of the same body. `example`: a body
+    `further_tools`: MCP tools for other uses of the same body. `again` makes the answer of an
+    executed write from its outcome and its arguments (of the body and the path), for a repetition
+    with the same idempotency key; a header that depends on the state of then may be missing. `example`: a body
     for the documentation, of an operation that has no step in the example scenario.
     """
 
@@ -146,6 +149,7 @@ class Operation:
     core: Callable[..., Any] | None = None
     tool: Tool | None = None
     further_tools: tuple[Tool, ...] = ()
+    again: Callable[[Outcome, Json], Response] | None = None
     tenant: bool = True
     transaction: bool = False
     headers_checked: bool = True
@@ -241,7 +245,7 @@ class Operation:
         if self.core is None:
             return self.respond(**path)
         kb = writer() if self.role == WRITER else reader()
-        arguments = {} if self.body is None else load(self.body)
+        arguments = g.arguments = {} if self.body is None else load(self.body)
         return self.respond(self.core(seen(kb, arguments), **arguments), arguments)
 
     def _check_known_at(self) -> None:

@@ -23,6 +23,8 @@ from kbcore.state.changes import (
     Decision,
     DeclarePhrases,
     DropScope,
+    EndedFact,
+    EndFacts,
     EndSubscriptions,
     EvictFacts,
     EvictReason,
@@ -93,6 +95,18 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         EvictFacts(ROWS, EvictReason.FADED),
         '{"op":"evict","reason":"faded","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}]}',
+    ),
+    (
+        AssertFacts((Fact("p", ()),), 2),
+        '{"op":"assert","facts":[{"p":"p","a":[]}],"not":2}',
+    ),
+    (
+        EndFacts((EndedFact("p", ("a",)), EndedFact("q", (), False, "s", 7))),
+        '{"op":"end","facts":[{"p":"p","a":["a"]},{"p":"q","a":[],"n":true,"s":"s","until":7}]}',
+    ),
+    (
+        RestoreFacts((RestoredFact("s", "p", ("a",), STANDING, 60),)),
+        '{"op":"restore","facts":[{"s":"s","p":"p","a":["a"],"is":{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}},"ttl":60}]}',
     ),
     (
         SetPriority("p", ("a",), 0.75, False),

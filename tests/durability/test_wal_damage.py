@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
+from dataclasses import asdict
 from zlib import crc32
 
 import pytest
 from support.faulty_files import FaultyFiles
 from support.log_model import Books, open_wal, snapshot_of
 
+from kbcore.durable.records import VERSION
 from kbcore.errors import ConfigError, LogCorrupted, StorageFull
 from kbplugins.storage_wal import frame, manifest, segment, snapshots
 
@@ -191,12 +194,37 @@ def test_a_newer_format_is_refused_by_name() -> None:
     text = (
         bytes(content(files, manifest.NAME))
         .rsplit(b"\n", 2)[0]
-        .replace(b"KBMANIFEST 1", b"KBMANIFEST 2")
+        .replace(b"KBMANIFEST 2", b"KBMANIFEST 3")
         + b"\n"
     )
     files.names[manifest.NAME].data[:] = text + b"%08x\n" % crc32(text)
-    with pytest.raises(ConfigError, match=r"log format 2.*up to 1"):
+    with pytest.raises(ConfigError, match=r"log format 3.*up to 2"):
         open_wal(files)
+
+
+def test_payloads_of_a_newer_version_are_refused_also_after_a_clean_stop() -> None:
+    files, _ = log_of(2)
+    newer = b'"content":%d' % (VERSION + 1)
+    text = bytes(content(files, manifest.NAME)).rsplit(b"\n", 2)[0] + b"\n"
+    assert b'"clean":true,"content":%d' % VERSION in text
+    text = text.replace(b'"content":%d' % VERSION, newer)
+    files.names[manifest.NAME].data[:] = text + b"%08x\n" % crc32(text)
+    before = {name: bytes(inode.data) for name, inode in files.names.items() if name != "LOCK"}
+    with pytest.raises(ConfigError, match="written by a newer version"):
+        open_wal(files)
+    assert before == {n: bytes(inode.data) for n, inode in files.names.items() if n != "LOCK"}
+
+
+def test_an_earlier_format_opens_and_is_raised() -> None:
+    """An older version must not open the folder again: it reads no higher format."""
+    files, payloads = log_of(2)
+    old = manifest.decode(bytes(content(files, manifest.NAME)), "/data")
+    fields = {key: value for key, value in asdict(old).items() if key != "content"}
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    text = b"KBMANIFEST 1\n%s\n" % body
+    files.names[manifest.NAME].data[:] = text + b"%08x\n" % crc32(text)
+    assert read_all(files)[0] == payloads
+    assert bytes(content(files, manifest.NAME)).startswith(b"KBMANIFEST 2\n")
 
 
 def test_an_empty_newer_segment_is_removed_and_one_with_records_is_kept() -> None:
@@ -253,7 +281,8 @@ def test_every_flipped_byte_of_the_newest_snapshot_falls_back() -> None:
         files = whole.copy()
         content(files, name)[at] ^= 0x40
         store = open_wal(files)
-        assert store.status().snapshot == old
+        status = store.status()
+        assert (status.snapshot, status.snapshots_damaged, status.snapshot_lost) == (old, 1, True)
         assert list(store.load_snapshot()[1]) == snapshot_of(old)
         assert [r.payload for r in store.read(old)] == [
             payload for _, _, payload in books.accepted[old:]

@@ -109,11 +109,11 @@ def test_a_newer_format_is_refused(tmp_path) -> None:
     import struct
     import zlib
 
-    crc = zlib.crc32(struct.pack("<I16sIQQ", 2, meta.log_id, meta.epoch, meta.first, meta.head))
+    crc = zlib.crc32(struct.pack("<I16sIQQ", 3, meta.log_id, meta.epoch, meta.first, meta.head))
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE meta SET format = 2, crc = ?", (crc,))
+        db.execute("UPDATE meta SET format = 3, crc = ?", (crc,))
     db.close()
-    with pytest.raises(ConfigError, match="format 2"):
+    with pytest.raises(ConfigError, match="format 3"):
         opened(path)
 
 

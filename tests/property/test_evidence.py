@@ -36,7 +36,7 @@ retract = st.tuples(st.just("retract"), scope, arg, st.just([]))
 others = st.sampled_from(
     [
         ("fork",),
-        ("merge",),
+        *(("merge", name) for name in ("SOURCE_WINS", "TARGET_WINS", "KEEP_BOTH", "REJECT")),
         ("restart",),
         ("crash",),
         ("undo",),
@@ -80,7 +80,7 @@ class Checked:
             self.model = {key: value for key, value in self.model.items() if key[0] is None}
             self.model |= {("s", name): value for (_, name), value in list(self.model.items())}
         elif step[0] == "merge":
-            self.merge()
+            self.merge(step[1])
         elif step[0] == "purge":
             self.purge(step[1])
         elif step[0] in ("restart", "crash"):
@@ -100,10 +100,10 @@ class Checked:
         self.kb.assert_facts([Fact("p", (name,), scope=at, evidence=evidence)])
         self.model[at, name] = union(self.model.get((at, name), ()), known)
 
-    def merge(self) -> None:
+    def merge(self, strategy: str) -> None:
         if "s" not in self.kb.scopes():
             return
-        self.kb.merge_scope("s", None, strategy="KEEP_BOTH")
+        assert self.kb.merge_scope("s", None, strategy=strategy).conflicts == 0
         for (at, name), spans in list(self.model.items()):
             if at == "s":
                 self.model[None, name] = union(self.model.get((None, name), ()), spans)

@@ -1,4 +1,5 @@
-"""Undoing the last change gives the state before it, for every kind of change, also after snapshots and crashes."""
+"""Undoing the last change gives the state before it, for every kind of change, also after snapshots and crashes;
+undoing any change is right against a plain account of who changed what."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.content import tenant_content
@@ -140,9 +142,108 @@ def test_undoing_the_last_change_gives_the_state_before_it(
 
 
 def rows_of(state: Any) -> Any:
-    """Facts and rules; a scope that is empty counts as none, and a ttl as the end that it gives."""
+    """Facts and rules; a scope that is empty counts as none."""
     if state is None:
         return [], [], []
     _, rules, facts, episodes = state
-    rows = [(at, str({**row, "ttl": None}), visible) for at, row, visible in facts]
+    rows = [(at, str(row), visible) for at, row, visible in facts]
     return sorted(rules, key=repr), sorted(rows, key=repr), episodes
+
+
+# -- any change of a random history ------------------------------------------------------------------
+
+Known = dict[tuple[str, bool], tuple[int, float | None, int | None]]
+"""What is stored: creation time, confidence and ttl of each fact, by argument and sign."""
+
+TTL = 10**9
+told = st.tuples(
+    st.just("tell"),
+    st.sampled_from("xy"),
+    st.booleans(),
+    st.sampled_from([None, 0.25, 0.75]),
+    st.sampled_from([None, TTL]),
+)
+forgotten = st.tuples(st.just("forget"), st.sampled_from("xy"), st.booleans())
+undoing = st.tuples(st.just("undo"), st.integers(0, 30))
+steps = st.lists(st.one_of(told, told, forgotten, undoing, undoing), min_size=1, max_size=14)
+
+
+class Account:
+    """The changes so far: what each replaced, and which change it undid."""
+
+    def __init__(self) -> None:
+        self.known: Known = {}
+        self.changes: list[tuple[Known, Known, int | None]] = []
+
+    def change(self, after: Known, undoes: int | None = None) -> None:
+        self.changes.append((self.known, after, undoes))
+        self.known = after
+
+    def undone(self, number: int) -> Known | str:
+        """The facts after undoing a change, or why it cannot be undone."""
+        before, after, _ = self.changes[number]
+        changed = {key for key in {**before, **after} if before.get(key) != after.get(key)}
+        if not changed:
+            return "nothing"
+        in_force = dict(enumerate(self.changes[number + 1 :], number + 1))
+        for later in sorted(in_force, reverse=True):
+            undoes = in_force[later][2] if later in in_force else None
+            if undoes is not None and undoes > number:
+                del in_force[later], in_force[undoes]
+        if any(undoes == number for _, _, undoes in in_force.values()):
+            return "undone"
+        for earlier, later_state, _ in in_force.values():
+            if any(earlier.get(key) != later_state.get(key) for key in changed):
+                return "changed_later"
+        result = {key: fact for key, fact in self.known.items() if key not in changed}
+        return {**result, **{key: before[key] for key in changed if key in before}}
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_undoing_any_change_is_right_against_a_plain_account(history: list[Any]) -> None:
+    account = Account()
+    clock = ManualClock(T0)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        runtime(Path(folder), clock=clock, sweep_interval_ms=0) as node,
+    ):
+        kb = node.knowledge_base("default", "t")
+        for step in history:
+            clock.advance(1)
+            now, known = clock.now_ms(), account.known
+            if step[0] == "tell":
+                _, arg, sign, confidence, ttl = step
+                kb.assert_facts([Fact("p", (arg,), sign, confidence=confidence, ttl=ttl)])
+                created = known.get((arg, sign), (now,))[0]
+                end = None if ttl is None else now + ttl
+                account.change({**known, (arg, sign): (created, confidence, end)})
+            elif not account.changes:
+                continue
+            elif step[0] == "forget":
+                kb.retract_fact("p", [step[1]], positive=step[2])
+                account.change({key: each for key, each in known.items() if key != step[1:]})
+            else:
+                number = step[1] % len(account.changes)
+                expected = account.undone(number)
+                if isinstance(expected, str):
+                    with pytest.raises(Conflict) as refused:
+                        kb.undo(seq=number + 1)
+                    assert (refused.value.details or {})["reason"] == expected
+                else:
+                    kb.undo(seq=number + 1)
+                    account.change(expected, number)
+            rows = [
+                row
+                for sign in (True, False)
+                for row in kb.query_rows("p", [Variable("x")], positive=sign)
+            ]
+            assert {
+                (row["args"][0], not row["negated"]): (
+                    row["createdAt"],
+                    row["confidence"],
+                    row["validUntil"],
+                )
+                for row in rows
+            } == account.known
+            assert {row["ttl"] for row in rows if row["validUntil"]} <= {TTL}

@@ -144,6 +144,76 @@ def test_later_changes_of_the_same_facts_are_named(client: Client) -> None:
     assert facts(client, "p", 1)[0]["confidence"] is None
 
 
+def undo(client: Client, seq: int, status: int = 200) -> Any:
+    answer = client.post("/memory/undo", {"commitSeq": seq})
+    assert answer.status_code == status, answer.text
+    return answer.get_json()
+
+
+def test_a_change_that_was_undone_does_not_stand_in_the_way(client: Client) -> None:
+    client.tell("p", "x")
+    first = last_seq(client)
+    client.tell("p", "x", confidence=0.5)
+    second = last_seq(client)
+    redone = undo(client, second)["commitSeq"]
+    done = undo(client, first)
+    assert done["retracted"] == 1
+    assert facts(client, "p", 1) == []
+    details = undo(client, first, 409)["details"]
+    assert details == {"reason": "undone", "commitSeq": first, "undoneBy": done["commitSeq"]}
+    assert undo(client, redone, 409)["details"]["reason"] == "changed_later"
+    undo(client, done["commitSeq"])
+    undo(client, redone)
+    assert facts(client, "p", 1)[0]["confidence"] == 0.5
+    [conflict] = undo(client, first, 409)["details"]["conflicts"]
+    assert conflict["commitSeq"] == second, "what was undone is in force again"
+
+
+def test_a_repetition_that_changed_nothing_does_not_stand_in_the_way(client: Client) -> None:
+    client.tell("p", "x", confidence=0.5)
+    first = last_seq(client)
+    client.post("/assert/rule", RULE)
+    taught = last_seq(client)
+    client.tell("p", "x", confidence=0.5)
+    client.post("/retract", {"predicate": "p", "args": ["x"], "negated": True})
+    client.post("/assert/rule", RULE)
+    undo(client, taught)
+    undo(client, first)
+    assert facts(client, "p", 1) == []
+
+
+def test_a_repetition_in_a_new_scope_does_not_stand_in_the_way(client: Client) -> None:
+    client.tell("p", "x")
+    client.post("/scope/fork", {"targetScope": "draft"})
+    forked = last_seq(client)
+    client.tell("p", "x", scope="draft")
+    client.tell("p", "y", scope="draft")
+    [conflict] = undo(client, forked, 409)["details"]["conflicts"]
+    assert conflict["scopes"] == ["draft"]
+    undo(client, last_seq(client))
+    undo(client, forked)
+    assert client.get("/scopes").get_json()["scopes"] == []
+
+
+def test_a_ttl_survives_an_undo(client: Client) -> None:
+    client.tell("p", "x", ttl=60_000, confidence=0.5)
+    [before] = facts(client, "p", 1)
+    assert before["ttl"] == 60_000
+    client.post("/retract", {"predicate": "p", "args": ["x"]})
+    undo(client, last_seq(client))
+    assert facts(client, "p", 1) == [before]
+
+
+def test_a_priority_that_was_set_is_undone(client: Client) -> None:
+    client.tell("p", "x")
+    client.tell("p", "y")
+    client.post("/memory/priority", {"predicate": "p", "args": ["x"], "priority": 0.9})
+    undo(client, last_seq(client))
+    rows = client.post("/memory/query/salient", {"predicate": "p", "args": ["?"]}).get_json()
+    assert len(rows) == 2
+    assert rows[0]["salience"] == rows[1]["salience"]
+
+
 def test_undo_of_rules_and_scopes(client: Client) -> None:
     client.post("/assert/rule", RULE)
     seq = last_seq(client)
@@ -268,8 +338,9 @@ def test_a_purge_forgets_the_answers_of_requests(client: Client) -> None:
     body = {"predicate": "p", "args": ["zebulon"]}
     client.post("/tell", body, headers=headers)
     client.post("/memory/purge", {"subject": "zebulon"})
-    error = error_of(client.post("/tell", body, headers=headers), 409, "CONFLICT")
-    assert (error["details"] or {})["reason"] == "answer_lost"
+    again = client.post("/tell", body, headers=headers)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert facts(client, "p", 1) == []
 
 
 def test_a_purge_forgets_windows(client: Client) -> None:

@@ -94,6 +94,7 @@ class FaultyFiles:
         self.sticky = sticky
         self.room: int | None = None
         self.calls = 0
+        self.changes = 0  # of names
         self.hit = ""  # the call the fault met
         self.crashed = False
         self.trace: list[str] = []
@@ -265,6 +266,14 @@ class FaultyFiles:
         inode.holder = fd
         return True
 
+    def is_named(self, path: str, fd: int) -> bool:
+        self._call("stat", self._name(path))
+        return self.names.get(self._name(path)) is self._inode(fd)
+
+    def folder_time(self, path: str) -> int:
+        self._call("stat", "")
+        return self.changes
+
     # -- inside -------------------------------------------------------------
 
     def free_room(self) -> int | None:
@@ -309,6 +318,7 @@ class FaultyFiles:
         inode.pending.append((size, None))
 
     def _link(self, name: str, inode: Inode | None) -> None:
+        self.changes += 1
         if inode is None:
             self.names.pop(name, None)
         else:

@@ -161,7 +161,7 @@ class GoalWriter:
             except (OSError, http.client.HTTPException):
                 self._stop.wait(0.02)
                 continue
-            if status == 200 or b"answer_lost" in repr(rest).encode():
+            if status == 200:
                 return
             if status not in (409, 503):
                 self.refused.append((status, rest))

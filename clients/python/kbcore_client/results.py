@@ -46,7 +46,8 @@ class StoreOutcome:
     """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
 
     `rules` includes rules and phrases that were stored before; `warnings` are texts about them.
-    `timestamp` is the logged time in epoch milliseconds.
+    `timestamp` is the logged time in epoch milliseconds. `discarded` counts the facts that were not
+    stored, because a conflict strategy preferred others.
     """
 
     asserted: int
@@ -54,6 +55,7 @@ class StoreOutcome:
     timestamp: int
     rules: tuple[StoredRule | StoredPhrase, ...] = ()
     warnings: tuple[str, ...] = ()
+    discarded: int = 0
 
     @classmethod
     def of(cls, answer: Json) -> StoreOutcome:
@@ -68,6 +70,7 @@ class StoreOutcome:
             answer["timestamp"],
             rules,
             tuple(answer.get("warnings", ())),
+            answer.get("discarded", 0),
         )
 
 

@@ -24,6 +24,7 @@ from kbcore.state.changes import (
     Change,
     ChangeSet,
     DropScope,
+    EndFacts,
     EvictFacts,
     ForkScope,
     MergeScope,
@@ -42,7 +43,8 @@ ASSERTED, REPLACED, RETRACTED, PURGED = "asserted", "replaced", "retracted", "pu
 EVENTS = ASSERTED, REPLACED, RETRACTED, PURGED
 
 CAUSES = (
-    *("assert", "retract", "correct", "undo", "evidence", "expired", "faded", "summarised"),
+    *("assert", "retract", "correct", "undo", "evidence", "supersede"),
+    *("expired", "faded", "summarised"),
     *("fork", "merge", "drop_scope", "purge"),
 )
 
@@ -285,6 +287,8 @@ class _Causes:
         elif isinstance(change, AddEvidence | AssertFacts):
             cause = "assert" if isinstance(change, AssertFacts) else "evidence"
             self._facts.update((fact.key, (index, cause)) for fact in change.facts)
+        elif isinstance(change, EndFacts):
+            self._facts.update((fact.key, (index, "supersede")) for fact in change.facts)
         elif isinstance(change, ForkScope | MergeScope):
             self._scopes[change.target] = index, _WIDE[type(change)]
         elif isinstance(change, DropScope):

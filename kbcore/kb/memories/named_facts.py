@@ -11,6 +11,7 @@ from kbcore.state.changes import (
     Change,
     ChangeCatalog,
     DropScope,
+    EndFacts,
     EvictFacts,
     ForkScope,
     MergeScope,
@@ -29,7 +30,7 @@ def named_facts(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
     """Return the facts that changes name, and for patterns those that match."""
     names: set[FactKey] = set()
     for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence):
+        if isinstance(change, AssertFacts | AddEvidence | EndFacts):
             names.update(fact.key for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             names.update(fact.key for rows in change.rows for fact in rows.facts())

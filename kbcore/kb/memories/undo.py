@@ -6,7 +6,7 @@ Then the records after the change are applied there too, to find those that conc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from kbcore.state.changes import (
     ChangeSet,
     DeclarePhrases,
     DropScope,
+    EndFacts,
     EvictFacts,
     ForkScope,
     MergeScope,
@@ -39,7 +40,7 @@ from kbcore.state.changes import (
     RetractRule,
     SetPriority,
 )
-from kbcore.state.facts import FactKey, Row
+from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
 from kbcore.state.memory.evidence import evidence_from_json, with_evidence
 from kbcore.state.rulebook import stored_phrase, stored_rule
 from kbcore.state.standing import Standing
@@ -54,6 +55,8 @@ CONFLICTS_LISTED = 100
 RuleKey = tuple[str | None, str]
 """Scope and id of a rule or a phrase."""
 
+_Rules = tuple[dict[RuleKey, Rule], dict[RuleKey, Phrase]]
+
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
@@ -63,11 +66,21 @@ class _Stored:
     priority: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A change after the one to be undone: which change it undid, and what it changed of the same."""
+
+    seq: int
+    undoes: int | None
+    conflict: dict[str, Any] | None
+
+
 @dataclass(slots=True)
 class Undone:
     """The inverse of a change set, and what it concerns.
 
-    `seq_seen` is the last record of the tenant that was compared with it.
+    `seq_seen` is the last record of the tenant that was compared with it, `later` are those of
+    them that undid a change or concern the same facts, oldest first.
     """
 
     seq: int
@@ -79,7 +92,7 @@ class Undone:
     retracted: int = 0
     restored: int = 0
     rules_changed: int = 0
-    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    later: list[_Later] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,29 +160,57 @@ class LogReplay:
         raise _not_found(seq)
 
     def check_later(self, undone: Undone) -> None:
-        """Compare the records since the last call; raise Conflict if any concerns the same facts."""
+        """Compare the records since the last call; raise Conflict if any changed the same facts.
+
+        A change that was undone later and the change that undid it cancel out, and one that left
+        the facts as they were concerns nothing. Raises Conflict too if the change is undone already.
+        """
         for change in self._changes():
-            changes = change.changes()
-            tenant = self._states.tenant(change.at)
-            named = named_facts(tenant, changes.changes) & undone.facts
-            rules = _named_rules(changes.changes) & undone.rules
-            before = _rows_of(tenant, undone.facts) if is_wide(changes.changes) else {}
-            self._states.apply(change)
+            conflict = self._overlap(change, undone)
             undone.seq_seen = change.seq
-            if before:
-                tenant = self._states.tenant(change.at)
-                after = _rows_of(tenant, undone.facts)
-                named |= {key for key in undone.facts if before.get(key) != after.get(key)}
-            scopes = _written_scopes(changes.changes) & undone.scopes
-            if named or rules or scopes:
-                undone.conflicts.append(_conflict(change, named, rules, scopes))
-        if undone.conflicts:
-            numbers = ", ".join(str(each["commitSeq"]) for each in undone.conflicts[:5])
+            if conflict is not None or change.undoes is not None:
+                undone.later.append(_Later(change.seq, change.undoes, conflict))
+        conflicts: list[dict[str, Any]] = []
+        for later in _in_force(undone.later, undone.seq):
+            if later.undoes == undone.seq:
+                raise Conflict(
+                    f"the change {undone.seq} is undone already, by {later.seq}",
+                    {"reason": "undone", "commitSeq": undone.seq, "undoneBy": later.seq},
+                )
+            if later.conflict is not None:
+                conflicts.append(later.conflict)
+        if conflicts:
+            numbers = ", ".join(str(each["commitSeq"]) for each in conflicts[:5])
             raise Conflict(
                 f"later changes concern the same facts or rules: {numbers};"
                 " undo those first, the last one first",
-                {"reason": "changed_later", "conflicts": undone.conflicts[:CONFLICTS_LISTED]},
+                {"reason": "changed_later", "conflicts": conflicts[:CONFLICTS_LISTED]},
             )
+
+    def _overlap(self, change: LoggedChange, undone: Undone) -> dict[str, Any] | None:
+        """Apply a later change; return it as a conflict if it changed what the undone one did."""
+        changes = change.changes().changes
+        tenant = self._states.tenant(change.at)
+        names = named_facts(tenant, changes)
+        names = {key for key in names if key in undone.facts or key[0] in undone.scopes}
+        scopes = _written_scopes(changes) & undone.scopes
+        if is_wide(changes):
+            names |= undone.facts
+        elif not names and not scopes and not _named_rules(changes):
+            self._states.apply(change)
+            return None
+        tenant.advance(change.at)  # what ended in the meantime was not changed
+        before, rules_before = _rows_of(tenant, names), _rules(tenant)
+        self._states.apply(change)
+        tenant = self._states.tenant(change.at)
+        after, rules_after = _rows_of(tenant, names), _rules(tenant)
+        changed = {key for key in names if before.get(key) != after.get(key)}
+        rules = set(_changed_rules(rules_before, rules_after))
+        if not is_wide(changes):
+            scopes &= {key[0] for key in (*changed, *rules)}
+        changed &= undone.facts
+        rules &= undone.rules
+        return _conflict(change, changed, rules, scopes) if changed or rules or scopes else None
 
     def _inverse(self, change: LoggedChange, changes: ChangeSet, seq: int) -> Undone:
         tenant = self._states.tenant(change.at)
@@ -181,7 +222,7 @@ class LogReplay:
         }
         names = named_facts(tenant, changes.changes) | self._everything(tenant, wide)
         before = _rows_of(tenant, names)
-        rules_before, phrases_before = _rules(tenant)
+        rules_before = _rules(tenant)
         delta = self._states.apply(change)
         tenant = self._states.tenant(change.at)
         for removed in () if delta is None else delta.removed:
@@ -200,21 +241,15 @@ class LogReplay:
         if again:
             inverse.append(RestoreFacts(tuple(_restored(before[key].row) for key in again)))
         inverse += [
-            SetPriority(name, args, before[scope, name, args, sign].priority, sign, scope)
-            for scope, name, args, sign in again
-            if before[scope, name, args, sign].priority != 0.5
+            SetPriority(name, args, before[key].priority, sign, scope)
+            for key in again
+            for scope, name, args, sign in (key,)
+            if before[key].priority != (after[key].priority if key in after else UNSET_PRIORITY)
         ]
-        rules_after, phrases_after = _rules(tenant)
         of_rules = [
-            key
-            for key in {**rules_before, **rules_after, **phrases_before, **phrases_after}
-            if key[0] not in new_scopes
-            and (
-                rules_before.get(key) != rules_after.get(key)
-                or phrases_before.get(key) != phrases_after.get(key)
-            )
+            key for key in _changed_rules(rules_before, _rules(tenant)) if key[0] not in new_scopes
         ]
-        inverse += _inverse_rules(of_rules, rules_before, phrases_before)
+        inverse += _inverse_rules(of_rules, *rules_before)
         if not inverse:
             raise Conflict(
                 "the change set changed no fact and no rule",
@@ -291,7 +326,7 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
     """Return the named scopes that changes write to."""
     scopes: set[str | None] = set()
     for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence | RestoreFacts):
+        if isinstance(change, AssertFacts | AddEvidence | EndFacts | RestoreFacts):
             scopes.update(fact.scope for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             scopes.update(rows.scope for rows in change.rows)
@@ -325,13 +360,37 @@ def _priority(tenant: Tenant, name: FactKey) -> float:
         None if partition is None else partition.get(RelationSchema(predicate, len(args), positive))
     )
     if stored is None:
-        return 0.5
+        return UNSET_PRIORITY
     symbols = tenant.engine.intern_many(args)
     ids = stored.relation.locate(symbols, 1)
     return float(stored.relation.attributes(Attribute.PRIORITY, ids)[0])
 
 
-def _rules(tenant: Tenant) -> tuple[dict[RuleKey, Rule], dict[RuleKey, Phrase]]:
+def _in_force(later: Sequence[_Later], seq: int) -> list[_Later]:
+    """Return the changes after `seq` that were not undone and did not undo one of the others."""
+    cancelled: set[int] = set()
+    in_force = []
+    for each in reversed(later):
+        if each.seq in cancelled:
+            continue
+        if each.undoes is not None and each.undoes > seq:
+            cancelled.add(each.undoes)
+        else:
+            in_force.append(each)
+    return in_force[::-1]
+
+
+def _changed_rules(before: _Rules, after: _Rules) -> list[RuleKey]:
+    """Return the rules and phrases that are not the same in two states."""
+    (rules, phrases), (rules_after, phrases_after) = before, after
+    return [
+        key
+        for key in {**rules, **rules_after, **phrases, **phrases_after}
+        if rules.get(key) != rules_after.get(key) or phrases.get(key) != phrases_after.get(key)
+    ]
+
+
+def _rules(tenant: Tenant) -> _Rules:
     book = tenant.rules
     return (
         {(known.scope, known.id): known.rule for known in book.all()},
@@ -366,7 +425,7 @@ def _restored(row: Row) -> RestoredFact:
         row["confidence"],
         with_evidence(row["metadata"], spans),
     )
-    return RestoredFact(row["scope"], row["predicate"], tuple(row["args"]), standing)
+    return RestoredFact(row["scope"], row["predicate"], tuple(row["args"]), standing, row["ttl"])
 
 
 def _conflict(

@@ -100,7 +100,7 @@ def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta) -> None:
         stored = tenant.need_partition(fact.scope).writable(schema)
         symbols = tenant.engine.intern_many(fact.args)
         ids, added = stored.relation.insert(symbols, 1)
-        begin, end = _describe(stored, ids, fact.standing)
+        begin, end = _describe(stored, ids, fact.standing, fact.ttl)
         row = tuple(symbols)
         metadata = fact.standing.metadata
         known = [span for span in evidence_of(metadata) if span["episode"] in tenant.episodes]
@@ -115,7 +115,9 @@ def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta) -> None:
         delta.updated += 1 - added
 
 
-def _describe(stored: StoredRelation, ids: array[int], fact: Standing) -> tuple[int, int]:
+def _describe(
+    stored: StoredRelation, ids: array[int], fact: Standing, ttl: int | None
+) -> tuple[int, int]:
     """Write the attributes of a fact; return the cells of its validity window."""
     end = FOREVER if fact.valid_until is None else fact.valid_until
     begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
@@ -123,7 +125,7 @@ def _describe(stored: StoredRelation, ids: array[int], fact: Standing) -> tuple[
         Attribute.CREATED_AT: fact.created_at,
         Attribute.VALID_FROM: begin,
         Attribute.VALID_UNTIL: end,
-        Attribute.TTL: 0,
+        Attribute.TTL: ttl or 0,
         Attribute.CONFIDENCE: UNKNOWN if fact.confidence is None else fact.confidence,
     }
     for attribute, value in values.items():

@@ -1,9 +1,9 @@
 """Comparison of two partitions, predicate by predicate, both signs together.
 
 Facts are paired by sign first. A pair is equal, or modified: another validity, confidence or
-metadata. Of the remaining facts, a fact of one side whose opposite is on the other side is crossed,
-a modification too. All others are on one side only. The engine compares facts without a validity
-window at memory speed; facts with a window are compared one by one.
+metadata; evidence alone is no difference. Of the remaining facts, a fact of one side whose opposite
+is on the other side is crossed, a modification too. All others are on one side only. The engine
+compares facts without a validity window at memory speed; facts with a window are compared one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
+from kbcore.state.memory.evidence import without_evidence
 from kbcore.state.partition import Partition, RowKey, StoredRelation
 from kbcore.state.standing import Standing
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
@@ -129,7 +130,10 @@ def differences(
 
 
 def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) -> list[Standing]:
-    """Return facts, from their ids and symbols, in the form that merge strategies read."""
+    """Return facts, from their ids and symbols, in the form that merge strategies read.
+
+    Without their evidence: a merge unites it, whatever a strategy decides.
+    """
     read = stored.relation.attributes
     created, confidences = read(Attribute.CREATED_AT, ids), read(Attribute.CONFIDENCE, ids)
     facts = []
@@ -140,7 +144,8 @@ def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) ->
         until = None if end == FOREVER else end
         facts.append(
             Standing(
-                stored.schema.positive, int(at), start, until, sure, stored.metadata.get(key, {})
+                *(stored.schema.positive, int(at), start, until, sure),
+                without_evidence(stored.metadata.get(key, {})),
             )
         )
     return facts
@@ -210,7 +215,11 @@ def _compare_metadata(
     mine, other = source.metadata, target.metadata
     if mine == other:
         return
-    differ = {key for key in mine.keys() | other.keys() if mine.get(key, {}) != other.get(key, {})}
+    differ = {
+        key
+        for key in mine.keys() | other.keys()
+        if without_evidence(mine.get(key, {})) != without_evidence(other.get(key, {}))
+    }
     symbols = array("I", [symbol for key in differ for symbol in key])
     here, there = (stored.relation.locate(symbols, len(differ)) for stored in (source, target))
     known = set(_keys(pair.modified, arity))
@@ -274,7 +283,7 @@ def _counted(
         begins,
         end,
         None if confidence != confidence else confidence,
-        stored.metadata.get(key, {}),
+        without_evidence(stored.metadata.get(key, {})),
     )
 
 

@@ -6,16 +6,16 @@ The result depends only on the state and the decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
-from kbcore.state.memory.evidence import combined
+from kbcore.state.memory.evidence import Span, combined, evidence_of, union, with_evidence
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.standing import Keep, Standing
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
 
 UNKNOWN = float("nan")
@@ -90,6 +90,32 @@ class _Merge:
 
     def _merge_relation(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
         """Merge the facts of one predicate and arity; return the number of conflicts."""
+        evidence = {sign: _evidence(difference, sign) for sign in SIGNS}
+        conflicts = self._merge_facts(difference, decided)
+        for sign, spans in evidence.items():
+            self._support(difference, sign, spans)
+        return conflicts
+
+    def _support(
+        self, difference: Difference, sign: bool, evidence: Mapping[RowKey, Sequence[Span]]
+    ) -> None:
+        """Give facts of one sign that the target has now the evidence of both scopes."""
+        stored = self._target.get(RelationSchema(difference.predicate, difference.arity, sign))
+        if not evidence or stored is None:
+            return
+        ids = stored.relation.locate(cells(flat(evidence), difference.arity), len(evidence))
+        for (key, spans), id in zip(evidence.items(), ids, strict=True):
+            if id == NO_ROW:
+                continue  # the strategy removed it
+            metadata = stored.metadata.get(key, {})
+            united = union(spans, evidence_of(metadata))
+            if united != evidence_of(metadata):
+                stored = self._target.writable(stored.schema)
+                stored.describe(key, with_evidence(metadata, united))
+                self._tenant.changed(0, stored)
+
+    def _merge_facts(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
+        """Copy the facts that only the source has, and settle the conflicts; return their number."""
         for sign in SIGNS:
             drawn = difference.drawn(sign, source=True)
             self._copy(
@@ -245,6 +271,39 @@ class _Merge:
         self._merged += count
         self._delta.asserted += added
         self._delta.updated += count - added
+
+
+def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
+    """Return the evidence, of both scopes, of facts that both have."""
+    pair = difference.signs[sign]
+    if pair.source is None or pair.target is None:
+        return {}
+    here, there = pair.source.metadata, pair.target.metadata
+    keys = [
+        key
+        for key in here.keys() | there.keys()
+        if evidence_of(here.get(key, {})) or evidence_of(there.get(key, {}))
+    ]
+    if not keys:
+        return {}
+    one_sided = {
+        key
+        for rows in (pair.only_source, pair.only_target, pair.crossed)
+        for key in difference.keys(rows)
+    }
+    both = zip(
+        sorted(keys),
+        *(
+            side.relation.locate(cells(flat(sorted(keys)), difference.arity), len(keys))
+            for side in (pair.source, pair.target)
+        ),
+        strict=True,
+    )
+    return {
+        key: union(evidence_of(there.get(key, {})), evidence_of(here.get(key, {})))
+        for key, *ids in both
+        if NO_ROW not in ids and key not in one_sided
+    }
 
 
 def _cells(

@@ -69,6 +69,7 @@ class SqliteFile(Tables):
                 "FULL" if policy == "always" else "NORMAL",
             )
             self.meta = self._read_meta()
+            self._files = {path: os.stat(path) for path in self._paths(policy)}
         except ERRORS as error:
             self._db.close()
             raise self.refusal(error) from error
@@ -163,12 +164,34 @@ class SqliteFile(Tables):
             db.execute("CREATE TABLE IF NOT EXISTS erased (one INTEGER PRIMARY KEY, seq INTEGER)")
             db.execute("INSERT OR REPLACE INTO erased VALUES (1, ?)", (seq,))
 
+    def check_files(self) -> None:
+        """Raise StorageFailed if the file, or SQLite's write-ahead log, was removed or replaced.
+
+        Commits succeed then, and are lost.
+        """
+        for path, known in self._files.items():
+            try:
+                is_same = os.path.samestat(known, os.stat(path))
+            except FileNotFoundError:
+                is_same = False
+            except OSError as error:
+                raise self._unknown_state(error) from error
+            if not is_same:
+                raise StorageFailed(
+                    f"{path} was removed or replaced by another program; nothing more is acknowledged",
+                    {"file": path},
+                )
+
     def close(self) -> None:
         """Close the file; an error is ignored because every acknowledged write was committed before."""
         with self.lock, suppress(sqlite3.Error):
             self._db.close()
 
     # -- inside --------------------------------------------------------------
+
+    def _paths(self, policy: str) -> list[str]:
+        """Return the files that have the acknowledged records."""
+        return [self.location] if policy == "always" else [self.location, f"{self.location}-wal"]
 
     def _make(self, disk: Disk, name: str, log_id: bytes) -> None:
         """Create a file under a temporary name, so that its own name never holds an incomplete file."""

@@ -113,10 +113,15 @@ class SqliteStore(LeaderMark, TableStore):
             return self._head
 
     def sync(self) -> None:
-        """Wake the syncing thread under `interval`; do nothing under `always`: each commit was synced."""
+        """Wake the syncing thread under `interval`; under `always` each commit was synced.
+
+        Raises StorageFailed if the file was removed.
+        """
         self._check()
         if self._flusher is not None and self._durable < self._head:
             self._flusher.written()
+        with self._recording_failure():
+            self._file.check_files()
 
     def _flush(self) -> None:
         with self._file.lock:

@@ -86,6 +86,12 @@ class Files(Protocol):
     def lock(self, fd: int) -> bool:
         """Take the exclusive lock of a file without waiting; False when another holds it."""
 
+    def is_named(self, path: str, fd: int) -> bool:
+        """Return True if a path names an open file: False if the file was removed or replaced."""
+
+    def folder_time(self, path: str) -> int:
+        """Return when a name in a folder was last changed, in epoch nanoseconds."""
+
 
 class OsFiles:
     """The file system of the operating system."""
@@ -154,6 +160,17 @@ class OsFiles:
         except BlockingIOError:
             return False
         return True
+
+    def is_named(self, path: str, fd: int) -> bool:
+        """Return True if a path names an open file."""
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(fd))
+        except FileNotFoundError:
+            return False
+
+    def folder_time(self, path: str) -> int:
+        """Return when a name in a folder was last changed, in epoch nanoseconds."""
+        return os.stat(path).st_mtime_ns
 
 
 class Disk:
@@ -307,6 +324,14 @@ class Disk:
     def lock(self, name: str, fd: int) -> bool:
         """Take the exclusive lock of an open file; False when another process holds it."""
         return self._call("lock", name, self.files.lock, fd)
+
+    def is_named(self, name: str, fd: int) -> bool:
+        """Return True if an open file still has its name; False if it was removed or replaced."""
+        return self._call("stat", name, self.files.is_named, self.path(name), fd)
+
+    def folder_time(self) -> int:
+        """Return when a name in the folder was last changed, in epoch nanoseconds."""
+        return self._call("stat", "", self.files.folder_time, self.folder)
 
     def _sync_path(self, path: str, name: str) -> None:
         try:

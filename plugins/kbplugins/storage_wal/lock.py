@@ -1,4 +1,8 @@
-"""The lock by which one process holds a folder from the first read until the log is closed."""
+"""The locks by which one process holds a folder from the first read until the log is closed.
+
+LOCK names the holder. The last segment is locked too: a program that removes old files may remove
+LOCK, and a second process would lock another file of that name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import socket
 
 from kbcore.errors import StorageBusy
+from kbplugins.storage_wal import segment
 from kbplugins.storage_wal.files import LOCKFILE, READ, Disk
 
 NAME = "LOCK"
@@ -22,6 +27,8 @@ def take(disk: Disk, name: str = NAME) -> int:
     fd = disk.open(name, LOCKFILE)
     try:
         _lock(disk, name, fd)
+        if not disk.is_named(name, fd):
+            raise _busy(disk, name, "another process: the file was removed or replaced just now")
         disk.truncate(name, fd, 0)
         disk.write(name, fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     except BaseException:
@@ -32,7 +39,10 @@ def take(disk: Disk, name: str = NAME) -> int:
 
 def take_to_read(disk: Disk) -> int | None:
     """Lock a folder without changing it; None if it has no lock file. Raises StorageBusy."""
-    if NAME not in disk.names():
+    names = disk.names()
+    if logs := [name for name in names if segment.first_of(name) is not None]:
+        disk.close(take_log(disk, logs[-1], READ))
+    if NAME not in names:
         return None
     fd = disk.open(NAME, READ)
     try:
@@ -43,10 +53,24 @@ def take_to_read(disk: Disk) -> int | None:
     return fd
 
 
+def take_log(disk: Disk, name: str, flags: int) -> int:
+    """Open and lock a segment; return its descriptor. Raises StorageBusy."""
+    fd = disk.open(name, flags)
+    try:
+        segment.hold(disk, name, fd)
+    except BaseException:
+        disk.close(fd)
+        raise
+    return fd
+
+
 def _lock(disk: Disk, name: str, fd: int) -> None:
     if not disk.lock(name, fd):
         text = disk.read(name, fd, 512, 0).decode("utf-8", "replace").strip()
-        holder = text or "an unknown process"
-        target = disk.folder if name == NAME else disk.path(name).removesuffix(".lock")
-        details = {"directory": disk.folder, "holder": holder}
-        raise StorageBusy(f"{target} is in use by {holder}", details)
+        raise _busy(disk, name, text or "an unknown process")
+
+
+def _busy(disk: Disk, name: str, holder: str) -> StorageBusy:
+    target = disk.folder if name == NAME else disk.path(name).removesuffix(".lock")
+    details = {"directory": disk.folder, "holder": holder}
+    return StorageBusy(f"{target} is in use by {holder}", details)

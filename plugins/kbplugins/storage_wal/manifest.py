@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from zlib import crc32
 
+from kbcore.durable.records import VERSION
 from kbcore.errors import ConfigError, LogCorrupted
 from kbplugins.storage_wal.files import Disk
 
 NAME = "MANIFEST"
-FORMAT = 1
+FORMAT = 2
+"""2 has `content`; a reader refuses a newer one."""
+
 _MAGIC = b"KBMANIFEST"
 
 
@@ -25,7 +28,9 @@ class Manifest:
 
     `segments` has first sequence numbers and `snapshots` sequence numbers, both ascending. `durable`
     is the highest sequence number synced at that time: every later start must have that record. If
-    `clean`, `durable` is the last record and the last segment ends at byte `end`, exactly.
+    `clean`, `durable` is the last record and the last segment ends at byte `end`, exactly. `content` is the
+    version of the newest payloads that may be in the log or in a snapshot: a version that does not
+    know it must not open the folder, even if it would not meet such a payload.
     """
 
     log_id: str
@@ -35,6 +40,7 @@ class Manifest:
     durable: int = 0
     clean: bool = False
     end: int = 0
+    content: int = VERSION
 
     @property
     def log_id_bytes(self) -> bytes:
@@ -67,8 +73,15 @@ def decode(data: bytes, folder: str) -> Manifest:
             f"{folder} has log format {int(number)}; this version reads formats up to {FORMAT}"
         )
     try:
-        return _parse(json.loads(lines[1]))
-    except (ValueError, TypeError, KeyError) as error:
+        fields = json.loads(lines[1])
+        content = fields.get("content", 0)
+        if type(content) is int and content > VERSION:
+            raise ConfigError(
+                f"{folder} was written by a newer version: it has payloads of version {content}, "
+                f"this version reads payloads up to {VERSION}"
+            )
+        return _parse(fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(folder, f"its fields cannot be read ({error})") from error
 
 

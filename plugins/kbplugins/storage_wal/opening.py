@@ -8,12 +8,13 @@ record is written.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kbcore.clock import Clock
 from kbcore.errors import LogCorrupted
+from kbplugins.storage_wal import lock, recovery, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
-from kbplugins.storage_wal import recovery, segment, snapshots
 from kbplugins.storage_wal.files import READ, UPDATE, Disk
 from kbplugins.storage_wal.manifest import Manifest
 from kbplugins.storage_wal.segment import Extent, Header, Tail
@@ -23,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Opened:
-    """An opened log: its manifest, complete segments, the segment being written, and its last record."""
+    """An opened log: its manifest, complete segments, the segment being written, and its last record.
+
+    `damaged` is the number of snapshots that were damaged and removed.
+    """
 
     manifest: Manifest
     sealed: tuple[Extent, ...]
@@ -31,12 +35,55 @@ class Opened:
     head: int
     crc: int
     dropped: int
+    damaged: int
 
 
 def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Opened:
     """Open the log of a locked folder, or begin one in an empty folder."""
     names = disk.names()
     manifest = _manifest(disk, names, new_id)
+    held = _Held.take(disk, names)
+    try:
+        return _open(disk, clock, manifest, names, segment_bytes, held)
+    finally:
+        held.release()
+
+
+class _Held:
+    """The lock on the last segment of the folder, so that no other process has the log open."""
+
+    def __init__(self, disk: Disk, name: str, fd: int | None) -> None:
+        self._disk = disk
+        self._name = name
+        self._fd = fd
+
+    @classmethod
+    def take(cls, disk: Disk, names: Iterable[str]) -> _Held:
+        """Lock the last of the segments, if there is one. Raises StorageBusy."""
+        last = max((name for name in names if segment.first_of(name) is not None), default="")
+        return cls(disk, last, lock.take_log(disk, last, UPDATE) if last else None)
+
+    def reopen(self, name: str) -> int:
+        """Return the descriptor of a segment, with its lock."""
+        if name == self._name and self._fd is not None:
+            fd, self._fd = self._fd, None
+            return fd
+        return lock.take_log(self._disk, name, UPDATE)
+
+    def release(self) -> None:
+        """Release the lock, unless `reopen` has returned it."""
+        if self._fd is not None:
+            self._disk.close(self._fd)
+
+
+def _open(
+    disk: Disk,
+    clock: Clock,
+    manifest: Manifest,
+    names: list[str],
+    segment_bytes: int,
+    held: _Held,
+) -> Opened:
     content = recovery.examine(disk, names, manifest)
     kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
     if content.dropped:
@@ -51,10 +98,12 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     # From here on the folder is changed.
     _tidy(disk, names, content.surplus, kept_snapshots)
     sealed, crc = content.extents[:-1], content.crc
+    damaged = len(manifest.snapshots) - len(kept_snapshots)
     if content.extents:
-        tail = _reopen(disk, clock, manifest, content, segment_bytes)
+        tail = _reopen(disk, clock, manifest, content, segment_bytes, held)
     else:
-        header = Header(manifest.log_id_bytes, manifest.epoch, 1, 0, clock.now_ms())
+        first = content.head + 1
+        header = Header(manifest.log_id_bytes, manifest.epoch, first, 0, clock.now_ms())
         tail = Tail.begin(disk, header, 0, segment_bytes)
     manifest = replace(
         manifest,
@@ -69,7 +118,7 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     except BaseException:
         tail.close()
         raise
-    return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped)
+    return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped, damaged)
 
 
 def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
@@ -103,7 +152,7 @@ def sound_snapshots(
     A damaged newest one is dropped if there is an older state and the log has all records since.
     """
     kept_snapshots = list(manifest.snapshots)
-    first = extents[0].first if extents else 1
+    first = extents[0].first if extents else head + 1
     names = disk.names()
     while kept_snapshots:
         name = snapshots.name_of(kept_snapshots[-1])
@@ -162,10 +211,11 @@ def _reopen(
     manifest: Manifest,
     content: recovery.LogContent,
     segment_bytes: int,
+    held: _Held,
 ) -> Tail:
     extent = content.extents[-1]
     if content.clean:
-        fd = disk.open(extent.name, UPDATE)
+        fd = held.reopen(extent.name)
         return Tail(disk, fd, disk.size(extent.name, fd), extent)
     # After an unclean stop a page may be in the cache only: if a sync failed, the kernel may have
     # marked the page clean, and another sync would succeed without writing it. So the records are

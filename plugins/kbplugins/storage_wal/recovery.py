@@ -12,7 +12,8 @@ The folder is changed only after every file was checked, so a refused folder sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from kbcore.errors import LogCorrupted
@@ -21,6 +22,8 @@ from kbplugins.storage_wal.files import READ, Disk
 from kbplugins.storage_wal.manifest import NAME as MANIFEST
 from kbplugins.storage_wal.manifest import Manifest
 from kbplugins.storage_wal.segment import Extent, Header, Reader
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ def examine(disk: Disk, names: list[str], manifest: Manifest) -> LogContent:
     """Read every segment and check its end; change no file. Raises LogCorrupted."""
     firsts, surplus = _segments(disk, names, manifest)
     log = _Log(disk, manifest, adopted=len(firsts) > len(manifest.segments))
+    if not firsts and manifest.segments:
+        log.begin_after(manifest.durable)
     for index, first in enumerate(firsts):
         log.segment(first, last=index == len(firsts) - 1, leading=index == 0)
     log.finish()
@@ -66,19 +71,8 @@ def examine(disk: Disk, names: list[str], manifest: Manifest) -> LogContent:
 def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[int], list[str]]:
     """Return the segments to read, and leftovers of a crash to remove: older or empty files."""
     present = {first: name for name in names if (first := segment.first_of(name)) is not None}
-    for first in manifest.segments:
-        if first not in present:
-            raise corrupted(
-                disk.folder,
-                segment.name_of(first),
-                0,
-                first,
-                "no such file",
-                0,
-                "MANIFEST names the segment",
-            )
-    firsts = list(manifest.segments)
-    surplus: list[str] = []
+    firsts = _after_missing(disk, present, manifest)
+    surplus = [segment.name_of(first) for first in manifest.segments if first not in firsts]
     for first, name in sorted(present.items()):
         if first in manifest.segments:
             continue
@@ -94,6 +88,34 @@ def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[in
         else:
             raise corrupted(disk.folder, name, 0, first, "a segment that MANIFEST does not name", 0)
     return firsts, surplus
+
+
+def _after_missing(disk: Disk, present: Container[int], manifest: Manifest) -> list[int]:
+    """Return the segments that MANIFEST names, without those up to a missing one.
+
+    A snapshot must have all their records. That the last one has none after the snapshot is known
+    after a clean stop only. Raises LogCorrupted.
+    """
+    named = list(manifest.segments)
+    missing = [first for first in named if first not in present]
+    if not missing:
+        return named
+    after = named[named.index(missing[-1]) + 1 :]
+    newest = manifest.snapshots[-1] if manifest.snapshots else 0
+    if (
+        not newest
+        or newest < (after[0] - 1 if after else manifest.durable)
+        or not (after or manifest.clean)
+    ):
+        name, why = segment.name_of(missing[0]), "MANIFEST names the segment"
+        raise corrupted(disk.folder, name, 0, missing[0], "no such file", 0, why)
+    logger.warning(
+        "%s: the segments %s are missing; the snapshot at record %d has their records",
+        disk.folder,
+        ", ".join(map(segment.name_of, missing)),
+        newest,
+    )
+    return after
 
 
 def _holds_records(disk: Disk, name: str, manifest: Manifest) -> bool:
@@ -147,6 +169,10 @@ class _Log:
                 self._check_end(name, fd, reader, size, last)
         finally:
             self._disk.close(fd)
+
+    def begin_after(self, head: int) -> None:
+        """Take a log without any segment, whose records are all in a snapshot."""
+        self.head, self.clean = head, False
 
     def finish(self) -> None:
         """Compare the records read with MANIFEST."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from kbcore.errors import ConfigError, StorageFailed, StorageFull
+from kbcore.errors import ConfigError, StorageBusy, StorageFailed, StorageFull
 from kbplugins.storage_wal import frame
 from kbplugins.storage_wal.files import CREATE, Disk
 from kbplugins.store_base import MAX_PAYLOAD
@@ -212,6 +212,7 @@ def create(
     aside = name + ".tmp"
     fd = disk.open(aside, CREATE)
     try:
+        hold(disk, name, fd)
         capacity = _allocate(disk, aside, fd, max(want, need), need)
         offset = disk.write(aside, fd, header.encode(), 0)
         for part in body:
@@ -240,6 +241,14 @@ def _allocate(disk: Disk, name: str, fd: int, want: int, need: int) -> int:
             size = max(need, size // 2)
         else:
             return size
+
+
+def hold(disk: Disk, name: str, fd: int) -> None:
+    """Lock an open segment until it is closed. Raises StorageBusy."""
+    if not disk.lock(name, fd):
+        holder = f"another process, which has {name} open"
+        details = {"directory": disk.folder, "holder": holder}
+        raise StorageBusy(f"{disk.folder} is in use by {holder}", details)
 
 
 class Tail:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
 from kbplugins.storage_wal.leader_mark import LeaderMark
+from kbplugins.storage_wal.presence import Presence, removed
 from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import RESERVE_BYTES, Space
 from kbplugins.store_base import KEPT_SNAPSHOTS, StoreBase
@@ -81,6 +82,7 @@ class WalStore(LeaderMark, StoreBase):
         except BaseException:
             self._disk.close(self._lock_fd)
             raise
+        self._presence = Presence(self._disk, self._clock)
         self._use(opened)
         if self._policy == "interval":
             self._flusher = Flusher(self._flush, config.fsync_interval_ms / 1000)
@@ -92,6 +94,7 @@ class WalStore(LeaderMark, StoreBase):
         self._head = self._durable = opened.head
         self._crc = opened.crc
         self._dropped = opened.dropped
+        self.note_damaged(opened.damaged, (0, *opened.manifest.snapshots)[-1])
         self._log_id = opened.manifest.log_id_bytes
         self._id_crc = opened.manifest.id_crc
 
@@ -175,6 +178,45 @@ class WalStore(LeaderMark, StoreBase):
             self._flush()
         elif self._flusher is not None and self._durable < self._head:
             self._flusher.written()
+        with self._recording_failure():
+            try:
+                self._check_files()
+            except StorageFull as error:  # must not look like a refusal: the records are appended
+                raise StorageFailed(error.message, error.details) from error
+
+    def _check_files(self) -> None:
+        """Raise StorageFailed if the log has lost files; records must not be acknowledged then.
+
+        Complete segments whose records a snapshot has, and MANIFEST, are no loss.
+        """
+        while True:
+            tail = self._tail
+            try:
+                self._presence.check_tail(tail)
+                break
+            except StorageFailed:
+                if self._tail is tail:  # otherwise another segment was begun in the meantime
+                    raise
+        if self._presence.missing(self._sealed):
+            with self._naming:  # without this lock, files may be missing that were just dropped
+                if missing := self._presence.missing(self._sealed):
+                    self._make_up_for(missing)
+
+    def _make_up_for(self, missing: Collection[str]) -> None:
+        logger.warning(
+            "%s: removed by another program: %s", self._disk.folder, ", ".join(sorted(missing))
+        )
+        sealed, newest = self._sealed, (0, *self._manifest.snapshots)[-1]
+        for index, extent in enumerate(sealed):
+            if extent.name in missing:
+                following = (*sealed, self._tail.extent)[index + 1].first
+                if newest < following - 1:
+                    raise removed(self._disk, extent.name)
+                self._sealed = sealed[index + 1 :]
+        try:
+            self._save(segments=tuple(each.first for each in (*self._sealed, self._tail.extent)))
+        except StorageFull as error:  # the records are in the log; the next sync tries again
+            logger.warning("%s", error.message)
 
     def _flush(self) -> None:
         """Sync all appended records."""
@@ -197,6 +239,7 @@ class WalStore(LeaderMark, StoreBase):
         with self._syncing:
             old = self._tail
             old.sync()
+            self._presence.check_tail(old)
             self._durable = self._head
             epoch, created = self._manifest.epoch, self._clock.now_ms()
             header = segment.Header(self._log_id, epoch, self._head + 1, self._crc, created)
@@ -403,14 +446,16 @@ class WalStore(LeaderMark, StoreBase):
 
     def status(self) -> LogStatus:
         """Return the state of the log; `durable` is the last synced record under every policy."""
-        return LogStatus(
-            head=self._head,
-            durable=self._durable,
-            log_id=self._manifest.log_id,
-            epoch=self._manifest.epoch,
-            snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
-            tail_bytes_dropped=self._dropped,
-            writable=self._is_open and not self._space.full,
+        return self.with_damage(
+            LogStatus(
+                head=self._head,
+                durable=self._durable,
+                log_id=self._manifest.log_id,
+                epoch=self._manifest.epoch,
+                snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
+                tail_bytes_dropped=self._dropped,
+                writable=self._is_open and not self._space.full,
+            )
         )
 
     def close(self, *, clean: bool = True) -> None:

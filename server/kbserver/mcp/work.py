@@ -99,6 +99,7 @@ class ToolStored(Answer):
 
     asserted = Count()
     updated = Count()
+    discarded = Count(of=lambda outcome: outcome.discarded or None, optional=True)
     timestamp = Time()
 
 

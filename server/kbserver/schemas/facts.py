@@ -306,6 +306,7 @@ class Stored(Answer):
     updated = Count()
     failed = Count(of=lambda outcome: 0)
     errors = Many(Anything(), of=lambda outcome: [])
+    discarded = Count(of=lambda outcome: outcome.discarded or None, optional=True)
     timestamp = Time()
 
 

@@ -10,8 +10,11 @@ from support.forks import START, contested, stored
 
 from kbcore.embed import open_kb
 from kbcore.errors import Conflict, InvalidInput, PluginFailed
+from kbcore.kb.memories.correction import PurgeTarget
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import Keep, MergeConflict, Resolution, Standing
+from kbcore.state.facts import Fact
+from kbcore.state.memory.evidence import Evidence
 
 
 class Ours:
@@ -95,6 +98,55 @@ def test_a_plugin_gets_both_sides():
         ]
         found = stored(kb.kb)
         assert (found["sure", False]["confidence"], ("sign", True) in found) == (0.4, False)
+
+
+@pytest.mark.parametrize("name", ["SOURCE_WINS", "TARGET_WINS", "KEEP_BOTH", "SUREST", "NEITHER"])
+def test_every_strategy_unites_evidence(tmp_path, name):
+    """Evidence is united outside of the decision, and the support it gives outlives a purge."""
+    seen = []
+
+    def neither(conflict):
+        seen.append(conflict)
+        return Resolution(Keep.FACTS)
+
+    plugin = ThirdParty(SUREST=Ours(), NEITHER=Answer(neither))
+    with open_kb(path=tmp_path, plugins=[plugin]) as kb:
+        episodes = {id: kb.kb.add_episode("ann", f"text of {id}", id=id).episode for id in "xyz"}
+
+        def told(arg, episode, scope, confidence=None):
+            evidence = (Evidence(episodes[episode].id),)
+            kb.kb.assert_facts(
+                [Fact("p", (arg,), scope=scope, confidence=confidence, evidence=evidence)]
+            )
+
+        def evidence_of(arg):
+            return {
+                span["episode"]
+                for row in kb.kb.query_rows("p", [arg])
+                for span in row.get("evidence", ())
+            }
+
+        told("same", "x", None)
+        told("same", "y", "s")
+        told("sure", "x", None, 0.25)
+        told("sure", "y", "s", 0.75)
+        told("theirs", "z", "s")
+        diff = kb.kb.diff_scopes(None, "s")
+        assert (len(diff.modified), diff.unchanged, len(diff.added)) == (1, 1, 1)
+        assert kb.merge("s", strategy=name).conflicts == 1
+        expected = {} if name == "NEITHER" else {"sure": {"x", "y"}}
+        expected |= {"same": {"x", "y"}, "theirs": {"z"}}
+        assert {arg: evidence_of(arg) for arg in expected} == expected
+        assert all(fact.metadata == {} for each in seen for fact in (*each.source, *each.target))
+        before = digest(kb._runtime)
+        kb._runtime.system.store.close(clean=False)
+    with open_kb(path=tmp_path) as kb:
+        assert digest(kb._runtime) == before
+        for gone, left in (("x", "y"), ("y", None)):
+            kb.kb.purge(PurgeTarget(episode=gone))
+            for arg in expected.keys() - {"theirs"}:
+                assert evidence_of(arg) == ({left} if left else set())
+                assert bool(kb.kb.query_rows("p", [arg])) == bool(left)
 
 
 def raises(conflict):

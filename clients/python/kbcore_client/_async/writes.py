@@ -113,12 +113,12 @@ class AsyncWrites(AsyncHandle):
         transaction so is the whole table. Raises InvalidInput for a missing value; the batches
         before it are stored.
         """
-        asserted = updated = timestamp = 0
+        asserted = updated = discarded = timestamp = 0
         for batch in batches_of(frame):
             outcome = await self.tell_many(predicate, batch, scope=scope, conflict=conflict)
             asserted, updated = asserted + outcome.asserted, updated + outcome.updated
-            timestamp = outcome.timestamp
-        return StoreOutcome(asserted, updated, timestamp)
+            discarded, timestamp = discarded + outcome.discarded, outcome.timestamp
+        return StoreOutcome(asserted, updated, timestamp, discarded=discarded)
 
     async def teach(self, text: str, *, scope: str | None = None) -> StoreOutcome:
         """Store the rules and facts of a text in the rule language, all or none.

@@ -55,6 +55,13 @@ def check(disk: Disk) -> dict[str, Any]:
     except (LogCorrupted, ConfigError, StorageFailed) as error:
         if not any(known["file"] == (error.details or {}).get("segment") for known in problems):
             problems.append(_problem(error))
+    # A start goes on without a segment whose records a snapshot has, but that is damage.
+    listed = {problem["file"] for problem in problems}
+    problems += [
+        {"file": name, "found": "no such file"}
+        for name in map(segment.name_of, manifest.segments)
+        if name not in names and name not in listed
+    ]
     report["sound"] = report["opens"] and not problems
     return report
 

@@ -8,6 +8,7 @@ from flask import Response
 
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import Row
+from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.upkeep.consolidate import ConsolidateOutcome
 from kbcore.upkeep.decay import DecayOutcome
@@ -76,6 +77,10 @@ def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     return _with_rows(Consolidated.write(outcome), "newFacts")
 
 
+def _prioritized_again(outcome: Outcome, arguments: Json) -> Response:
+    return prioritize.respond(None, arguments)
+
+
 @operation(
     "POST /memory/priority",
     "POST /memory/prioritize",
@@ -83,6 +88,7 @@ def consolidate(outcome: ConsolidateOutcome, arguments: Json) -> Response:
     replies=(as_text("The new priority."),),
     body=PriorityBody,
     core=TenantKB.prioritize,
+    again=_prioritized_again,
     writes=True,
 )
 def prioritize(outcome: None, arguments: Json) -> Response:

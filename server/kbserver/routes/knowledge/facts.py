@@ -9,6 +9,7 @@ from flask import Response
 from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
+from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import WRITER
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.request_context import applied, current
@@ -35,6 +36,10 @@ from kbserver.schemas.facts import (
 )
 from kbserver.schemas.fields import Json
 
+DISCARDED = "X-Facts-Discarded"
+_DISCARDED = {
+    DISCARDED: {**COUNT, "description": "Facts that a conflict strategy did not store, if any."}
+}
 _COUNTS = {
     "X-Retracted-Count": {**COUNT, "description": "Stored facts that were retracted."},
     "X-Cascaded-Count": {**COUNT, "description": "Conclusions that no longer hold, if counted."},
@@ -42,32 +47,55 @@ _COUNTS = {
 }
 
 
+def _stored_again(outcome: Outcome) -> AssertOutcome:
+    return AssertOutcome(outcome.asserted, outcome.updated, outcome.at, outcome.discarded)
+
+
+def _discarded(outcome: AssertOutcome) -> dict[str, str]:
+    return {DISCARDED: str(outcome.discarded)} if outcome.discarded else {}
+
+
+def _told_again(outcome: Outcome, arguments: Json) -> Response:
+    return assert_fact.respond(_stored_again(outcome), arguments)
+
+
+def _loaded_again(outcome: Outcome, arguments: Json) -> Response:
+    return assert_facts.respond(_stored_again(outcome), arguments)
+
+
+def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
+    known = RetractOutcome(outcome.removed, [], 0, [], 0, False, False, counted=False)
+    return retract.respond(known, arguments)
+
+
 @operation(
     "POST /assert/fact",
     "POST /tell",
     role=WRITER,
-    replies=(as_text("The stored fact."),),
+    replies=(as_text("The stored fact, or the discarded one.", headers=_DISCARDED),),
     body=TellBody,
     core=TenantKB.assert_facts,
+    again=_told_again,
     writes=True,
     transaction=True,
     tool=Tool(
         name="tell",
-        description="Store one fact: predicate parent, args [ann, bob]; or text parent(ann, bob). "
+        description="Store a fact: predicate and args, or text parent(ann, bob). "
         "Times: epoch ms or ISO 8601; ttl: ms.",
         takes=(
             *(*ATOM_OR_TEXT, "negated", "scope", "ttl", "validFrom", "validUntil"),
             *("confidence", "metadata", "evidence"),
         ),
         answer=work.ToolStored,
-        gives=("asserted", "updated?"),
+        gives=("asserted", "updated?", "discarded?"),
         usual=True,
     ),
 )
 def assert_fact(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store one fact."""
     fact = arguments["facts"][0]
-    return text(f"Fact Asserted: {spoken(fact.predicate, fact.args)}")
+    done = "Discarded" if outcome.discarded else "Asserted"
+    return text(f"Fact {done}: {spoken(fact.predicate, fact.args)}", _discarded(outcome))
 
 
 def _assert_many(
@@ -83,23 +111,24 @@ def _assert_many(
 @operation(
     "POST /assert/facts",
     role=WRITER,
-    replies=(as_object("How many facts were new.", Stored),),
+    replies=(as_object("How many facts were new.", Stored, headers=_DISCARDED),),
     body=BulkBody,
     core=_assert_many,
+    again=_loaded_again,
     writes=True,
     transaction=True,
     tool=Tool(
         name="bulk_assert",
-        description="Store many facts, all or none, each as tell takes it.",
+        description="Store many facts, all or none.",
         takes=("facts",),
         answer=work.ToolStored,
-        gives=("asserted", "updated?"),
+        gives=("asserted", "updated?", "discarded?"),
         usual=True,
     ),
 )
 def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store many facts, all or none."""
-    return as_json(Stored.write(outcome))
+    return as_json(Stored.write(outcome), _discarded(outcome))
 
 
 @operation(
@@ -111,12 +140,13 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     ),
     body=RetractBody,
     core=TenantKB.retract_fact,
+    again=_retracted_again,
     prefer=("return=representation", "wait"),
     writes=True,
     transaction=True,
     tool=Tool(
         name="forget",
-        description="Retract a fact; counts conclusions that no longer hold.",
+        description="Retract a fact; counts conclusions that fall.",
         takes=(*ATOM_OR_TEXT, "scope"),
         gives=("retracted", "cascaded?", "stillDerivable?"),
         destroys=True,

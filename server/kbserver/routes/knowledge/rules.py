@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from flask import Response, request
 
 from kbcore.kb.tenant_kb import TenantKB
+from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
-from kbcore.state.rulebook import RulesOutcome, StoredDefinition, StoredRule
+from kbcore.state.rulebook import (
+    RulesOutcome,
+    StoredDefinition,
+    StoredRule,
+    stored_definition,
+)
 from kbplanner.check.findings import Finding
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.etags import tagged
@@ -36,6 +42,12 @@ _MAX_WARNINGS = 4000
 _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."}
 
 
+def _taught_again(outcome: Outcome, arguments: Json) -> Response:
+    rules = tuple(map(stored_definition, arguments["rules"]))
+    known = RulesOutcome(rules, (), outcome.asserted, outcome.updated, outcome.at)
+    return assert_rule.respond(known, arguments)
+
+
 @operation(
     "POST /assert/rule",
     "POST /teach",
@@ -49,13 +61,14 @@ _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."
     ),
     body=TeachBody,
     core=TenantKB.assert_rules,
+    again=_taught_again,
     prefer=("return=representation",),
     writes=True,
     transaction=True,
     tool=Tool(
         name="teach",
         description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
-        "Or one as head and body.",
+        "Or head and body.",
         takes=("text", "head", "body", "scope"),
         answer=work.Taught,
         gives=("rules", "asserted?", "warnings?"),

@@ -28,6 +28,7 @@ def begin() -> Response:
 @operation(
     "POST /tx/commit/<id>",
     role=WRITER,
+    again=lambda outcome, arguments: _committed(arguments["id"]),
     replies=(as_text("The transaction is committed."),),
     body=Nothing,
     writes=True,
@@ -38,6 +39,10 @@ def commit(id: str) -> Response:
     load(Nothing)
     with in_transaction(current(), id, writes=True) as kb:
         kb.commit()
+    return _committed(id)
+
+
+def _committed(id: str) -> Response:
     return text(f"Committed {id}")
 
 
