@@ -111,6 +111,8 @@ class RuleBook:
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
+        self._checked: dict[str | None, RuleSet] = {}
+        """The sets of the last check by scope, which are visible once the rules are stored."""
         self._scopes: dict[str | None, int] = {}
         self._phrases: dict[tuple[str | None, str], StoredPhrase] = {}
         self.version = 0
@@ -144,7 +146,11 @@ class RuleBook:
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
         if rule_set is None:
-            rule_set = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
+            rules = self._chosen(self._rules.values(), scoped)
+            checked = self._checked.pop(scoped, None)
+            same = checked is not None and list(checked.rules) == rules
+            rule_set = checked if checked is not None and same else RuleSet(rules)
+            self._visible[scoped] = rule_set
         return rule_set
 
     def check(
@@ -175,8 +181,9 @@ class RuleBook:
             for s in added
         }
         cycles: dict[tuple[str, ...], None] = {}
+        self._checked = {}
         for scope in scopes | {None} if None in touched else touched:
-            rules = RuleSet(self._chosen(merged.values(), scope))
+            rules = self._checked[scope] = RuleSet(self._chosen(merged.values(), scope))
             if not rules.reads.isdisjoint(external):
                 rules.with_external(external).check(schema.stored for schema in heads)
             parts = (
