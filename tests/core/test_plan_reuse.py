@@ -95,6 +95,19 @@ def test_an_unrelated_rule_leaves_plans_as_they_are(kb, strata, text):
     assert len(strata) == usual
 
 
+@pytest.mark.parametrize("rules", [RULES, RULES.replace("not win", "linked")])
+def test_retractions_keep_their_plans_as_well(kb, strata, rules):
+    kb.teach(rules + FACTS)
+    pair = ("b", "c")
+    first = kb.retract("next", pair).cascaded
+    assert len(strata) > 5
+    kb.tell("next", pair)
+    strata.clear()
+    kb.teach("unrelated(?x) :- other(?x).")
+    assert kb.retract("next", pair).cascaded == first > 5
+    assert strata == []
+
+
 def test_retracting_an_earlier_unrelated_rule_leaves_plans_as_they_are(kb, strata):
     kb.teach("@extra: unrelated(?x) :- other(?x), win(?x)." + RULES + FACTS)
     before = ask_all(kb)
