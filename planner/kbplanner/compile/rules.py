@@ -225,12 +225,12 @@ class RuleSet:
             reached = dependencies(clauses, roots)
             used = [clause for clause in clauses if clause.head.schema in reached]
             numbers = sorted({clause.rule for clause in used if clause.rule})
-            places = {0: 0} | {number: place for place, number in enumerate(numbers, 1)}
+            new_numbers = {0: 0} | {old: new for new, old in enumerate(numbers, 1)}
             content = (
-                tuple(replace(clause, rule=places[clause.rule]) for clause in used),
+                tuple(replace(clause, rule=new_numbers[clause.rule]) for clause in used),
                 tuple(self.rules[number - 1] for number in numbers),
                 frozenset(
-                    places[number]
+                    new_numbers[number]
                     for number in numbers
                     if self.rules[number - 1] in self.computed_recursion
                 ),

@@ -167,7 +167,7 @@ class Models:
 
     def _settled(
         self,
-        place: tuple[str | None, int],
+        component: tuple[str | None, int],
         facts: View,
         used: Mapping[int, Settled],
         budget: RunBudget,
@@ -175,10 +175,10 @@ class Models:
     ) -> Settled:
         """Return the current model of a component, cached or new, with the caller as a user.
 
-        `place` is the scope and the index of the component, `used` has the models of the components
+        `component` is its scope and its index, `used` has the models of the components
         before it.
         """
-        scope, index = place
+        scope, index = component
         key = scope, _component_rules(facts, index)
         below = tuple(used[other] for other in facts.rules.components_below(facts.denied, index))
         with self._mutex:
