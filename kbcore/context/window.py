@@ -43,6 +43,9 @@ class Provenance:
 ABSENCE = "negation as failure"
 """Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
 
+UNPROVED = Provenance("", ())
+"""Provenance of a conclusion whose proof exceeds the limits of the request."""
+
 MATCH, OTHER, VIOLATION = "match", "other", "violation"
 """Roles of entries without a goal: they match the query, fill the window, or report a violation."""
 
@@ -61,7 +64,8 @@ class GoalNote:
     whose entries are listed for another goal, and `elsewhere_more` is the number of further ones.
     `cut` is True if answers are not in the window because of its limits, `maybe_more` if the window
     was full before all answers were looked for. `contradicted` is the number of answers on the
-    losing side of a contradiction.
+    losing side of a contradiction. `unproved` is True if answers have no premises, because their
+    proofs exceed the limits of the request.
     """
 
     goal: str
@@ -73,6 +77,7 @@ class GoalNote:
     cut: bool = False
     maybe_more: bool = False
     contradicted: int = 0
+    unproved: bool = False
 
 
 SpanKey = tuple[str, int | None, int | None]

@@ -296,7 +296,9 @@ class ContextWindows(TenantHandle):
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
-            if not staged and budget.external is None:  # rows of plugins are those of one request
+            # Rows of plugins are those of one request, and so are the limits that leave premises out.
+            is_whole = not any(note.unproved for note in selected.window.notes)
+            if not staged and is_whole and budget.external is None:
                 recent.keep(key, selected)
             supply.scores.show(selected.facts)
         return selected.window

@@ -87,11 +87,14 @@ class BatchPicker:
         """Add instances that will be requested."""
         self._search.expect(instances)
 
-    def pick(self, first: int) -> Sequence[int]:
+    def pick(self, first: int, expected: int = MAX_BATCH) -> Sequence[int]:
         """Return the numbers of the next batch in order, including `first` unless it was picked
         before.
+
+        Instances beyond the `expected` number are not likely to be requested.
         """
-        size, self._size = self._size, min(self._size * BATCH_GROWTH, MAX_BATCH)
+        size = max(min(self._size, expected), 1)
+        self._size = min(self._size * BATCH_GROWTH, MAX_BATCH)
         return self._search.pick(first, size)
 
 
@@ -263,7 +266,7 @@ def stands_for(
 def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
     """Return whether a clause atom reads the stored or derived rows of a relation."""
     return (
-        atom.schema.role in (Role.STORED, Role.DERIVED, *BEST, Role.UNDENIED)
+        atom.schema.role in (Role.STORED, Role.DERIVED, Role.STEP, *BEST, Role.UNDENIED)
         and atom.schema.stored == schema
     )
 

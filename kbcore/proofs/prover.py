@@ -16,6 +16,7 @@ from itertools import chain, islice
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.batches import (
+    MAX_BATCH,
     BatchPicker,
     Columns,
     Solved,
@@ -39,14 +40,15 @@ from kbcore.state.memory.quoting import Quotation, quoted_all
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import NO_ROW, Relation
-from kbplanner.engine.ground import Ground
+from kbplanner.engine.backend import NO_ROW, Limits, Relation
 from kbplanner.engine.ground_solver import shortest
 from kbplanner.engine.proof_nodes import LEAF, MISSING, Order, Steps, Tree
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.evaluate import naming_rule
-from kbplanner.evaluate.grounding import GroundRun, Instance
-from kbplanner.evaluate.loaded import Bind
+from kbplanner.evaluate.grounding import LOWEST, PATHS, GroundGoal, GroundRun, Instance
+from kbplanner.evaluate.loaded import Bind, Drive
+from kbplanner.evaluate.race import LimitedSteps
+from kbplanner.evaluate.settle import View
 from kbplanner.evaluate.witness import CompleteInstances, Witnesses
 from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.program import ClauseAtom
@@ -72,6 +74,12 @@ ANSWERS_PER_RUN = 64
 """Answers proved by one run.
 
 Their proofs share lemmas, but the size of a run could grow out of proportion.
+"""
+
+LOWEST_LIMITS = Limits(rows=20_000, steps=200_000)
+"""Limits of a run for the lowest proofs where transitive relations can have proofs by paths: one or two
+milliseconds. Their instances grow with the cube of the names, and those of paths with the square
+at most.
 """
 
 EXPANSIONS_PER_REST = 50
@@ -167,32 +175,62 @@ class Prover:
                     proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
-                goal = self._context.reasoner.ground_plans.get(
-                    view.rules, schema, "b" * schema.arity, view.denied, view.statistics
-                )
-                run = GroundRun(engine, goal, view.bind, self._budget.limits, self._budget.now)
-                try:
-                    run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
-                    ground = self._ground(run)
+                with closing(self._run(view, schema, rows)) as run:
+                    ground = run.ground
                     lowest = shortest(engine, ground, self._budget.offload)
-                    solved = Solved(
-                        engine, run, ground, lowest, CompleteInstances(run, lowest, witnesses)
-                    )
-                    proof = self._proof(view.bind, solved)
-                    answer = goal.plan.slots[goal.plan.answer]
+                    complete = CompleteInstances(run, lowest, witnesses)
+                    proof = self._proof(view.bind, Solved(engine, run, ground, lowest, complete))
+                    answer = run.goal.plan.slots[run.goal.plan.answer]
                     yield from ((fact, proof) for fact in proof.answers(answer, rows))
-                finally:
-                    run.close()
 
     def _proof(self, bind: Bind, solved: Solved | None = None) -> Proof:
         return Proof(self._context, bind, solved)
 
-    def _ground(self, run: GroundRun) -> Ground:
-        """Step the run to its end and read the ground program; BudgetExceeded names the rule."""
+    def _run(self, view: View, schema: RelationSchema, rows: Sequence[Symbols]) -> GroundRun:
+        """Return a run that was read, with the lowest proofs of the rows of a relation.
+
+        Where transitive relations have too many instances for that, it has proofs by paths.
+        """
+        plans, marks = self._context.reasoner.ground_plans, "b" * schema.arity
+        key = (view.rules, schema, marks, view.denied, view.statistics)
+        goal = plans.get(*key, LOWEST)
+        if goal.has_closures:
+            try:
+                return self._read(goal, view.bind, rows, self._drive_lowest)
+            except BudgetExceeded as error:
+                if (error.details or {})["limit"] == "timeMs":
+                    raise
+                goal = plans.get(*key, PATHS)
+        return self._read(goal, view.bind, rows, self._budget.drive)
+
+    def _drive_lowest(self, run: LimitedSteps) -> None:
+        """Step a run to its end; raises BudgetExceeded also if that takes long."""
+        limits = self._budget.limits
+        run.limit(
+            Limits(
+                min(limits.rows or LOWEST_LIMITS.rows, LOWEST_LIMITS.rows),
+                limits.bytes,
+                min(limits.steps or LOWEST_LIMITS.steps, LOWEST_LIMITS.steps),
+            )
+        )
+        self._budget.work(run)
+
+    def _read(
+        self, goal: GroundGoal, bind: Bind, rows: Sequence[Symbols], drive: Drive
+    ) -> GroundRun:
+        """Return a run for the rows of a goal that was read; BudgetExceeded names the rule."""
+        budget = self._budget
+        run = GroundRun(self._tenant.engine, goal, bind, budget.limits, budget.now)
         try:
-            return run.read(self._budget.drive, self._budget.yield_now)
+            run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
+            run.read(drive, budget.yield_now)
         except BudgetExceeded as error:
-            raise naming_rule(error, self._rules.rules) from error
+            run.close()
+            raise naming_rule(error, goal.rules) from error
+        except BaseException:
+            run.close()
+            raise
+        return run
 
 
 class Proof:
@@ -216,6 +254,7 @@ class Proof:
         self._plans: dict[int, Step | None] = {}
         self._numbers: dict[RelationSchema, dict[Symbols, int]] = {}
         self._rule_index: dict[int, int] = {}
+        self._goal_rules = () if solved is None else solved.run.goal.rules
         external = context.reasoner.external
         self.facts = Facts(() if external is None else external.modes)
         self.steps = Steps(0 if solved is None else len(solved.ground))
@@ -290,7 +329,8 @@ class Proof:
             if missing is None:
                 self._budget.yield_now()
             else:
-                self.replay(missing)
+                premises = len(self.steps.premises) // max(len(self.steps), 1)
+                self.replay(missing, order.nodes_left // max(premises, 1))
 
     def unshaped_tests(self) -> Iterator[int]:
         """Yield the tests that were added since the last call."""
@@ -301,8 +341,9 @@ class Proof:
         """Yield to other requests; raises BudgetExceeded at the deadline."""
         self._budget.yield_now()
 
-    def replay(self, fact: int) -> None:
-        """Replay a batch of instances, of which one concludes the fact.
+    def replay(self, fact: int, expected: int = MAX_BATCH) -> None:
+        """Replay a batch of instances, of which one concludes the fact, and not many more than are
+        `expected`.
 
         Instances of aggregating rules are replayed one at a time.
         """
@@ -310,7 +351,7 @@ class Proof:
         solved, number = self._solved, self.facts.instances[fact]
         if solved is None or self._picker is None:
             raise EngineFault("a proof without rules has no steps")
-        for block, places in parted(solved.run.blocks, self._picker.pick(number)):
+        for block, places in parted(solved.run.blocks, self._picker.pick(number, expected)):
             source, key = block.source, id(block.source)
             if key not in self._plans:
                 self._plans[key] = step_of(source, self._rule(source), self._tenant.engine)
@@ -329,7 +370,7 @@ class Proof:
         number = source.clause.rule
         if number not in self._rule_index:
             self._rule_index[number] = len(self.rules)
-            stored = stored_rule(self._context.rules.rules[number - 1])
+            stored = stored_rule(self._goal_rules[number - 1])
             if self._budget.now is not None:
                 stored = replace(stored, rule=with_now(stored.rule, instant_text(self._budget.now)))
             self.rules.append(stored)

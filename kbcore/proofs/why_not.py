@@ -320,7 +320,7 @@ class Search:
         limit, shares = bounds
         reached = _Reached(premises, partition, 0)
         options = self._options._replace(first=limit)
-        budget = _part(self._budget, 2 * shares)
+        budget = self._budget.part(2 * shares)
         try:
             for length in range(1, len(premises.items) + 1):
                 head = premises.prefix(number, length).head
@@ -334,7 +334,7 @@ class Search:
                 reached = _Reached(premises, partition, length, values)
         except BudgetExceeded:
             self.truncated = True
-            return self._greedy(reached, _part(self._budget, shares))
+            return self._greedy(reached, self._budget.part(shares))
         finally:
             self._budget.rows_made += budget.rows_made
         return reached
@@ -536,12 +536,6 @@ def low_confidence(
 def aggregated(rule: Rule) -> bool:
     """Return True if the head of a rule has aggregates."""
     return any(isinstance(arg, Aggregate) for arg in rule.head.args)
-
-
-def _part(budget: Budget, shares: int) -> Budget:
-    """Return a budget with a part of the remaining time, and the other limits."""
-    now = budget.clock.monotonic()
-    return replace(budget, deadline=now + (budget.deadline - now) / shares, rows_made=0)
 
 
 def _ordered(body: Sequence[BodyItem], values: Substitution, modes: Modes) -> tuple[BodyItem, ...]:

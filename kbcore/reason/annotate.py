@@ -23,7 +23,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import MonotoneRules, RuleSet, tests_absence
 from kbplanner.engine.backend import FOREVER, Attribute
 from kbplanner.evaluate.evaluate import goal_shape
-from kbplanner.evaluate.grounding import GroundPlans, GroundRun
+from kbplanner.evaluate.grounding import GroundForm, GroundPlans, GroundRun
 from kbplanner.ir.program import Clause
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Atom
@@ -223,12 +223,12 @@ class Annotations:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         with viewed(self._tenant, partition, rules, (schema,), budget, as_of) as view:
             goal = self._grounds.get(
-                view.rules, schema, adornment, view.denied, view.statistics, annotated
+                view.rules, schema, adornment, view.denied, view.statistics, GroundForm(annotated)
             )
             run = GroundRun(engine, goal, view.bind, budget.limits, budget.now)
             try:
                 run.seed(array("I", pattern), 1)
-                return inherited_values(run, rules, partition, *answers, budget)
+                return inherited_values(run, partition, *answers, budget)
             finally:
                 run.close()
 

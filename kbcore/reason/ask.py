@@ -306,6 +306,10 @@ class Reasoner:
         """Return rows for answers of an atom from `solve`, with their inherited values."""
         return self._true(partition, atom, answers, budget, DEFAULT_GOAL)
 
+    def bare_rows(self, partition: Partition, atom: Atom, answers: Answers) -> list[Row]:
+        """Return rows for answers of an atom from `solve`, without inherited values."""
+        return self._shown(partition, atom, *answers, None)
+
     def _possible(
         self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions
     ) -> Answers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,6 +132,13 @@ class Budget:
 
     def __post_init__(self) -> None:
         self.begun = self.clock.monotonic()
+
+    def part(self, shares: int) -> Budget:
+        """Return a budget with one of `shares` equal parts of the remaining time, and the other
+        limits.
+        """
+        now = self.clock.monotonic()
+        return replace(self, deadline=now + (self.deadline - now) / shares, rows_made=0)
 
     def offload(self, call: Callable[[], int]) -> int:
         """Run a long call off the event loop.

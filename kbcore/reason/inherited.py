@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
-from kbplanner.compile.rules import RuleSet, tests_absence
+from kbplanner.compile.rules import tests_absence
 from kbplanner.engine.backend import EPOCH, FOREVER, Attribute, beginning
 from kbplanner.engine.ground import Ground, touched
 from kbplanner.engine.ground_solver import widest
@@ -50,7 +50,6 @@ class Inherited:
 
 def inherited_values(
     run: GroundRun,
-    rules: RuleSet,
     partition: Partition,
     rows: array[int],
     count: int,
@@ -63,8 +62,8 @@ def inherited_values(
     try:
         ground = run.read(budget.drive, budget.yield_now)
     except BudgetExceeded as error:
-        raise naming_rule(error, rules.rules) from error
-    instances = _Values(run, ground, rules, partition, budget)
+        raise naming_rule(error, run.goal.rules) from error
+    instances = _Values(run, ground, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
@@ -84,7 +83,7 @@ class _Values:
     """The values of each ground instance itself, from its stored facts and its rule."""
 
     def __init__(
-        self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget
+        self, run: GroundRun, ground: Ground, partition: Partition, budget: Budget
     ) -> None:
         size = len(ground)
         self.confidence = [1.0] * size
@@ -98,7 +97,7 @@ class _Values:
             clause, start = block.source.clause, block.start
             if tests_absence(clause):
                 self.absent[start : start + block.count] = b"\1" * block.count
-            factor = rules.rules[clause.rule - 1].confidence if clause.rule else None
+            factor = run.goal.rules[clause.rule - 1].confidence if clause.rule else None
             if factor is not None:
                 self._lessen(start, [factor] * block.count)
             for atom in clause.atoms():

@@ -19,7 +19,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import CompiledGoal
 from kbplanner.evaluate.loaded import load
 from kbplanner.evaluate.settle import View
-from kbplanner.ir.program import Clause
+from kbplanner.ir.program import Clause, dependencies
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
@@ -95,12 +95,15 @@ class Programs:
         ] = LruCache(MAX_PROGRAMS)
         self._tests: LruCache[tuple[RulesForRemoval, RelationSchema, bool], CompiledGoal]
         self._tests = LruCache(MAX_PROGRAMS)
+        self._goals: LruCache[tuple[tuple[Clause, ...], RelationSchema], CompiledGoal]
+        self._goals = LruCache(MAX_PROGRAMS)
 
     def clear(self) -> None:
         """Drop the compiled programs."""
         self._rules.clear()
         self._candidates.clear()
         self._tests.clear()
+        self._goals.clear()
 
     def rules(
         self,
@@ -141,10 +144,9 @@ class Programs:
             originals = {candidate_rows(schema): schema for schema in component.relations}
             # Few rows usually change: joins should start from them.
             expecting = SmallDerived(statistics, originals.__contains__)
-            program_text = rewrite(
-                clauses, ALL, "", expecting, skip={"restrict", "equivalence", "project"}
+            goal = self._compiled(
+                clauses, ALL, "", expecting, frozenset({"restrict", "equivalence", "project"})
             )
-            goal = CompiledGoal(load(self._tenant.engine, program_text, expecting))
             slots = tuple(
                 (originals[schema.bare], slot)
                 for slot, schema in enumerate(goal.plan.slots)
@@ -183,9 +185,26 @@ class Programs:
         key = (rules, schema, now)
         goal = self._tests.get(key)
         if goal is None or goal.loaded.is_outdated(statistics):
-            program = rewrite(clauses, schema, "b" * schema.arity, statistics, skip=OPTIONAL)
-            goal = CompiledGoal(load(self._tenant.engine, program, statistics))
+            goal = self._compiled(clauses, schema, "b" * schema.arity, statistics, OPTIONAL)
             self._tests.put(key, goal)
+        return goal
+
+    def _compiled(
+        self,
+        clauses: Sequence[Clause],
+        schema: RelationSchema,
+        marks: str,
+        statistics: Statistics,
+        skip: frozenset[str],
+    ) -> CompiledGoal:
+        """Return a goal from the clauses it depends on, compiled again if they or sizes changed."""
+        reached = dependencies(clauses, (schema,))
+        used = tuple(clause for clause in clauses if clause.head.schema in reached)
+        goal = self._goals.get((used, schema))
+        if goal is None or goal.loaded.is_outdated(statistics):
+            program = rewrite(used, schema, marks, statistics, skip=skip)
+            goal = CompiledGoal(load(self._tenant.engine, program, statistics))
+            self._goals.put((used, schema), goal)
         return goal
 
 

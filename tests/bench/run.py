@@ -28,6 +28,7 @@ import durability
 import equivalence
 import external
 import games
+import ground
 import http_routes
 import joins
 import known_at
@@ -77,6 +78,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "access": (access.access, "access"),
     "aggregates": (aggregates.aggregates, "aggregates"),
     "proofs": (proofs.proofs, ""),
+    "ground": (ground.ground, ""),
     "point-goal": (point_goal.point_goal, ""),
     "answers": (answers.answers, ""),
     "handed-out": (answers.handed_out, "handed_out"),

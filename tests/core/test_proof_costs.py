@@ -134,3 +134,64 @@ def test_values_without_a_column_are_those_of_one_instance(node, request):
     values = proof["proof"]["substitution"]
     assert (values["?u"], values["?v"]) == ("4", "5")
     assert values["?w"] != "5"
+
+
+SAME = "same(?y, ?x) :- same(?x, ?y). same(?x, ?z) :- same(?x, ?y), same(?y, ?z). "
+TRANSITIVE = {
+    "equivalence": SAME + "same(?x, ?y) :- alias(?x, ?y).",
+    "closure": "same(?x, ?z) :- same(?x, ?y), same(?y, ?z). same(?x, ?y) :- alias(?x, ?y).",
+}
+PASCAL = """
+pascal(?n, 0, 1) :- row(?n).
+pascal(?n, ?n, 1) :- row(?n).
+pascal(?n, ?k, ?v) :- pascal(?m, ?j, ?a), pascal(?m, ?k, ?b), ?n = ?m + 1, ?k = ?j + 1, ?v = ?a + ?b, ?m < 20.
+"""
+
+
+def taught(node, request, text, facts):
+    kb = node.knowledge_base(tenant="".join(filter(str.isalnum, request.node.name)))
+    rules = [statement.rule for statement in parse_program(text)]
+    kb.assert_rules(rules)
+    kb.assert_facts(facts)
+    return kb, rules
+
+
+@pytest.mark.parametrize("form", TRANSITIVE)
+def test_a_pair_of_a_long_chain_has_a_proof_by_a_path(node, request, form):
+    pairs = [(f"n{number}", f"n{number + 1}") for number in range(39)]
+    facts = [Fact("alias", pair, confidence=0.5 if "n3" in pair else None) for pair in pairs]
+    kb, _ = taught(node, request, TRANSITIVE[form], facts)
+    (literal,) = parse_goal("same(n0, n39)").body
+    # A run for the lowest proofs derives over 10,000 rows, or makes over 100,000 steps.
+    limits = AnswerOptions(request_limits=RequestLimits(rows=1000, steps=5000))
+    (row,) = kb.infer(literal, limits)
+    assert row["confidence"] == 0.5
+    (found,) = kb.prove(literal, limits, ProofOptions(form="dag", nodes=1000))
+    assert found["result"] == row
+    nodes = found["proof"]["nodes"].values()
+    assert {tuple(n["fact"]["args"]) for n in nodes if n["kind"] == "asserted"} == set(pairs)
+    root = found["proof"]["nodes"][found["proof"]["root"]]
+    assert root["depth"] == 39
+    assert len(kb.prove(literal, limits)) == 1
+
+
+def test_a_pair_of_a_short_chain_has_a_lowest_proof(node, request):
+    pairs = [(f"n{number}", f"n{number + 1}") for number in range(8)]
+    facts = [Atom("alias", pair) for pair in pairs]
+    kb, rules = taught(
+        node, request, TRANSITIVE["closure"], [Fact(one.predicate, one.args) for one in facts]
+    )
+    (literal,) = parse_goal("same(n0, n8)").body
+    (found,) = kb.prove(literal, proof=ProofOptions(form="dag", nodes=1000))
+    Checker(rules, facts).dag(found, 1000)
+    assert found["proof"]["nodes"]["n1"]["depth"] == 4
+
+
+def test_tests_that_the_first_premise_decides_bound_its_instances(node, request):
+    facts = [Fact("row", (str(number),)) for number in range(21)]
+    kb, _ = taught(node, request, PASCAL, facts)
+    (literal,) = parse_goal("pascal(20, 10, ?v)").body
+    # Without them the instance clause joins all rows with all others: over 200,000 steps.
+    limits = AnswerOptions(request_limits=RequestLimits(rows=2000, steps=40_000))
+    (found,) = kb.prove(literal, limits)
+    assert found["result"]["args"] == ["20", "10", "184756"]

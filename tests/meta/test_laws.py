@@ -51,15 +51,15 @@ def importers(library: str) -> set[str]:
     }
 
 
-def test_no_file_is_longer_than_800_lines():
+def test_no_file_is_longer_than_1200_lines():
     lengths = {name(path): len(source(path).splitlines()) for path in [*PYTHON, *C, *TESTS]}
-    assert {path: lines for path, lines in lengths.items() if lines > 800} == {}
+    assert {path: lines for path, lines in lengths.items() if lines > 1200} == {}
 
 
-def test_no_package_has_more_than_15_modules():
+def test_no_package_has_more_than_25_modules():
     packages = {path.parent for path in PYTHON}
     modules = {name(package): len([*package.glob("*.py")]) - 1 for package in packages}
-    assert {package: count for package, count in modules.items() if count > 15} == {}
+    assert {package: count for package, count in modules.items() if count > 25} == {}
 
 
 def test_every_module_has_a_docstring():

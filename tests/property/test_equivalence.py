@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,11 @@ from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
 from kbcore.node.runtime import Runtime
+from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.schema import Role
 from kbplanner.ir.terms import Atom, Literal, Variable
@@ -57,6 +60,15 @@ PROGRAMS = {
         "friend(?n, ?m) :- part(?x, ?y), first(?x, ?n), first(?y, ?m).",
         "kinds(?n, count(?x)) :- first(?x, ?n).",
         "link(?x, ?n) :- part(?x, ?y), first(?y, ?n), not first(?n, ?x).",
+    ),
+    "closures": (
+        CLOSED[0],
+        "same(?x, ?z) :- same(?y, ?z), same(?x, ?y).",
+        "same(?x, ?y) :- link(?x, ?y), part(?x, ?y).",
+        "link(?x, ?z) :- link(?x, ?y), link(?y, ?z).",
+        "link(?x, ?y) :- alias(?x, ?y).",
+        "link(?x, ?z) :- part(?x, ?y), link(?y, ?z), not thing(?z).",
+        "link(?x, ?x) :- link(_, ?x).",
     ),
     "two": (
         *CLOSED,
@@ -172,18 +184,23 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
     st.sampled_from(sorted(PROGRAMS.values())),
     st.lists(facts, min_size=1, max_size=9, unique=True),
     goals,
+    st.booleans(),
 )
-def test_proofs_and_counts_of_retractions(runtime, texts, begin, goal):
+def test_proofs_and_counts_of_retractions(runtime, texts, begin, goal, lowest):
     rules = [parse_rule(text) for text in texts]
     kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")
     kb.assert_rules(rules)
     kb.assert_facts([Fact(fact.predicate, fact.args) for fact in begin])
-    checker = Checker(rules, begin)
+    checker = Checker(rules, begin, lowest=lowest)
     rows = kb.infer(Literal(goal))
-    found = kb.prove(Literal(goal), proof=ProofOptions(form="dag", nodes=10_000))
+    limits = prover.LOWEST_LIMITS if lowest else Limits(rows=1)
+    with mock.patch.object(prover, "LOWEST_LIMITS", limits):
+        found = kb.prove(Literal(goal), proof=ProofOptions(form="dag", nodes=10_000))
+        trees = kb.prove(Literal(goal), proof=ProofOptions(nodes=200))
     assert [proof["result"] for proof in found] == rows
-    for proof in found:
+    for proof, tree in zip(found, trees, strict=True):
         checker.dag(proof, 10_000)
+        checker.tree(tree, 200, 100)
     gone, rest = begin[0], begin[1:]
     before, after = (
         {(name, row) for name, rows in naive.model(rules, known).items() for row in rows}

@@ -19,7 +19,9 @@ from kbcore.node.runtime import Runtime
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal
+from kbplanner.syntax.parser import parse_rule
 
+from . import test_equivalence as equivalence
 from .test_programs import computing_rules, random_rules, wide_rules
 from .test_proofs import small
 
@@ -49,6 +51,35 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
     st.sampled_from([None, 60]),
 )
 def test_rows_have_the_confidence_of_the_best_proofs(runtime, rules, factors, facts, goals, later):
+    check_rows(runtime, rules, factors, facts, goals, later)
+
+
+closure_facts = st.tuples(
+    equivalence.facts,
+    st.sampled_from(CONFIDENCES),
+    st.sampled_from([None, None, -300, -200, 50]),
+    st.sampled_from([None, None, 100, 200, -10]),
+)
+
+
+@examples(200)
+@given(
+    st.sampled_from(
+        [equivalence.PROGRAMS[name] for name in ("rules", "congruence", "closures", "two")]
+    ).map(lambda texts: [parse_rule(text) for text in texts]),
+    st.lists(st.sampled_from([None, None, None, 0.4, 0.8]), min_size=7, max_size=7),
+    st.lists(closure_facts, max_size=9, unique_by=lambda one: one[0]),
+    st.lists(equivalence.goals, min_size=1, max_size=3),
+    st.sampled_from([None, 60]),
+)
+def test_pairs_of_closures_have_the_confidence_of_the_best_paths(
+    runtime, rules, factors, facts, goals, later
+):
+    check_rows(runtime, rules, factors, facts, goals, later)
+
+
+def check_rows(runtime, rules, factors, facts, goals, later):
+    """Compare the values of the answers of goals with those of the oracle."""
     assume(naive.stratified(rules))
     rules = [replace(rule, confidence=factor) for rule, factor in zip(rules, factors, strict=False)]
     kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")

@@ -11,9 +11,11 @@ from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
 from kbcore.context.request import Conjunction, Goal
-from kbcore.context.window import ABSENCE, Provenance
+from kbcore.context.window import ABSENCE, UNPROVED, Provenance
+from kbcore.errors import BudgetExceeded
 from kbcore.proofs.facts import ASSERTED
 from kbcore.proofs.prover import Proof, goal_prover
+from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
@@ -42,13 +44,17 @@ PROOF_STEPS_PER_FACT = 50
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """An answer of a goal and the facts its proof depends on; `whole` is False if facts were cut."""
+    """An answer of a goal and the facts its proof depends on.
+
+    `whole` is False if facts were cut, `proved` is False if finding them exceeds the limits.
+    """
 
     goal: int
     answer: Candidate
     bases: list[Candidate] = field(default_factory=list)
     rules: list[StoredRule] = field(default_factory=list)
     whole: bool = True
+    proved: bool = True
 
     @property
     def facts(self) -> list[Candidate]:
@@ -65,6 +71,7 @@ class Witness:
         self.most = most
         self.budget = budget
         self._stored: dict[FactKey, Candidate] = {}
+        self._unprovable: set[RelationSchema] = set()
 
     def answers(self, number: int, goal: Goal) -> Iterator[list[Group]]:
         """Yield the answers of a goal with their evidence, in batches, each sorted best first.
@@ -145,8 +152,7 @@ class Witness:
             cells = array("I")
             for index in indices:
                 cells.extend(rows[index * atom.arity : (index + 1) * atom.arity])
-            answers = self.reasoner.described(partition, atom, (cells, len(indices)), self.budget)
-            yield self._proved(goal, partition, schema, answers)
+            yield self._evident(goal, partition, atom, (cells, len(indices)))
 
     def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
         """Return the most salient stored answers, one more than a window can hold."""
@@ -180,11 +186,41 @@ class Witness:
                     break
         return indices
 
+    def _evident(
+        self, goal: int, partition: Partition, atom: Atom, answers: Answers
+    ) -> list[Group]:
+        """Return conclusions with the base facts of their proofs, best first.
+
+        Where proofs exceed a limit, conclusions have no base facts, and no inherited values. Proofs
+        get half of the remaining time, so that there is time to go on without them.
+        """
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        budget = self.budget.part(2)
+        try:
+            if schema not in self._unprovable:
+                rows = self.reasoner.described(partition, atom, answers, budget)
+                return self._proved(goal, partition, schema, rows, budget)
+        except BudgetExceeded:
+            self._unprovable.add(schema)
+        finally:
+            self.budget.rows_made += budget.rows_made
+        self.budget.yield_now()
+        now = self.supply.scores.now
+        return [
+            Group(goal, Candidate(row, 0.0, now, None, UNPROVED), proved=False)
+            for row in self.reasoner.bare_rows(partition, atom, answers)
+        ]
+
     def _proved(
-        self, goal: int, partition: Partition, schema: RelationSchema, answers: Sequence[Row]
+        self,
+        goal: int,
+        partition: Partition,
+        schema: RelationSchema,
+        answers: Sequence[Row],
+        budget: Budget,
     ) -> list[Group]:
         """Return conclusions with the base facts of their proofs, best first."""
-        prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
+        prover = goal_prover(self.reasoner, partition, budget, None, self.most + 1, rows=False)
         conclusions: list[tuple[Row, Provenance, list[Atom], list[StoredRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
@@ -262,8 +298,14 @@ def _together(number: int, parts: Sequence[Group]) -> Group | None:
     bases.update((id(part.answer), part.answer) for part in others)
     bases.pop(id(first.answer), None)
     rules = {rule.id: rule for part in parts for rule in part.rules}
-    whole = all(part.whole for part in parts)
-    return Group(number, first.answer, list(bases.values()), list(rules.values()), whole)
+    return Group(
+        number,
+        first.answer,
+        list(bases.values()),
+        list(rules.values()),
+        whole=all(part.whole for part in parts),
+        proved=all(part.proved for part in parts),
+    )
 
 
 def _key(partition: Partition, atom: Atom) -> FactKey:

@@ -54,6 +54,7 @@ class Goals:
         self._elsewhere: dict[int, list[str]] = {}
         self._left_out: Counter[int] = Counter()
         self._unfinished: set[int] = set()
+        self._unproved: set[int] = set()
 
     def take(self) -> None:
         """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
@@ -107,6 +108,7 @@ class Goals:
                 cut=self._left_out[number] > 0,
                 maybe_more=number in self._unfinished,
                 contradicted=self.reasons.get(number, Counter())["contradicted"],
+                unproved=number in self._unproved,
             )
             if note != GoalNote(text) and note not in notes:
                 notes.append(note)
@@ -139,7 +141,10 @@ class Goals:
         return self._predicates is None or fact.predicate in self._predicates
 
     def _put(self, group: Group) -> None:
-        self.whole[group.goal] += 1
+        if group.proved:
+            self.whole[group.goal] += 1
+        else:
+            self._unproved.add(group.goal)
         self._rules(group)
         goal = goal_text(self._goals[group.goal])
         if self._admits(group.answer):

@@ -40,7 +40,7 @@ from kbcore.context.text.phrases import (
     sentence,
     verb_phrase,
 )
-from kbcore.context.window import QUERY, Entry, GoalNote, Provenance, is_absence
+from kbcore.context.window import QUERY, UNPROVED, Entry, GoalNote, Provenance, is_absence
 from kbcore.state.memory.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
@@ -360,7 +360,7 @@ def _notation(entry: Entry, premises: Iterable[str], cited: Sequence[int], notes
     if is_absence(entry):
         text = entry.text
         notes.append("not known to hold")
-    elif entry.provenance is not None:
+    elif entry.provenance is not None and entry.provenance != UNPROVED:
         notes.append(f"because {', '.join(premises) or entry.provenance.rule}{_more(entry)}")
     remark = "; ".join(notes) + marks(cited)
     return f"{text}.{f'  % {remark.strip()}' if remark else ''}"
@@ -407,6 +407,8 @@ def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
         if note.contradicted == 1:
             count = "One contradicted answer is"
         yield "contradicted", f"{count} left out"
+    if note.unproved:
+        yield "unproved", "Premises are left out, because finding them exceeds the limits"
     if note.cut:
         yield "cut", "More answers are left out"
     elif note.maybe_more:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.calls import blocked_rules, check_callable, infer_modes
@@ -34,6 +35,25 @@ from kbplanner.passes.wellfounded import (
 from kbplanner.syntax.printer import print_rule
 
 
+@dataclass(frozen=True, eq=False)
+class RuleSlice:
+    """The clauses that relations depend on, and their rules: all that a plan is made from.
+
+    The clauses number the rules from 1, by their places in `rules`. Slices with the same content are
+    one object, so that what is cached by slice outlives changes of other rules. `endless` are the
+    numbers of rules of a recursion through a computed value; `external` as in RuleSet.
+    """
+
+    clauses: tuple[Clause, ...]
+    rules: tuple[Rule, ...]
+    endless: frozenset[int]
+    external: Modes
+
+
+_SLICES: WeakValueDictionary[tuple[object, ...], RuleSlice] = WeakValueDictionary()
+"""The slices in use, by content."""
+
+
 class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
@@ -53,6 +73,9 @@ class RuleSet:
         self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
+        self._slices: dict[
+            tuple[frozenset[RelationSchema], frozenset[RelationSchema], bool | None], RuleSlice
+        ] = {}
         self._external_form: ExternalRules | None = None
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
         self._reachable: dict[
@@ -179,6 +202,51 @@ class RuleSet:
         reached = frozenset(dependencies(self.clauses(denied), roots))
         self._reachable[denied, roots] = reached
         return reached
+
+    def slice(
+        self, denied: frozenset[RelationSchema], roots: Iterable[RelationSchema]
+    ) -> RuleSlice:
+        """Return the slice of `clauses` that relations of conclusions depend on."""
+        return self._slice(denied, frozenset(roots), None)
+
+    def proof_slice(
+        self, denied: frozenset[RelationSchema], root: RelationSchema, allow_rewriting: bool
+    ) -> RuleSlice:
+        """Return the slice of `proof_clauses` that a relation of conclusions depends on."""
+        return self._slice(denied, frozenset((root,)), allow_rewriting)
+
+    def _slice(
+        self,
+        denied: frozenset[RelationSchema],
+        roots: frozenset[RelationSchema],
+        allow_rewriting: bool | None,
+    ) -> RuleSlice:
+        key = (denied, roots, allow_rewriting)
+        slice_ = self._slices.get(key)
+        if slice_ is None:
+            clauses = (
+                self.clauses(denied)
+                if allow_rewriting is None
+                else self.proof_clauses(denied, allow_rewriting)
+            )
+            reached = dependencies(clauses, roots)
+            used = [clause for clause in clauses if clause.head.schema in reached]
+            numbers = sorted({clause.rule for clause in used if clause.rule})
+            new_numbers = {0: 0} | {old: new for new, old in enumerate(numbers, 1)}
+            content = (
+                tuple(replace(clause, rule=new_numbers[clause.rule]) for clause in used),
+                tuple(self.rules[number - 1] for number in numbers),
+                frozenset(
+                    new_numbers[number]
+                    for number in numbers
+                    if self.rules[number - 1] in self.computed_recursion
+                ),
+            )
+            slice_ = _SLICES.setdefault(
+                (*content, tuple(self.external.items())), RuleSlice(*content, self.external)
+            )
+            self._slices[key] = slice_
+        return slice_
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
         """Return True if a stored schema's conclusions can be undefined."""

@@ -116,6 +116,11 @@ class Order:
         """True if all nodes are ordered."""
         return _RECORD_BYTES * self._at >= len(self._queue)
 
+    @property
+    def nodes_left(self) -> int:
+        """The number of nodes before the order is cut."""
+        return max(self._max_nodes - self.nodes, 0)
+
     def __len__(self) -> int:
         """Return the number of records: nodes without the leaves of a tree."""
         return len(self._queue) // _RECORD_BYTES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.compile.plan import Plan
-from kbplanner.compile.rules import RuleSet, naming_call
+from kbplanner.compile.rules import RuleSet, RuleSlice, naming_call
 from kbplanner.engine.backend import (
     NO_ROW,
     SAME,
@@ -33,8 +33,8 @@ from kbplanner.syntax.printer import print_rule
 EXTRA_SYMBOLS = 1 << 18
 """Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
 
-PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
-"""Rules, goal, adornment, which relations of explicit negatives have rows, and the kind of plan below."""
+PlanKey = tuple[RuleSlice, RelationSchema, str, str]
+"""The rules that the goal depends on, its relation of conclusions, adornment, and the kind of plan below."""
 
 SINGLE, MANY, FULL = "single", "many", "full"
 """A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
@@ -70,7 +70,10 @@ class _CachedGoal:
 
 
 class PlanCache:
-    """Compiled goals of one engine by rule set, predicate and adornment."""
+    """Compiled goals of one engine by the rules they depend on, predicate and adornment.
+
+    A change of other rules leaves them as they are.
+    """
 
     def __init__(self, engine: Engine, capacity: int = 256) -> None:
         self._engine = engine
@@ -94,12 +97,15 @@ class PlanCache:
         With `many` the plan answers many bindings in one run, even where one at a time has a better
         plan.
         """
+        relation = rules.conclusions(goal)
+        slice_ = rules.slice(denied, (relation,))
+        relation = replace(relation, restrictions=goal.restrictions)
         return self._get(
-            (rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version
+            (slice_, relation, adornment, MANY if many else SINGLE), statistics, version
         )
 
     def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
-        rules, goal, adornment, denied, kind = key
+        slice_, relation, adornment, kind = key
         cached = self._plans.get(key)
         if cached is not None and (
             cached.version == version != -1 or not cached.goal.loaded.is_outdated(statistics)
@@ -107,24 +113,22 @@ class PlanCache:
             cached.version = version
             return cached.goal
         skip = OPTIONAL if kind == MANY else ()
-        clauses = rules.clauses(denied)
-        relation = replace(rules.conclusions(goal), restrictions=goal.restrictions)
         try:
             program = rewrite(
-                clauses,
+                slice_.clauses,
                 relation,
                 adornment,
                 statistics,
                 skip=skip,
                 full=kind == FULL,
-                external=rules.external,
+                external=slice_.external,
             )
         except UnboundArgument as error:
-            raise naming_call(error, rules.rules) from error
+            raise naming_call(error, slice_.rules) from error
         full = None
         can_be_full = kind != FULL and not program.external
-        if can_be_full and demand_can_cost_more(program) and _ends_without_demand(program, rules):
-            full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
+        if can_be_full and demand_can_cost_more(program) and _ends_without_demand(program, slice_):
+            full = self._get((slice_, relation, "f" * relation.arity, FULL), statistics, version)
             if "b" not in adornment and full.joins_pairs:
                 # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
                 self._plans.put(key, _CachedGoal(full, version))
@@ -133,7 +137,7 @@ class PlanCache:
         is_full = kind == FULL
         compiled = CompiledGoal(
             loaded,
-            rules.rules,
+            slice_.rules,
             full,
             is_full and joins_pairs(program),
             is_full and joins_some_pairs(program),
@@ -145,13 +149,11 @@ class PlanCache:
         return len(self._plans)
 
 
-def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
+def _ends_without_demand(program: Program, rules: RuleSlice) -> bool:
     """Return False if the program recurses through computed values: demand may be the only bound on
     them.
     """
-    return rules.computed_recursion.isdisjoint(
-        rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule
-    )
+    return rules.endless.isdisjoint(clause.rule for clause in program.clauses)
 
 
 class GoalRun:

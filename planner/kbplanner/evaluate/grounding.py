@@ -13,33 +13,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.compile.plan import Plan
-from kbplanner.compile.rules import RuleSet
+from kbplanner.compile.rules import RuleSet, RuleSlice
 from kbplanner.engine.backend import Engine, Limits, YieldNow
 from kbplanner.engine.ground import Ground
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, load
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import HeadTerm, Variable
+from kbplanner.ir.terms import HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
 from kbplanner.pacing import paced
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
+from kbplanner.passes.linearise import as_paths, closures
 from kbplanner.passes.order import Statistics
 
-PlanKey = tuple[
-    RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None
-]
+
+@dataclass(frozen=True, slots=True)
+class GroundForm:
+    """The form of a ground program.
+
+    Without `confidence_sources` it is for proofs: rules keep their shape, and it serves many
+    bindings. With them it is for the confidence that conclusions inherit from facts of these stored
+    relations, however they are reached. With `as_paths` transitive relations grow by single steps:
+    then they have few instances, but the proofs of pairs are paths and not the lowest ones.
+    """
+
+    confidence_sources: frozenset[RelationSchema] | None = None
+    as_paths: bool = True
+
+
+LOWEST = GroundForm(as_paths=False)
+PATHS = GroundForm()
+
+PlanKey = tuple[RuleSlice, RelationSchema, str, GroundForm]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundGoal:
     """A ground program for one predicate and binding pattern, its loaded plan, and the slot of each
-    relation.
+    relation. Its clauses number `rules` from 1. `has_closures` if it depends on a transitive relation.
     """
 
+    rules: tuple[Rule, ...]
     program: GroundProgram
     loaded: LoadedPlan
     slots: Mapping[RelationSchema, int]
+    has_closures: bool
 
     @property
     def plan(self) -> Plan:
@@ -61,31 +80,24 @@ class GroundPlans:
         adornment: str,
         denied: frozenset[RelationSchema],
         statistics: Statistics,
-        confidence_sources: frozenset[RelationSchema] | None = None,
+        form: GroundForm,
     ) -> GroundGoal:
-        """Return the ground program for a goal on a stored schema that has rules.
-
-        Without `confidence_sources` it is for proofs: rules keep their shape, and it serves many bindings.
-        With it, it is for the confidence that conclusions inherit from facts of these stored
-        relations, however they are reached.
-        """
-        key = (rules, goal, adornment, denied, confidence_sources)
+        """Return the ground program for a goal on a stored schema that has rules."""
+        relation, sources = rules.conclusions(goal), form.confidence_sources
+        slice_ = rules.proof_slice(denied, relation, allow_rewriting=sources is not None)
+        # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
+        if sources is not None and any(rule.confidence is not None for rule in slice_.rules):
+            slice_ = rules.proof_slice(denied, relation, allow_rewriting=False)
+        key = (slice_, relation, adornment, form)
         cached = self._plans.get(key)
         if cached is not None and not cached.loaded.is_outdated(statistics):
             return cached
-        # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
-        keeps_rule_shape = confidence_sources is None or any(
-            rule.confidence is not None for rule in rules.rules
-        )
-        clauses = rules.proof_clauses(denied, allow_rewriting=not keeps_rule_shape)
-        skip = OPTIONAL if confidence_sources is None else {"restrict", "equivalence", "project"}
-        program = instances(
-            rewrite(clauses, rules.conclusions(goal), adornment, statistics, skip=skip),
-            confidence_sources,
-        )
+        clauses = as_paths(slice_.clauses) if form.as_paths else slice_.clauses
+        skip = OPTIONAL if sources is None else {"restrict", "equivalence", "project"}
+        program = instances(rewrite(clauses, relation, adornment, statistics, skip=skip), sources)
         loaded = load(self._engine, program.program, statistics)
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
-        compiled = GroundGoal(program, loaded, slots)
+        compiled = GroundGoal(slice_.rules, program, loaded, slots, bool(closures(slice_.clauses)))
         self._plans.put(key, compiled)
         return compiled
 
@@ -127,7 +139,9 @@ class _Arrays:
 
 
 class GroundRun:
-    """A finished run of a ground program, and the arrays read from it. Close it after use."""
+    """A run of a ground program, and the arrays read from it: `ground` is set by `read`. Close it
+    after use.
+    """
 
     def __init__(
         self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits, now: int | None
@@ -135,6 +149,7 @@ class GroundRun:
         self.engine = engine
         self.goal = goal
         self.run = goal.loaded.open_run(engine, bind, limits, now)
+        self.ground = Ground(0, array("I"), array("I"), array("I"))
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
         self.parts = 0
@@ -188,7 +203,8 @@ class GroundRun:
         if seed_relation is not None:  # the seeds of a rewritten goal hold without premises
             heads.extend(self.nodes(seed_relation, self._seeds, self._seed_count))
             ends.extend(array("I", [len(premises)]) * self._seed_count)
-        return Ground(nodes, heads, ends, premises, free)
+        self.ground = Ground(nodes, heads, ends, premises, free)
+        return self.ground
 
     def _add(self, source: InstanceRelation, arrays: _Arrays, yield_now: YieldNow) -> None:
         """Add the instances of a clause to the arrays."""

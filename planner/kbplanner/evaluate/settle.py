@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kbplanner.compile.rules import RuleSet, SettledRules
+from kbplanner.compile.rules import RuleSet, RuleSlice, SettledRules
 from kbplanner.engine.backend import Engine, Relation, RelationCounts
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.component import ComponentReader
 from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Rule
 from kbplanner.lru import LruCache
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
@@ -27,8 +28,8 @@ from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overes
 MAX_CACHED_MODELS = 64
 """Maximum number of components whose models are cached."""
 
-Key = tuple[str | None, RuleSet, frozenset[RelationSchema], int]
-"""Scope, rules, which relations of explicit negatives have rows, and the index of a component."""
+Key = tuple[str | None, RuleSlice]
+"""Scope, and the rules that the relations of a component depend on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,11 +101,12 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """The overestimate of a component, and its plan."""
+    """The overestimate of a component, its plan, and the rules that its clauses number from 1."""
 
     part: NegativeComponent
     source: Overestimate
     loaded: LoadedPlan
+    rules: tuple[Rule, ...]
 
 
 class Models:
@@ -114,7 +116,7 @@ class Models:
         self._engine = engine
         self._mutex = threading.Lock()
         self._models: OrderedDict[Key, Settled] = OrderedDict()
-        self._programs: LruCache[tuple[RuleSet, frozenset[RelationSchema], int], _Program]
+        self._programs: LruCache[tuple[RuleSlice, frozenset[RelationSchema]], _Program]
         self._programs = LruCache(MAX_CACHED_MODELS)
         self._rules: LruCache[tuple[RuleSet, frozenset[RelationSchema]], SettledRules]
         self._rules = LruCache(MAX_CACHED_MODELS)
@@ -146,8 +148,7 @@ class Models:
         used: dict[int, Settled] = {}
         try:
             for index in rules.needed_components(denied, goals):
-                key = (scope, within.rules, within.denied, index)
-                used[index] = self._settled(key, within, used, budget, version)
+                used[index] = self._settled((scope, index), within, used, budget, version)
             yield self._over(facts, tuple(used.values()))
         finally:
             for model in used.values():
@@ -166,7 +167,7 @@ class Models:
 
     def _settled(
         self,
-        key: Key,
+        component: tuple[str | None, int],
         facts: View,
         used: Mapping[int, Settled],
         budget: RunBudget,
@@ -174,9 +175,11 @@ class Models:
     ) -> Settled:
         """Return the current model of a component, cached or new, with the caller as a user.
 
-        `used` has the models of the components before it.
+        `component` is its scope and its index, `used` has the models of the components
+        before it.
         """
-        index = key[-1]
+        scope, index = component
+        key = scope, _component_rules(facts, index)
         below = tuple(used[other] for other in facts.rules.components_below(facts.denied, index))
         with self._mutex:
             if version != -1:
@@ -186,26 +189,32 @@ class Models:
                     cached.users += 1
                     return cached
         view = self._over(facts, below)
-        program = self._program(facts.rules, index, view)
+        program = self._program(key[1], facts.rules, index, view)
         try:
             model = self._settle(program, view, budget)
         except BudgetExceeded as error:
-            raise naming_rule(error, facts.rules.rules) from error
+            raise naming_rule(error, program.rules) from error
         model.below, model.version, model.users = below, version, 1
         model.dated = program.loaded.dated or any(other.dated for other in below)
         is_kept = version != -1 and not model.dated
         model.dropped = not is_kept
         if is_kept:
-            self._store(key, model)
+            count = len(facts.rules.negative_components(facts.denied))
+            self._store(key, model, {_component_rules(facts, other) for other in range(count)})
         return model
 
-    def _store(self, key: Key, model: Settled) -> None:
-        """Cache a model; drop those that it replaces and those of rules that have been replaced."""
+    def _store(self, key: Key, model: Settled, current: Container[RuleSlice]) -> None:
+        """Cache a model; drop those that it replaces and those of rules that have been replaced.
+
+        `current` are the rules of all components of the scope.
+        """
         with self._mutex:
             replaced = [self._models.pop(key)] if key in self._models else []
             self._models[key] = model
-            scope, rules = key[:2]
-            stale = [other for other in self._models if other[0] == scope and other[1] is not rules]
+            scope = key[0]
+            stale = [
+                other for other in self._models if other[0] == scope and other[1] not in current
+            ]
             replaced += [self._models.pop(other) for other in stale]
             while len(self._models) > MAX_CACHED_MODELS:
                 replaced.append(self._models.popitem(last=False)[1])
@@ -215,19 +224,19 @@ class Models:
         for old in unused:
             old.drop()
 
-    def _program(self, rules: RuleSet, index: int, view: View) -> _Program:
+    def _program(self, slice_: RuleSlice, rules: RuleSet, index: int, view: View) -> _Program:
         """Return the overestimate of a component with its plan; made again when the plan is
         outdated.
         """
-        key = (view.rules, view.denied, index)
+        undefined = frozenset(schema for model in view.settled for schema in model.undefined)
+        key = (slice_, undefined)
         cached = self._programs.get(key)
         if cached is not None and not cached.loaded.is_outdated(view.statistics):
             return cached
         parts = rules.negative_components(view.denied)
-        undefined = frozenset(schema for model in view.settled for schema in model.undefined)
         source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
         loaded = load(self._engine, source.program, view.statistics)
-        program = _Program(parts[index], source, loaded)
+        program = _Program(parts[index], source, loaded, rules.rules)
         self._programs.put(key, program)
         return program
 
@@ -280,6 +289,12 @@ class Models:
             return Settled(relations, undefined, reads, (), -1)
         finally:
             run.close()
+
+
+def _component_rules(facts: View, index: int) -> RuleSlice:
+    """Return the rules that the relations of a component depend on."""
+    part = facts.rules.negative_components(facts.denied)[index]
+    return facts.rules.slice(facts.denied, part.relations)
 
 
 @dataclass(frozen=True, slots=True)

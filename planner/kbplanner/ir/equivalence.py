@@ -94,13 +94,13 @@ def by_classes(program: Program) -> Program:
 
 def _base(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause] | None:
     """Return the clauses that remain of an equivalence relation; None if it is not one."""
-    symmetric = [clause for clause in clauses if _is_symmetric(schema, clause)]
-    transitive = [clause for clause in clauses if _is_transitive(schema, clause)]
+    symmetric = [clause for clause in clauses if is_symmetric(schema, clause)]
+    transitive = [clause for clause in clauses if is_transitive(schema, clause)]
     if not symmetric or not transitive:
         return None
     implied = [*symmetric, *transitive]
     return [
-        clause for clause in clauses if clause not in implied and not _is_reflexive(schema, clause)
+        clause for clause in clauses if clause not in implied and not is_reflexive(schema, clause)
     ]
 
 
@@ -114,7 +114,8 @@ def _own_atoms(schema: RelationSchema, clause: Clause, count: int) -> list[Claus
     return atoms if len(atoms) == len(clause.body) == count else []
 
 
-def _is_symmetric(schema: RelationSchema, clause: Clause) -> bool:
+def is_symmetric(schema: RelationSchema, clause: Clause) -> bool:
+    """Return True if a clause makes a relation of two columns symmetric."""
     x, y = clause.head.args
     return (
         isinstance(x, Variable)
@@ -124,7 +125,8 @@ def _is_symmetric(schema: RelationSchema, clause: Clause) -> bool:
     )
 
 
-def _is_transitive(schema: RelationSchema, clause: Clause) -> bool:
+def is_transitive(schema: RelationSchema, clause: Clause) -> bool:
+    """Return True if a clause makes a relation of two columns transitive."""
     x, z = clause.head.args
     atoms = _own_atoms(schema, clause, 2)
     for first, second in (atoms, atoms[::-1]) if atoms else ():
@@ -137,7 +139,7 @@ def _is_transitive(schema: RelationSchema, clause: Clause) -> bool:
     return False
 
 
-def _is_reflexive(schema: RelationSchema, clause: Clause) -> bool:
+def is_reflexive(schema: RelationSchema, clause: Clause) -> bool:
     """Return True if a clause concludes the pair of a name with itself, which all names have."""
     x, y = clause.head.args
     return x == y and any(x in atom.args for atom in _own_atoms(schema, clause, 1))

@@ -33,6 +33,9 @@ class Role(str, Enum):
     CLASSES = "classes"
     """The names of an equivalence relation, each with the representative of its class; a clause that
     concludes a pair of names unites their classes."""
+    STEP = "step"
+    """Conclusions of a transitive relation that the rule which closes it is not needed for: the steps of
+    its paths. Proofs and confidences are read from such paths."""
     UNDENIED = "undenied"
     """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
     INSTANCE = "instance"

@@ -38,6 +38,7 @@ def aggregate(
     terms: Sequence[HeadTerm],
     bodies: Sequence[tuple[ClauseItem, ...]],
     number: int,
+    group_name: str,
 ) -> Iterator[Clause]:
     """Yield the clauses of a rule with these head terms, at least one an aggregate; any of `bodies`
     may hold.
@@ -61,7 +62,7 @@ def aggregate(
         raise InvalidInput(f"a rule with an aggregate has at most {MAX_COLUMNS} variables")
 
     def schema(index: int, role: Role, more: int) -> RelationSchema:
-        name = f"{head.predicate}#{number}" + (f".{index}" if index else "")
+        name = group_name + (f".{index}" if index else "")
         return RelationSchema(name, len(group) + more, head.positive, role)
 
     whole = ClauseAtom(schema(0, Role.BINDINGS, len(everything)), group + everything)

@@ -1,6 +1,6 @@
 """Rule instances as rows: a relation of variable values for each clause.
 
-No clause reads these relations, so they are filled once, after the fixpoint, and a finished run
+Only parts of clauses read these relations, so they are filled once, after the fixpoint, and a finished run
 holds the ground program of its answers: proofs, and the confidence and validity of conclusions, are
 computed from it.
 
@@ -139,12 +139,13 @@ def instances(
                 InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen)
             )
             clauses.extend(level.guards)
+            instance = ClauseAtom(schema, level.columns)
             if own.head.schema.role is Role.PART:
-                clauses.append(own)
+                clauses.append(replace(own, body=(instance,)))
             body = own.body
             if own.head.schema.role in BEST:  # other instances conclude values that are not kept
                 body = (*body, own.head)
-            clauses.append(Clause(ClauseAtom(schema, level.columns), body, own.rule))
+            clauses.append(Clause(instance, body, own.rule))
     extended = replace(program, clauses=(*program.clauses, *clauses))
     return GroundProgram(extended, tuple(relations), seed_relation, tuple(groups))
 
@@ -192,7 +193,7 @@ def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> 
     return schema.role in _CONCLUSIONS or schema == seed_relation
 
 
-_CONCLUSIONS = (Role.DERIVED, *BEST, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
+_CONCLUSIONS = (Role.DERIVED, Role.STEP, *BEST, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
 
 
 def _named(

@@ -30,6 +30,7 @@ After:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
 from kbplanner.ir.expressions import flatten
@@ -97,10 +98,12 @@ class _Lowering:
         self._derived = derived
         self._known = known
         self._undenied: dict[RelationSchema, None] = {}
+        self._rule_counts: Counter[str] = Counter()
 
     def rule(self, rule: Rule, number: int) -> list[Clause]:
         items, head_terms = flatten(rule.body, rule.head.args)
         head = self._readable(_schema(rule.head))
+        self._rule_counts[head.predicate] += 1
         variants: list[list[ClauseItem]] = [[]]
         for item in items:
             choices = self._item(item, room=MAX_VARIANTS // len(variants) >= 2)
@@ -112,7 +115,9 @@ class _Lowering:
             if not isinstance(term, Aggregate)
         )
         if len(args) < len(head_terms):
-            return list(aggregate(head, head_terms, bodies, number))
+            # Named after their predicate, so that other rules leave its clauses as they are.
+            name = f"{head.predicate}#{self._rule_counts[head.predicate]}"
+            return list(aggregate(head, head_terms, bodies, number, name))
         return [Clause(ClauseAtom(head, args), body, number) for body in bodies]
 
     def _item(self, item: Literal | Comparison | Computation, room: bool) -> list[ClauseItem]:

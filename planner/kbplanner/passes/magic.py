@@ -105,4 +105,4 @@ def demand_can_cost_more(program: Program) -> bool:
     return False
 
 
-_CONCLUSIONS = (Role.DERIVED, *BEST, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)
+_CONCLUSIONS = (Role.DERIVED, Role.STEP, *BEST, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)

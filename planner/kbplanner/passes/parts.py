@@ -17,7 +17,8 @@ After:
     part 0/0() :- guard 0/0(), a/1(?u).  % rule 1
 
 A part is a group of body items that are connected by variables that occur nowhere else. Its head
-has the variables it shares with the other items, and its guard the useful values of these. Where
+has the variables it shares with the other items, and its guard the useful values of these: those
+that pass the tests which the head and the root decide. Where
 all items are connected, the variables of one atom, the root, count as shared, so that a body shaped
 like a tree is split into parts of one atom each (Yannakakis, "Algorithms for acyclic database
 schemes", 1981).
@@ -82,6 +83,7 @@ def split(clause: Clause, names: Iterator[str], distinguishes: Distinguishes) ->
         head, guard, body = todo.pop()
         columns = dict.fromkeys(_named(head))
         spine = _spine(body, columns, distinguishes)
+        useful = (guard or head, *spine, *_tests(body, (head, *spine)))
         parts: list[ClauseAtom] = []
         guards: list[Clause] = []
         unseen: list[Unseen] = []
@@ -98,7 +100,7 @@ def split(clause: Clause, names: Iterator[str], distinguishes: Distinguishes) ->
             part = ClauseAtom(RelationSchema(name, len(shared), role=Role.PART), shared)
             asked = ClauseAtom(RelationSchema(name, len(shared), role=Role.GUARD), shared)
             parts.append(part)
-            guards.append(Clause(asked, (guard or head, *spine), clause.rule))
+            guards.append(Clause(asked, useful, clause.rule))
             moved.update(map(id, group.items))
             todo.append((part, asked, group.items))
         remaining = (item for item in body if id(item) not in moved)
@@ -136,6 +138,18 @@ def _spine(
                 variable for variable in _named(root) if distinguishes(root) or variable in others
             )
         )
+
+
+def _tests(body: Sequence[ClauseItem], bound_by: Sequence[ClauseItem]) -> list[ClauseItem]:
+    """Return the comparisons and computations that the values of other items decide."""
+    bound = {variable for item in bound_by for variable in _named(item)}
+    return [
+        item
+        for item in body
+        if not isinstance(item, ClauseAtom)
+        and item not in bound_by
+        and bound.issuperset(_named(item))
+    ]
 
 
 def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_Group]:

@@ -6,7 +6,10 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, family, goal, texts, window
 
-from kbplanner.syntax.parser import parse_rule
+from kbcore.context.request import Conjunction, WindowRequest
+from kbcore.context.window import UNPROVED
+from kbcore.reason.budget import RequestLimits
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 
 def test_a_goal_adds_its_answers_and_their_premises(kb, clock):
@@ -131,3 +134,42 @@ def test_explanations(kb):
     assert sum(parts) == pytest.approx(premise.why["salience"])
     assert found.cut["notIncluded"] == 2
     assert window(kb, max_facts=2).entries[0].why is None
+
+
+REMARK = "Premises are left out, because finding them exceeds the limits"
+
+
+def chain(kb):
+    """Facts in a row, and the paths along them: a goal derives a row for each answer, its proofs more."""
+    texts = "far(?x, ?y) :- next(?x, ?y).", "far(?x, ?z) :- far(?x, ?y), next(?y, ?z)."
+    kb.assert_rules([parse_rule(text) for text in texts])
+    for number in range(30):
+        tell(kb, "next", f"n{number}", f"n{number + 1}")
+
+
+@pytest.mark.parametrize("form", ["facts", "natural"])
+def test_answers_enter_without_premises_that_exceed_the_limits(kb, form):
+    chain(kb)
+    request = WindowRequest(20, goals=(goal("far", "n0", X),), format=form, explain=True)
+    limits = RequestLimits(rows=35)
+    found = kb.context(request, request_limits=limits)
+    assert texts(found) == sorted(f"far(n0, n{number})" for number in range(1, 31))[:20]
+    assert {entry.provenance for entry in found.entries} == {UNPROVED}
+    assert found.cut["goals"][0]["answers"] == 20
+    assert found.cut["goals"][0]["whole"] == 0
+    assert REMARK in found.text
+    assert "because ." not in found.text
+    whole = kb.context(request)  # the limits of an earlier request do not show
+    assert "far(n0, n1)" in texts(whole)
+    assert "next(n0, n1)" in texts(whole)
+    assert REMARK not in whole.text
+
+
+def test_answers_that_belong_together_enter_without_premises(kb):
+    chain(kb)
+    tell(kb, "start", "n0")
+    both = Conjunction(parse_goal("start(?x), far(?x, n29)").body)
+    request = WindowRequest(40, goals=(both,), format="facts")
+    found = kb.context(request, request_limits=RequestLimits(rows=64))
+    assert texts(found) == ["start(n0)", "far(n0, n29)"]
+    assert REMARK in found.text
