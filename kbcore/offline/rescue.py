@@ -12,7 +12,7 @@ from kbcore.clock import SystemClock
 from kbcore.config.settings import Config
 from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
 from kbcore.durable.capture import capture
-from kbcore.durable.records import owners
+from kbcore.durable.records import logged_at, owners
 from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
 from kbcore.node.placement import adopt_logs
@@ -80,7 +80,8 @@ def salvage_folder(
 ) -> dict[str, Any]:
     """Copy the undamaged data of a folder to an empty one, and return a report.
 
-    The report lists the recovered and the lost data of each tenant; with several shards `shards`
+    The report lists the recovered and the lost data of each tenant, with the numbers and times (ISO
+    8601) of the records; with several shards `shards`
     has a report of each, with `error` for a shard of which nothing can be read: it is empty in the
     copy. The copy is opened and recovered before this function returns. Raises AlreadyExists if
     `to` is not empty, and LogCorrupted if no data can be read.
@@ -91,7 +92,9 @@ def salvage_folder(
     places, tools = plugins.shard_places(), plugins.storage_tools()
     log_ids = () if places is None else places.recorded(settings) or ()
     if places is None or not log_ids:
-        report = tools.salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+        report = tools.salvage(
+            folder, to, skip_damaged=skip_damaged, owners=owners, logged_at=logged_at
+        )
         return {**report, "to": to, "kept": asdict(_count_in(target_plugins, target))}
     _must_be_empty(to)
     reports: list[dict[str, Any]] = []
@@ -103,6 +106,7 @@ def salvage_folder(
                 places.place(target, shard, new=True).storage_dir,
                 skip_damaged=skip_damaged,
                 owners=owners,
+                logged_at=logged_at,
             )
         except LogCorrupted as error:
             errors.append(error)

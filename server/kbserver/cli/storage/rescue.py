@@ -104,8 +104,8 @@ def salvage(folder: str, to: str, skip_damaged: bool) -> None:
     """Copy the undamaged records of a storage folder.
 
     Copies the records before the first damage to a new folder; DIR is not changed. Prints a report
-    as JSON with the lost records and their tenants. The copy starts a new term: followers copy all
-    data again.
+    as JSON: up to which record and time the copy goes, and the lost records with their tenants and
+    times. The copy starts a new term: followers copy all data again.
     """
     _print(salvage_folder(folder, to, skip_damaged=skip_damaged, config=Config.from_env()))
 
