@@ -42,21 +42,10 @@ def test_the_page_names_every_route_and_no_other() -> None:
     assert sorted(shown - known) == [], "the page names unknown routes"
 
 
-ROW = set(
-    [
-        "predicate",
-        "args",
-        "negated",
-        "scope",
-        "metadata",
-        "createdAt",
-        "validFrom",
-        "validUntil",
-        "ttl",
-        "confidence",
-        "evidence",
-    ]
-)
+ROW = {
+    *("predicate", "args", "negated", "scope", "metadata", "createdAt"),
+    *("validFrom", "validUntil", "ttl", "confidence", "evidence"),
+}
 """The fields of a row, which the page lists once."""
 
 
