@@ -9,6 +9,7 @@ from kbcore.config.settings import Config
 from kbcore.durable.recovery import Recovered
 from kbcore.plug.ports import LogStatus
 from kbcore.state.tenant import Tenant
+from kbplanner.syntax.diagnostics import counted
 
 Check = dict[str, Any]
 """`status` (pass, warn or fail) and `message` of one part of a node."""
@@ -27,7 +28,7 @@ def recovery_check(recovered: Recovered, tenants: Iterable[Tenant]) -> Check:
     """Return the check of the recovery, which fails while a tenant is unusable."""
     return {
         "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
-        "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
+        "message": f"{counted(recovered.records, 'record')} replayed after snapshot {recovered.snapshot}",
     }
 
 

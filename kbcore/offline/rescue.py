@@ -19,6 +19,7 @@ from kbcore.node.placement import adopt_logs
 from kbcore.offline.logs import opened_logs, recovered, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed
+from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -173,8 +174,8 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
     plugins, settings = _plugins(config, to)
     if settings.storage_shards not in (0, shards):
         raise ConfigError(
-            f"STORAGE_SHARDS={settings.storage_shards}, but {backup} has {shards}"
-            f" {'shard' if shards == 1 else 'shards'}; restore it without STORAGE_SHARDS, and"
+            f"STORAGE_SHARDS={settings.storage_shards}, but {backup} has"
+            f" {counted(shards, 'shard')}; restore it without STORAGE_SHARDS, and"
             " convert it with kbcore storage copy FROM TO --shards NUMBER"
         )
     places, tools = plugins.shard_places(), plugins.storage_tools()

@@ -137,6 +137,11 @@ def padding(text: str) -> str:
     return "".join("\t" if char == "\t" else " " * _cells(char) for char in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 fact` and `2 facts`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """Replace control characters other than the tab, which could change a terminal's state."""
     if text.isprintable():

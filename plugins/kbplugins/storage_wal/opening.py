@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from kbcore.clock import Clock
 from kbcore.errors import LogCorrupted
+from kbplanner.syntax.diagnostics import counted
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal import recovery, segment, snapshots
 from kbplugins.storage_wal.files import READ, UPDATE, Disk
@@ -41,11 +42,11 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
     if content.dropped:
         logger.warning(
-            "%s: torn tail cut at byte %d after record %d; dropped %d bytes that were never acknowledged",
+            "%s: torn tail cut at byte %d after record %d; dropped %s that were never acknowledged",
             disk.path(content.extents[-1].name),
             content.extents[-1].end,
             content.head,
-            content.dropped,
+            counted(content.dropped, "byte"),
         )
 
     # From here on the folder is changed.

@@ -127,12 +127,9 @@ class Guard:
         # Checked before API_KEY and REPLICATION_TOKEN, so that answers do not reveal a correct guess. Managed keys
         # have 256 random bits and cannot be guessed.
         if seconds := self._tries.wait(address):
-            limit = {
-                "limit": "credentials",
-                "requests": MAX_WRONG_KEYS,
-                "seconds": WRONG_KEYS_SECONDS,
-            }
-            raise RateLimited("too many wrong keys from this address", seconds, limit)
+            raise RateLimited(
+                "too many wrong keys from this address", seconds, self._tries.details()
+            )
         if self._replica is not None and hmac.compare_digest(digest_of(text), self._replica):
             return NODE
         if self._single is not None and hmac.compare_digest(digest_of(text), self._single):

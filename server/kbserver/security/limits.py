@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import RateLimited
 from kbcore.state.names import is_name
+from kbplanner.syntax.diagnostics import counted
 from kbserver.http.request_context import DEFAULT
 from kbserver.rate_headers import Rate, rate_headers
 from kbserver.security.token_bucket import Buckets
@@ -49,13 +50,8 @@ class RateLimits:
             seconds = buckets.wait(name)
             if seconds:
                 environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
-                limit = {
-                    "limit": buckets.name,
-                    "requests": buckets.quota,
-                    "seconds": buckets.window,
-                }
-                message = f"more than {buckets.quota} requests in {buckets.window} seconds"
-                raise RateLimited(message, math.ceil(seconds), limit)
+                message = f"more than {counted(buckets.quota, 'request')} in {counted(buckets.window, 'second')}"
+                raise RateLimited(message, math.ceil(seconds), buckets.details())
         rates = [buckets.take(name) for buckets, name in asked]
         if rates:
             environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)

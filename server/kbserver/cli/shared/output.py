@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from kbplanner.syntax.diagnostics import printable, width
+from kbplanner.syntax.diagnostics import counted, printable, width
 
 LINES, TABLE, CSV, JSON = "lines", "table", "csv", "json"
 
@@ -74,9 +74,7 @@ class Output:
 
 
 def _total(printed: int, total: int) -> str:
-    return f"{printed} {'row' if printed == 1 else 'rows'}" + (
-        f" of {total}" if printed < total else ""
-    )
+    return counted(printed, "row") + (f" of {total:,}" if printed < total else "")
 
 
 def names_listing(names: Sequence[str], column: str) -> Listing:
@@ -200,8 +198,3 @@ def retraction_text(cascaded: int) -> str:
     """Return how many conclusions no longer hold, to follow a count of facts; empty for none."""
     verb = "holds" if cascaded == 1 else "hold"
     return f", {counted(cascaded, 'conclusion')} no longer {verb}" if cascaded else ""
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

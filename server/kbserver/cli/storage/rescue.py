@@ -18,6 +18,7 @@ from kbcore.offline.rescue import (
     restore_file,
     salvage_folder,
 )
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.groups import command
@@ -60,7 +61,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
             server.close()
     else:
         raise Failed("missing source: use --url for a running server or --dir for a storage folder")
-    click.echo(f"{to}: backup of record {info.seq}, {to.stat().st_size} bytes")
+    click.echo(f"{to}: backup of record {info.seq}, {counted(to.stat().st_size, 'byte')}")
 
 
 @command("restore")
@@ -75,7 +76,8 @@ def restore(file: Path, to: str) -> None:
     """
     info, contents = restore_file(file, to, Config.from_env())
     click.echo(
-        f"{to}: {contents.facts} facts of {contents.tenants} tenants in {contents.databases} databases, "
+        f"{to}: {counted(contents.facts, 'fact')} of {counted(contents.tenants, 'tenant')} in "
+        f"{counted(contents.databases, 'database')}, "
         f"as of record {info.seq}"
     )
 

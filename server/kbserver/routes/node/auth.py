@@ -108,8 +108,7 @@ def first_key() -> Response:
         _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
     )
     if seconds := tries.wait(""):
-        limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
-        raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, limit)
+        raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, tries.details())
     tries.take("")
     asked = load(BootstrapBody)
     keys, token = _managed(), runtime().config.bootstrap_token
