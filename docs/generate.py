@@ -16,7 +16,7 @@ import pkgutil
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import is_typeddict
@@ -29,6 +29,7 @@ import kbcore
 import kbplanner
 import kbserver
 from kbcore.config import SETTINGS
+from kbcore.limit_names import BUDGET_LIMITS, FIXED_LIMITS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
@@ -130,6 +131,11 @@ def error_classes() -> list[type[KBError]]:
     return sorted(classes, key=lambda error: (STATUS[error.code], error.code, error.__name__))
 
 
+def limits(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the rows of a table of limits."""
+    return [(f"`{name}`", meaning) for name, meaning in meanings.items()]
+
+
 def errors() -> str:
     rows = [
         (
@@ -153,6 +159,25 @@ def errors() -> str:
             "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
             "",
             *table("status, code, class, module, meaning", rows),
+            "",
+            "## Limits",
+            "",
+            *paragraph(
+                "An error about a limit has its name in `details.limit` and its size in "
+                "`details.value`. Where a setting decides, `limit` is the name of the "
+                "[setting](configuration.md), such as `MAX_BODY_BYTES`, `TENANT_MAX_FACTS` or "
+                "`TX_MAX_BYTES`, also in 503 and in 400 for `MAX_JSON_DEPTH`. `BUDGET_EXCEEDED` names "
+                "a budget and has `details.rule`, the rule at work or null:"
+            ),
+            "",
+            *table("`details.limit`, counts", limits(BUDGET_LIMITS)),
+            "",
+            *paragraph(
+                "`PAYLOAD_TOO_LARGE` and `RATE_LIMITED` name a setting or one of these; limits of "
+                "requests in a time also have `details.requests` and `details.seconds`:"
+            ),
+            "",
+            *table("`details.limit`, counts", limits(FIXED_LIMITS)),
         ]
     )
 

@@ -23,6 +23,7 @@ from kbcore.state.partition import PartitionKey, RowKey, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.syntax.diagnostics import counted
 
 MAX_LISTED = 1000
 """Maximum number of conflicts listed in a refusal; the count covers all."""
@@ -242,7 +243,7 @@ def _raise_refused(decided: _Decided, source: str | None, target: str | None) ->
     if not decided.conflicts:
         return
     names = ("the base" if scope is None else f"scope '{scope}'" for scope in (source, target))
-    conflicts = "1 conflict" if decided.conflicts == 1 else f"{decided.conflicts} conflicts"
+    conflicts = counted(decided.conflicts, "conflict")
     raise Conflict(
         f"{' and '.join(names)} have {conflicts}; nothing was merged",
         {"count": decided.conflicts, "conflicts": [asdict(pair) for pair in decided.refused]},

@@ -205,7 +205,7 @@ def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
     if new_text > MAX_NEW_TEXT:
         raise TooLarge(
             "the facts of a preview contain too many constants that no fact has",
-            {"limit": "bytes", "max": MAX_NEW_TEXT},
+            {"limit": "newTextChars", "value": MAX_NEW_TEXT},
         )
 
 

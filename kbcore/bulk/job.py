@@ -14,6 +14,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.passes.check import check_fact, check_rule
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.parser import parse_goal, parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Statement
 
@@ -151,7 +152,7 @@ def _refuse_mixed_arities(plan: BulkPlan, files: Mapping[TableName, Sequence[str
         if table in files and arities.setdefault(table, schema.arity) != schema.arity:
             raise InvalidInput(
                 f"{files[table][0]}: the rules read {schema.predicate} with {arities[table]} and "
-                f"with {schema.arity} arguments; a file has facts of one number of arguments, as "
+                f"with {counted(schema.arity, 'argument')}; a file has facts of one number of arguments, as "
                 f"{replace(table, arity=schema.arity)}{PARQUET} says in its name"
             )
 

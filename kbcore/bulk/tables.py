@@ -14,6 +14,7 @@ from kbcore.plug.ports import TableFormat
 from kbcore.state.facts import FactRows
 from kbplanner.ir.terms import Atom
 from kbplanner.passes.check import check_fact
+from kbplanner.syntax.diagnostics import counted
 
 
 def table_facts(
@@ -26,7 +27,7 @@ def table_facts(
     for rows in formats[path.suffix.removeprefix(".")].read(str(path)):
         if rows and table.arity not in (None, len(rows[0])):
             raise InvalidInput(
-                f"{path}: the name says {table.arity} arguments, but the file has {len(rows[0])}"
+                f"{path}: the name says {counted(table.arity, 'argument')}, but the file has {len(rows[0])}"
             )
         for start in range(0, len(rows), BATCH_ROWS):
             yield _facts(path, table, rows[start : start + BATCH_ROWS], scope)

@@ -48,6 +48,7 @@ from kbcore.plug.coordination import Coordinator, Held, Lease, renew_all
 from kbcore.plug.ports import LogReader, LogRecord, LogStore
 from kbcore.scheduling import Offload
 from kbcore.state.catalog import Catalog
+from kbplanner.syntax.diagnostics import counted
 
 T = TypeVar("T")
 
@@ -215,12 +216,15 @@ class ClusterNode:
         """Return the check of the readiness report."""
         if not self.may_answer():
             return {"status": "fail", "message": "this node is not in the cluster at the moment"}
-        message = f"{len(self.open_shards())} of {self.count} shards, {len(self.members)} nodes"
+        message = f"{len(self.open_shards())} of {counted(self.count, 'shard')}, {counted(len(self.members), 'node')}"
         if self.member.is_leaving:
             return {"status": "fail", "message": f"{message}; this node is leaving"}
         missing = self.count - len(self.ownership.owners())
         if missing:
-            return {"status": "warn", "message": f"{message}; {missing} shards have no node"}
+            return {
+                "status": "warn",
+                "message": f"{message}; {counted(missing, 'shard')} without a node",
+            }
         return {"status": "pass", "message": message}
 
     def values(self) -> Iterator[Value]:
@@ -457,7 +461,7 @@ class ClusterNode:
             log = self._recovered(shard)
             self._open(shard, held, log)
         self.counts.taken += 1
-        _log.info("shard %d is open with %d records", shard, log.recovered.head)
+        _log.info("shard %d is open with %s", shard, counted(log.recovered.head, "record"))
 
     def _recovered(self, shard: int) -> RecoveredLog:
         """Read a log and open it. A reader verifies what it reads, so that it is read once only.
@@ -500,7 +504,12 @@ class ClusterNode:
         finally:
             self._read(reader.close)
         self.counts.taken += 1
-        _log.info("shard %d is taken over from %s with %d records", shard, owner, recovered.head)
+        _log.info(
+            "shard %d is taken over from %s with %s",
+            shard,
+            owner,
+            counted(recovered.head, "record"),
+        )
 
     def _completed(self, store: LogStore, catalog: Catalog, recovered: Recovered) -> Recovered:
         """Return the state at the end of the log; close the log if it cannot be read."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kbcore.columns import ipc
 from kbplanner.engine.columns import ArrowColumn, arrow_schema, arrow_stream
+from kbplanner.syntax.diagnostics import counted
 
 
 class AnswerTable:
@@ -48,4 +49,4 @@ class AnswerTable:
         return ipc.stream(self._columns, self._row_count)
 
     def __repr__(self) -> str:
-        return f"AnswerTable({', '.join(self.column_names)}; {self._row_count} rows)"
+        return f"AnswerTable({', '.join(self.column_names)}; {counted(self._row_count, 'row')})"

@@ -9,6 +9,7 @@ from kbcore.context.removed import Removed
 from kbcore.context.request import STRUCTURED
 from kbcore.context.text.draft import TemplatesOf, no_templates
 from kbcore.context.window import Entry, Window
+from kbplanner.syntax.diagnostics import counted
 
 REFRESH_ABOVE = 0.5
 """Part of the previous window from which on reading the whole new one is easier than the changes."""
@@ -57,7 +58,11 @@ def diff(
     removed = reasons(entry for entry in before.entries if _content(entry) not in new)
     changed = len(added) + len(removed)
     refresh = changed > REFRESH_ABOVE * len(before.entries) if before.entries else False
-    reason = f"{changed} changes to a window of {len(before.entries)} facts" if refresh else None
+    reason = (
+        f"{counted(changed, 'change')} to a window of {counted(len(before.entries), 'fact')}"
+        if refresh
+        else None
+    )
     unchanged = len(after.entries) - len(added)
     return WindowDiff(before.id, after.id, added, removed, unchanged, refresh, reason, text_format)
 

@@ -488,6 +488,20 @@ def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
     return rows
 
 
+_LOGGED_AT = re.compile(rb'\{"at":(-?\d{1,18}),')
+_TENANT_CHUNK = b'{"kind":"tenant"'
+
+
+def logged_at(data: bytes) -> int | None:
+    """Return the logged time (epoch milliseconds) of a record, or the latest one of the tenant in a
+    chunk of a snapshot; None if the bytes are neither.
+    """
+    if data.startswith(_TENANT_CHUNK):
+        return int(orjson.loads(data)["now"])
+    match = _LOGGED_AT.match(data)
+    return None if match is None else int(match[1])
+
+
 _OWNER = re.compile(rb'"db":"([^"\\]{1,128})","tenant":"([^"\\]{0,128})"')
 
 

@@ -38,6 +38,7 @@ from kbcore.state.changes import (
 from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
@@ -231,14 +232,14 @@ class TransactionKB(TenantKB):
         transaction, config = self.transaction, self._services.config
         transaction.operations += len(changes)
         transaction.bytes += len(encode_changes(ChangeSet(self.database, self.tenant, changes)))
-        for limit, size, maximum in (
-            ("operations", transaction.operations, config.tx_max_operations),
-            ("bytes", transaction.bytes, config.tx_max_bytes),
+        for limit, unit, size, maximum in (
+            ("TX_MAX_OPERATIONS", "operation", transaction.operations, config.tx_max_operations),
+            ("TX_MAX_BYTES", "byte", transaction.bytes, config.tx_max_bytes),
         ):
             if size > maximum:
                 raise TooLarge(
-                    f"a transaction takes at most {maximum} {limit}",
-                    {"limit": limit, "max": maximum},
+                    f"a transaction takes at most {counted(maximum, unit)}",
+                    {"limit": limit, "value": maximum},
                 )
 
     def _record_before(self, changes: Sequence[Change], now: int) -> Delta:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from kbcore.errors import InvalidInput, LoadError
 from kbplanner.ir.values.numbers import is_number
+from kbplanner.syntax.diagnostics import counted
 
 BATCH_ROWS = 5000
 """Rows of one batch; the first batch is the sample for header detection."""
@@ -230,7 +231,8 @@ def _ragged(
             of = f' of "{name}"' if predicate is None else ""
             extra = 1 if predicate is None else 0
             return LoadError(
-                line, f"{len(row) - extra} arguments, but line {first}{of} has {length - extra}"
+                line,
+                f"{counted(len(row) - extra, 'argument')}, but line {first}{of} has {length - extra}",
             )
     return None
 

@@ -19,6 +19,7 @@ from kbcore.llm.model import Model
 from kbcore.llm.structured import ask_json
 from kbcore.state.facts import Fact, Row
 from kbplanner.ir.terms import Atom, Rule
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_rule
 
 Look = Callable[[str], Vocabulary]
@@ -120,7 +121,7 @@ def extract(
     pieces = chunks(text, config.extraction_chunk_chars)
     if len(pieces) > config.extraction_max_chunks:
         raise TooLarge(
-            f"the text has {len(pieces)} chunks for the model; the maximum is {config.extraction_max_chunks}",
+            f"the text has {counted(len(pieces), 'chunk')} for the model; the maximum is {config.extraction_max_chunks}",
             {"limit": "EXTRACTION_MAX_CHUNKS", "value": config.extraction_max_chunks},
         )
     result = Extracted(model.name, model.model, chunks=len(pieces))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kbcore.limit_names import BUDGET_LIMITS
+
 
 class Kind(Enum):
     """Kind of a metric: values are summed, replace the last value, or are counted in buckets."""
@@ -42,12 +44,6 @@ SECONDS = (
 
 LONG_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 FACTS = (1, 5, 10, 25, 50, 100, 250, 500, 1000)
-
-LIMITS = (
-    *("answers", "derivedRows", "historyMb", "memoryBytes", "mergeDecisions", "proofNodes"),
-    *("rounds", "rows", "ruleVariables", "steps", "timeMs"),
-)
-"""Limits of budgets, as `details.limit` of BUDGET_EXCEEDED names them."""
 
 ERROR_CODES = (
     *("VALIDATION_ERROR", "UNAUTHORIZED", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
@@ -138,7 +134,7 @@ BUDGET_EXCEEDED = _count(
     _A,
     "Reads ended by a budget, by the limit they met",
     "limit",
-    values=LIMITS,
+    values=tuple(BUDGET_LIMITS),
 )
 INFERENCES_WORKING = _gauge("svc_inferences_working", _A, "Long goals that have their turn")
 INFERENCES_WAITING = _gauge("svc_inferences_waiting", _A, "Long goals that wait for their turn")

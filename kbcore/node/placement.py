@@ -16,6 +16,7 @@ from kbcore.config.storage_urls import path_of, redacted
 from kbcore.errors import ConfigError, LogCorrupted
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogStore, ShardPlaces
+from kbplanner.syntax.diagnostics import counted
 
 SYSTEM = 0
 """The shard that decides which databases and API keys exist."""
@@ -90,14 +91,14 @@ def open_logs(
     shards = len(recorded or ()) or 1
     if recorded is not None and requested not in (0, shards):
         raise ConfigError(
-            f"STORAGE_SHARDS={requested}, but {location_of(config)} has {shards}"
-            f" {'shard' if shards == 1 else 'shards'}; leave STORAGE_SHARDS out, or convert the"
+            f"STORAGE_SHARDS={requested}, but {location_of(config)} has"
+            f" {counted(shards, 'shard')}; leave STORAGE_SHARDS out, or convert the"
             f" data: kbcore storage copy FROM TO --shards {requested}"
         )
     if owns is not None and shards < config.workers:
         raise ConfigError(
-            f"WORKERS={config.workers}, but {location_of(config)} has {shards}"
-            f" {'shard' if shards == 1 else 'shards'}, and each worker needs one; convert the data:"
+            f"WORKERS={config.workers}, but {location_of(config)} has"
+            f" {counted(shards, 'shard')}, and each worker needs one; convert the data:"
             f" kbcore storage copy FROM TO --shards {config.workers}"
         )
     if not recorded or places is None:

@@ -9,6 +9,7 @@ from kbcore.config.settings import Config
 from kbcore.durable.recovery import Recovered
 from kbcore.plug.ports import LogStatus
 from kbcore.state.catalog import Catalog
+from kbplanner.syntax.diagnostics import counted
 
 Check = dict[str, Any]
 """`status` (pass, warn or fail) and `message` of one part of a node."""
@@ -32,7 +33,7 @@ def recovery_check(recovered: Recovered, catalogs: Sequence[Catalog]) -> Check:
     It warns of databases that shards have quarantined.
     """
     tenants = (tenant for catalog in catalogs for tenant in catalog.tenants())
-    message = f"{recovered.records} records replayed after snapshot {recovered.snapshot}"
+    message = f"{counted(recovered.records, 'record')} replayed after snapshot {recovered.snapshot}"
     if any(tenant.failed is not None for tenant in tenants):
         return {"status": "fail", "message": message}
     if any(catalog.quarantined for catalog in catalogs):

@@ -30,6 +30,7 @@ from kbcore.offline.logs import (
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
 from kbcore.replication.role import leader_of
+from kbplanner.syntax.diagnostics import counted
 
 BATCH_RECORDS = 1024
 BATCH_BYTES = 4 << 20
@@ -133,7 +134,9 @@ def _check_empty(store: LogStore, url: str) -> None:
     if leader := leader_of(store):
         raise ReadOnlyFollower(leader, redacted(url))
     if store.status().head:
-        raise AlreadyExists(f"{redacted(url)} is not empty: it has {store.status().head} records")
+        raise AlreadyExists(
+            f"{redacted(url)} is not empty: it has {counted(store.status().head, 'record')}"
+        )
 
 
 def _all_records(store: LogStore) -> Iterator[LogRecord]:

@@ -12,13 +12,14 @@ from kbcore.clock import SystemClock
 from kbcore.config.settings import Config
 from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
 from kbcore.durable.capture import capture
-from kbcore.durable.records import owners
+from kbcore.durable.records import logged_at, owners
 from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
 from kbcore.node.placement import adopt_logs
 from kbcore.offline.logs import opened_logs, recovered, removed_on_failure, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed
+from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -80,7 +81,8 @@ def salvage_folder(
 ) -> dict[str, Any]:
     """Copy the undamaged data of a folder to an empty one, and return a report.
 
-    The report lists the recovered and the lost data of each tenant; with several shards `shards`
+    The report lists the recovered and the lost data of each tenant, with the numbers and times (ISO
+    8601) of the records; with several shards `shards`
     has a report of each, with `error` for a shard of which nothing can be read: it is empty in the
     copy. The copy is opened and recovered before this function returns. Raises AlreadyExists if
     `to` is not empty, and LogCorrupted if no data can be read.
@@ -92,7 +94,9 @@ def salvage_folder(
     log_ids = () if places is None else places.recorded(settings) or ()
     if places is None or not log_ids:
         with removed_on_failure(to):
-            report = tools.salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+            report = tools.salvage(
+                folder, to, skip_damaged=skip_damaged, owners=owners, logged_at=logged_at
+            )
             return {**report, "to": to, "kept": asdict(_count_in(target_plugins, target))}
     _must_be_empty(to)
     with removed_on_failure(to):
@@ -115,6 +119,7 @@ def _salvage_shards(
                 places.place(target, shard, new=True).storage_dir,
                 skip_damaged=skip_damaged,
                 owners=owners,
+                logged_at=logged_at,
             )
         except LogCorrupted as error:
             errors.append(error)
@@ -182,8 +187,8 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
     plugins, settings = _plugins(config, to)
     if settings.storage_shards not in (0, shards):
         raise ConfigError(
-            f"STORAGE_SHARDS={settings.storage_shards}, but {backup} has {shards}"
-            f" {'shard' if shards == 1 else 'shards'}; restore it without STORAGE_SHARDS, and"
+            f"STORAGE_SHARDS={settings.storage_shards}, but {backup} has"
+            f" {counted(shards, 'shard')}; restore it without STORAGE_SHARDS, and"
             " convert it with kbcore storage copy FROM TO --shards NUMBER"
         )
     places, tools = plugins.shard_places(), plugins.storage_tools()

@@ -294,14 +294,16 @@ class StorageTools(Protocol):
         *,
         skip_damaged: bool,
         owners: Callable[[bytes], Iterable[tuple[str, str]]],
+        logged_at: Callable[[bytes], int | None],
     ) -> dict[str, Any]:
         """Copy the undamaged part of a log into an empty folder, in a new term.
 
-        Return a report of what is kept and lost.
+        Return a report of what is kept and lost, by record and by time.
 
         Copies the longest undamaged prefix, with `skip_damaged` also undamaged records after it.
         `owners` returns the databases and tenants named in bytes of the log, whole records or
-        pieces.
+        pieces. `logged_at` returns the time of a whole record or of a chunk of a snapshot, in epoch
+        milliseconds, or None. Times of a log never go back.
         """
 
 

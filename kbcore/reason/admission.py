@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kbcore.errors import Cancelled, KBError, RateLimited
 from kbplanner.engine.backend import Offload, RunState, Steps
+from kbplanner.syntax.diagnostics import counted
 
 LIMIT = "TENANT_MAX_INFERENCES"
 """The setting that an error names if no slot became free."""
@@ -118,9 +119,7 @@ class Admission:
         self._holds_place = True
         if not self._slots.enter(self) and not granted.wait(max(seconds, 0)):
             limit = self._slots.limit
-            message = (
-                f"{limit} long goals of this tenant are running and none ended in time; retry later"
-            )
+            message = f"the tenant has {counted(limit, 'long goal')} running and none ended in time; retry later"
             raise RateLimited(message, RETRY_SECONDS, {"limit": LIMIT, "value": limit})
         self.check()
 

@@ -16,6 +16,7 @@ from kbplanner.engine.backend import Total
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.terms import ANONYMOUS, Term
 from kbplanner.ir.values.numbers import Number, answer_key, python_number
+from kbplanner.syntax.diagnostics import counted
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -83,7 +84,8 @@ def aggregate(
                 continue
             if column is None:
                 raise InvalidInput.at(
-                    "argIndex", f"{query.predicate} has {arity} arguments, counted from 0"
+                    "argIndex",
+                    f"{query.predicate} has {counted(arity, 'argument')}, counted from 0",
                 )
             if part.other and not query.skip_non_numeric:
                 text = engine.text(part.other)

@@ -19,6 +19,7 @@ from kbcore.reason.admission import Admission
 from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, Steps
 from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.pacing import paced
+from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.reason.external.rows import ExternalRows
@@ -234,7 +235,7 @@ class Budget:
         self.proof_nodes += count
         if self.proof_nodes > self.max_proof_nodes:
             raise BudgetExceeded(
-                f"the proofs have more than {self.max_proof_nodes} nodes; ask with 'limit',"
+                f"the proofs have more than {counted(self.max_proof_nodes, 'node')}; ask with 'limit',"
                 " 'proofNodes' or 'proofDepth'",
                 "proofNodes",
                 self.max_proof_nodes,

@@ -19,13 +19,14 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"goal {data['goal']}" + (f"  in scope {data['scope']}" if data["scope"] else "")
     if "lookUp" in data:
         if data["answers"] is not None:
-            yield f"{data['answers']} answers in {data['ms']:.3f} ms"
+            yield f"{data['answers']} answer{'s' * (data['answers'] != 1)} in {data['ms']:.3f} ms"
         look_up = data["lookUp"]
-        yield f"look up {look_up['relation']}: {look_up['relationRows']} rows; no rule derives it"
+        rows = look_up["relationRows"]
+        yield f"look up {look_up['relation']}: {rows} row{'s' * (rows != 1)}; no rule derives it"
         return
     if data["ms"] is not None:
         yield (
-            f"{data['answers']} answers in {data['ms']:.3f} ms; rows made {data['rowsMade']},"
+            f"{data['answers']} answer{'s' * (data['answers'] != 1)} in {data['ms']:.3f} ms; rows made {data['rowsMade']},"
             f" rows read {data['rowsRead']}, look-ups {data['lookUps']}, rounds {data['rounds']}"
         )
     elif not data["constantsKnown"]:

@@ -25,6 +25,7 @@ from kbcore.scheduling import Scheduling
 from kbcore.state.access import Accesses, Uncounted
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta
+from kbplanner.syntax.diagnostics import counted
 
 NONE, LEADER, FOLLOWER = "none", "LEADER", "FOLLOWER"
 
@@ -313,7 +314,7 @@ class Replication:
         if self.role == NONE:
             return {"status": "pass", "message": "this node does not replicate"}
         if self.role == LEADER:
-            message = f"leader, {len(self.leader.followers())} followers"
+            message = f"leader, {counted(len(self.leader.followers()), 'follower')}"
             if (in_sync := self.leader.in_sync) is None:
                 return {"status": "pass", "message": message}
             message = f"{message}, {len(in_sync.members)} in sync"
@@ -354,11 +355,14 @@ class Replication:
         lag = now - standing.as_of
         if standing.contact is None or now - standing.contact > SILENT_SECONDS or standing.trouble:
             lost = found(
-                "warn", f"the leader does not answer; what is read here is {lag:.0f} seconds old"
+                "warn",
+                f"the leader does not answer; what is read here is {counted(round(lag), 'second')} old",
             )
             return lost if lag <= self._config.ready_stale_s else {**lost, "status": "fail"}
         if lag > self._config.ready_max_lag_s:
-            return found("fail", f"{lag:.0f} seconds behind, at {applied} of {standing.head}")
+            return found(
+                "fail", f"{counted(round(lag), 'second')} behind, at {applied} of {standing.head}"
+            )
         return found("pass", f"at {applied}")
 
     def describe(self) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class Overlay(Tenant):
         if not symbol:
             self._reads.new_text += len(text)
             if self._reads.new_text > MAX_NEW_TEXT:
-                limits = {"limit": "bytes", "max": MAX_NEW_TEXT}
+                limits = {"limit": "newTextChars", "value": MAX_NEW_TEXT}
                 raise TooLarge(
                     "the goals of the transaction contain too many constants that no fact has",
                     limits,

@@ -25,6 +25,7 @@ from kbplanner.ir.program import Aggregation
 from kbplanner.ir.terms import Variable
 from kbplanner.ir.values.compute import compute
 from kbplanner.ir.values.pattern import compile_pattern, matches
+from kbplanner.syntax.diagnostics import counted
 
 INSTALL = "bulk runs on Spark need the packages pyspark and sqlglot: pip install pyspark sqlglot"
 
@@ -405,7 +406,7 @@ class SparkRun:
         ).first()
         if total != self._totals[relation] + new:
             raise EngineFault(
-                f"round {round_} of {relation} has {new} rows, and the rounds before have "
+                f"round {round_} of {relation} has {counted(new, 'row')}, and the rounds before have "
                 f"{total - new} instead of {self._totals[relation]}"
             )
         self._totals[relation] = total

@@ -25,6 +25,7 @@ from kbcore.errors import (
     TooLarge,
 )
 from kbcore.plug.ports import LogRecord, LogStatus
+from kbplanner.syntax.diagnostics import counted
 from kbplugins.store_base import KEPT_SNAPSHOTS, MAX_PAYLOAD, StoreBase
 
 FORMAT = 2
@@ -295,7 +296,7 @@ def encoded(
 def _check_size(subject: str, data: bytes) -> None:
     if len(data) > MAX_PAYLOAD:
         message = f"a {subject} of {len(data)} bytes is over the limit of {MAX_PAYLOAD}"
-        raise TooLarge(message, {"bytes": len(data), "limit": MAX_PAYLOAD})
+        raise TooLarge(message, {"limit": "recordBytes", "value": MAX_PAYLOAD, "bytes": len(data)})
 
 
 class SnapshotEncoder:
@@ -425,7 +426,7 @@ def examine(tables: Tables, start: int, first: int, head: int) -> list[SnapshotR
     low, high, count = tables.bounds(first)
     expected = (first, head, head - first + 1) if head >= first else (0, 0, 0)
     if (low, high, count) != expected:
-        problem = f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}"
+        problem = f"{counted(count, 'record')} from {low} to {high}; there must be {expected[2]} up to {head}"
         raise corrupted(tables.location, "log", first, problem)
     snapshots = list(tables.snapshots())
     while snapshots and (problem := snapshot_problem(tables, start, snapshots[-1])):

@@ -59,7 +59,7 @@ def test_functions_answer_in_text(call):
     assert call("ask", "parent(?x, ?y), parent(?y, ?z)") == "?x = ann, ?y = bob, ?z = cid"
     assert call("ask", "parent(ann, bob), parent(bob, cid)") == "yes"
     assert call("explain", "grandparent(ann, cid)").endswith("parent(bob, cid)  stored")
-    assert call("list_predicates", "grand") == "grandparent/2: 0 facts, 1 rules"
+    assert call("list_predicates", "grand") == "grandparent/2: 0 facts, 1 rule"
     assert call("list_predicates", "zzz") == "No predicate."
     assert "parent(ann, bob)" in call("recall", "who is ann's child?")
     assert call("recall", "zebras") == "Nothing is known about this."
@@ -67,10 +67,10 @@ def test_functions_answer_in_text(call):
 
 def test_functions_write(call, family):
     assert call("remember", "~parent(cid, ann). old(?x) :- parent(?x, _).") == (
-        "Stored 1 new facts and 1 rules."
+        "Stored 1 new fact and 1 rule."
     )
     assert call("ask", "~parent(?x, ?y)") == "~parent(cid, ann)"
-    assert call("forget", "parent(ann, ?x)") == "Retracted 1 facts."
+    assert call("forget", "parent(ann, ?x)") == "Retracted 1 fact."
     assert [each.__name__ for each in tool_functions(family, writes=False)] == NAMES[:4]
 
 

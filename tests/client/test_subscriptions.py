@@ -78,7 +78,7 @@ def test_commands_subscribe_with_a_webhook(url, receiver, monkeypatch):
     kbcore("tell", *where, "p(1)")
     assert changes_of(receiver, 1) == [["1"]]
     assert receiver.unsigned == 0
-    assert kbcore("goals", "list", *where).stdout == f"mine  p(?x): 1 answers, to {hook}\n"
+    assert kbcore("goals", "list", *where).stdout == f"mine  p(?x): 1 answer, to {hook}\n"
     (row,) = json.loads(kbcore("goals", "list", *where, "--json").stdout)
     assert (row["id"], row["ttl"]) == ("mine", 60_000)
     assert SECRET not in json.dumps(row)

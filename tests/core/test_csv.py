@@ -93,20 +93,20 @@ def test_header_true_and_false_are_respected(load):
     ("text", "options", "message"),
     [
         ("a,b\n\nc,d,e\n", {"predicate": "p"}, "people.csv: line 3: 3 arguments, but line 1 has 2"),
-        ("a,b\nc\n", {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
-        ("q,a\np,a,b\nq,b\np,c\n", {}, 'people.csv: line 4: 1 arguments, but line 2 of "p" has 2'),
+        ("a,b\nc\n", {"predicate": "p"}, "people.csv: line 2: 1 argument, but line 1 has 2"),
+        ("q,a\np,a,b\nq,b\np,c\n", {}, 'people.csv: line 4: 1 argument, but line 2 of "p" has 2'),
         ("a,b,c\nd,e\nf,g\n", {"predicate": "p", "header": "yes"}, ""),
         (
             "a,b\n" * BATCH_ROWS + "c\n",
             {"predicate": "p"},
-            f"people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 has 2",
+            f"people.csv: line {BATCH_ROWS + 1}: 1 argument, but line 1 has 2",
         ),
         (
             "p,a,b\n" * BATCH_ROWS + "p,c\n",
             {},
-            f'people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 of "p" has 2',
+            f'people.csv: line {BATCH_ROWS + 1}: 1 argument, but line 1 of "p" has 2',
         ),
-        ('a,b\nc\nd,"\n', {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
+        ('a,b\nc\nd,"\n', {"predicate": "p"}, "people.csv: line 2: 1 argument, but line 1 has 2"),
     ],
 )
 def test_a_ragged_row_is_an_error_with_file_and_line(load, text, options, message):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import tracemalloc
 from array import array
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +68,15 @@ def test_every_public_name_can_be_imported():
     assert [name for name in kbcore.__all__ if not hasattr(kbcore, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kbcore.nothing
+
+
+def test_every_error_that_the_page_on_storage_plugins_lists_can_be_imported():
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-storage-plugin.md"
+    table = page.read_text(encoding="utf-8").split("## What a store may raise")[1]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert {"StorageFull", "SnapshotFailed"} < set(names)
+    assert [name for name in names if name not in kbcore.__all__] == []
 
 
 def test_every_operation_of_a_tenant_is_public():

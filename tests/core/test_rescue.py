@@ -21,8 +21,10 @@ from kbcore.offline.rescue import (
     salvage_folder,
 )
 from kbcore.plug.manager import Plugins
+from kbcore.timestamps import iso_text
 
 SMALL = replace(Config(), min_free_mb=0, wal_segment_mb=1)
+START = 1_700_000_000_000
 
 
 def config(folder) -> Config:
@@ -174,6 +176,11 @@ def test_fsck_finds_every_kind_of_damage_and_changes_nothing(tmp_path) -> None:
     assert check_folder(str(folder), SMALL)["sound"]
 
 
+def at(record: int) -> str:
+    """When a record of `logged` was logged: a second after the one before."""
+    return iso_text(START + record * 1000)
+
+
 def logged(folder) -> list[int]:
     """A folder with a log and no snapshot: 40 records of two tenants, not closed cleanly; where each record begins."""
     plugins = Plugins(config(folder))
@@ -186,8 +193,8 @@ def logged(folder) -> list[int]:
                 (
                     1,
                     3,
-                    b'{"at":1,"db":"default","tenant":"%s","changes":[{"op":"assert","facts":[%s]}]}'
-                    % (tenant, fact),
+                    b'{"at":%d,"db":"default","tenant":"%s","changes":[{"op":"assert","facts":[%s]}]}'
+                    % (START + (n + 1) * 1000, tenant, fact),
                 )
             ]
         )
@@ -216,8 +223,13 @@ def test_salvage_keeps_the_intact_prefix_and_reports_the_losses(tmp_path) -> Non
         0,
         2,
     )
+    assert report["soundPrefixTime"] == report["headTime"] == at(10)
     assert report["lost"] == [[11, 40]]
+    assert report["lostTimes"] == [[at(10), at(40)]]
     lost = {(row["tenant"], row["certain"]): row["ranges"] for row in report["lostByTenant"]}
+    times = {(row["tenant"], row["certain"]): row["times"] for row in report["lostByTenant"]}
+    assert times[("ann", True)] == [[at(n), at(n)] for n in range(12, 41, 2)]
+    assert times[("bob", False)] == [[at(10), at(12)]]
     assert lost[("ann", True)] == [[n, n] for n in range(12, 41, 2)]
     assert lost[("bob", True)] == [[n, n] for n in range(13, 41, 2)]
     assert lost[("bob", False)] == [[11, 11]]
@@ -233,6 +245,8 @@ def test_salvage_can_keep_intact_records_after_the_damage(tmp_path) -> None:
         str(tmp_path / "a"), str(tmp_path / "b"), skip_damaged=True, config=SMALL
     )
     assert report["lost"] == [[11, 12], [31, 31]]
+    assert report["lostTimes"] == [[at(10), at(13)], [at(30), at(32)]]
+    assert (report["soundPrefixTime"], report["headTime"]) == (at(10), at(40))
     assert (report["soundPrefix"], report["keptAfterDamage"], report["head"]) == (10, 27, 37)
     assert report["kept"]["facts"] == 37
     with open_kb(path=str(tmp_path / "b"), tenant="bob", config=SMALL) as kb:
@@ -241,6 +255,32 @@ def test_salvage_can_keep_intact_records_after_the_damage(tmp_path) -> None:
             "30",
         }
         kb.tell("n", ["again"])
+
+
+def test_salvage_says_that_nobody_knows_when_the_last_records_were_lost(tmp_path) -> None:
+    starts = logged(tmp_path / "a")
+    for n in (0, 39):
+        damage(tmp_path / "a", starts[n] + 35)
+    report = salvage_folder(
+        str(tmp_path / "a"), str(tmp_path / "b"), skip_damaged=True, config=SMALL
+    )
+    assert report["lostTimes"][0] == [None, at(2)]
+    assert report["soundPrefixTime"] is None
+    assert report["headTime"] == at(39)
+    report = salvage_folder(str(tmp_path / "a"), str(tmp_path / "c"), config=SMALL)
+    assert report["headTime"] is None
+    assert report["lostTimes"][0][0] is None
+
+
+def test_salvage_knows_the_time_of_a_snapshot_without_its_log(tmp_path) -> None:
+    make(tmp_path / "a")
+    with open_kb(path=str(tmp_path / "a"), tenant="bob", config=SMALL) as kb:
+        (newest,) = kb.query("note", ["?"]).rows()
+    for path in (tmp_path / "a").glob("wal-*"):
+        path.unlink()
+    report = salvage_folder(str(tmp_path / "a"), str(tmp_path / "b"), config=SMALL)
+    assert report["soundPrefix"] == report["snapshot"] > 0
+    assert report["headTime"] == report["soundPrefixTime"] >= iso_text(newest["createdAt"])
 
 
 def test_salvage_works_without_a_manifest_and_with_a_damaged_snapshot(tmp_path) -> None:

@@ -151,6 +151,16 @@ def test_settings_of_the_unit_can_be_used() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_unit_makes_the_first_key_before_the_server_starts() -> None:
+    steps = re.findall(r"^ExecStart(?:Pre)?=/opt/kbcore/bin/kbcore (.+)$", UNIT, flags=re.M)
+    assert [step.split("/")[0].strip() for step in steps] == ["config check", "keys first", "serve"]
+    (folder,) = re.findall(r"keys first /var/lib/([\w-]+)/", UNIT)
+    assert folder in re.findall(r"^StateDirectory=(.+)$", UNIT, flags=re.M)[0].split()
+    example = (DEPLOY / "kbcore.env.example").read_text(encoding="utf-8")
+    assert "KBCORE_AUTH_ENABLED=true" in example.splitlines()
+    assert f"STORAGE_DIR=/var/lib/{folder}\n" not in example
+
+
 def test_the_unit_is_one(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")

@@ -267,7 +267,7 @@ def test_readiness_and_metrics_show_the_cluster(one):
     assert status == 200
     assert json.loads(body)["checks"]["cluster"] == {
         "status": "pass",
-        "message": "2 of 2 shards, 1 nodes",
+        "message": "2 of 2 shards, 1 node",
     }
     _, text, _ = get(one.nodes[0], "/metrics")
     assert b"svc_cluster_nodes 1" in text

@@ -75,7 +75,7 @@ def test_query_lists_stored_facts_only(where):
 
 def test_predicates_and_rules(where):
     kbcore("tell", *where, "p(a)", "p(b)", "@named: q(?x) :- p(?x)", "r(?x) :- q(?x) [scope=s]")
-    assert kbcore("predicates", *where).stdout == "p/1  2 facts, 0 rules\nq/1  0 facts, 1 rules\n"
+    assert kbcore("predicates", *where).stdout == "p/1  2 facts, 0 rules\nq/1  0 facts, 1 rule\n"
     output = kbcore("predicates", "--csv", *where).stdout
     assert output == "predicate,arity,facts,rules\np,1,2,0\nq,1,0,1\n"
     assert len(kbcore("rules", *where).stdout.splitlines()) == 2
@@ -169,7 +169,7 @@ def test_a_dump_loads_to_an_equal_base(where, dump_format, tmp_path):
     source, file = tmp_path / "statements.kb", tmp_path / f"dump.{dump_format}"
     source.write_text(STATEMENTS, encoding="utf-8")
     kbcore("load", *where, "--quiet", str(source))
-    assert kbcore("dump", *where, str(file)).stderr == f"kbcore: {file}: 13 facts and rules\n"
+    assert kbcore("dump", *where, str(file)).stderr == f"kbcore: {file}: 13 statements\n"
     printed = kbcore("dump", *where, "--format", dump_format).stdout
     assert printed == file.read_text(encoding="utf-8")
     for folder, given in (("original", source), ("copy", file)):

@@ -22,7 +22,7 @@ def test_tell_teach_ask_load(where, tmp_path):
         "".join(f"edge(a{n}, a{n + 1}).\n" for n in range(6000)) + "?- anc(ann, bob).\n",
         encoding="utf-8",
     )
-    assert "6000 facts, 0 rules" in kbcore("load", *where, str(file)).stdout
+    assert "6,000 facts, 0 rules" in kbcore("load", *where, str(file)).stdout
     assert kbcore("ask", *where, "edge(a5999, ?x)").stdout == "edge(a5999, a6000)\n"
 
 
@@ -154,13 +154,11 @@ def test_administration(own_target):
     kbcore("admin", "create-tenant", "d:1", "t", *own_target)
     assert (
         kbcore("admin", "databases", *own_target).stdout
-        == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
+        == "d:1  1 tenant, 0 facts\ndefault  1 tenant, 1 fact\n"
     )
     assert kbcore("admin", "tenants", "d:1", *own_target).stdout == "t\n"
     kbcore("admin", "nuke-tenant", "default", "default", "--yes", *own_target)
-    assert kbcore("admin", "databases", *own_target).stdout.endswith(
-        "default  1 tenants, 0 facts\n"
-    )
+    assert kbcore("admin", "databases", *own_target).stdout.endswith("default  1 tenant, 0 facts\n")
     kbcore("admin", "nuke-database", "d:1", "--yes", *own_target)
     kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *own_target)
     kbcore("admin", "delete-database", "d:1", "--yes", *own_target)
@@ -264,13 +262,13 @@ def test_load_reports_if_the_first_csv_row_is_a_header(where, tmp_path):
     file = tmp_path / "people.csv"
     file.write_text("name,age\nann,41\n", encoding="utf-8")
     loaded = kbcore("load", *where, "--predicate", "age", str(file))
-    assert "1 facts, 0 rules" in loaded.stdout
+    assert "1 fact, 0 rules" in loaded.stdout
     assert (
         loaded.stderr
         == f"{file}: line 1 is a header and was skipped: name, age (--header no if this is wrong)\n"
     )
     loaded = kbcore("load", *where, "--predicate", "age", "--header", "no", str(file))
-    assert ("1 facts, 0 rules, 1 facts already known" in loaded.stdout, loaded.stderr) == (True, "")
+    assert ("1 fact, 0 rules, 1 fact already known" in loaded.stdout, loaded.stderr) == (True, "")
     file.write_text("ann,bob\nann,bob,cid\n", encoding="utf-8")
     failed = kbcore("load", *where, "--predicate", "age", str(file), expect=1)
     assert f"{file}:2: error[K048]: 3 arguments, but line 1 has 2\n" in failed.stderr

@@ -19,7 +19,7 @@ def test_correct_and_undo(own_target):
     assert kbcore("query", *own_target, "likes(?x, ?y)").stdout == "likes(ann, coffee)\n"
     output = memory(own_target, "undo", "2").stdout
     assert output == (
-        "undone: change 2, by change 3; 1 facts retracted, 1 restored, 0 rules changed\n"
+        "undone: change 2, by change 3; 1 fact retracted, 1 restored, 0 rules changed\n"
     )
     assert kbcore("query", *own_target, "likes(?x, ?y)").stdout == "likes(ann, tea)\n"
     assert "later changes" in memory(own_target, "undo", "2", expect=1).stderr
@@ -35,17 +35,17 @@ def test_purge(own_target):
         "- likes(ann, tea)  [argument]\n"
         "- drinks(ann)  [conclusion]\n"
         "  the rule stays: seen(?x) :- likes(?x, ann).\n"
-        "dry run: 1 facts, 1 conclusions, 0 episodes\n"
+        "dry run: 1 fact, 1 conclusion, 0 episodes\n"
     )
     assert "--yes" in memory(own_target, "purge", "--subject", "ann", expect=1).stderr
     assert memory(own_target, "purges").stdout == ""
     done = memory(own_target, "purge", "--subject", "ann", "--yes").stdout
     assert done.endswith(
-        "1 facts, 1 conclusions, 0 episodes\nerased from log and snapshots\n"
+        "1 fact, 1 conclusion, 0 episodes\nerased from log and snapshots\n"
         "changes before 4 can no longer be undone\n"
     )
     assert kbcore("query", *own_target, "likes(?x, ?y)").stdout == "likes(bob, tea)\n"
-    assert ": 1 facts, 0 episodes, erased\n" in memory(own_target, "purges").stdout
+    assert ": 1 fact, 0 episodes, erased\n" in memory(own_target, "purges").stdout
     assert "give one of" in memory(own_target, "purge", "--yes", expect=2).stderr
 
 
@@ -82,7 +82,7 @@ def test_history_and_what_was_known(own_target):
         == "likes(ann, milk)\n"
     )
     then = ("--known-at", at)
-    assert kbcore("predicates", *own_target, *then).stdout == "likes/2  1 facts, 0 rules\n"
+    assert kbcore("predicates", *own_target, *then).stdout == "likes/2  1 fact, 0 rules\n"
     assert kbcore("rules", *own_target, *then).stdout == ""
     assert kbcore("scope", "list", *own_target, *then).stdout == ""
     recalled = kbcore("memory", "recall", *own_target, "likes(?x, ?y)", at, *then)

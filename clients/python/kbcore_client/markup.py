@@ -48,7 +48,7 @@ def answers(goal: str, names: Sequence[str], rows: Sequence[Sequence[Any]], numb
 def lines(texts: Iterable[str]) -> str:
     """Return lines of text with their indentation."""
     listed = list(texts)
-    more = f"\n({len(listed) - MAX_LINES} more lines)" if len(listed) > MAX_LINES else ""
+    more = f"\n({counted(len(listed) - MAX_LINES, 'more line')})" if len(listed) > MAX_LINES else ""
     return f"<pre>{escape(chr(10).join(listed[:MAX_LINES]))}{more}</pre>"
 
 

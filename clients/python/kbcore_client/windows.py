@@ -287,7 +287,7 @@ class Window:
             (each.text, f"{each.salience:.2f}", each.category, "contradicted" * each.contradicted)
             for each in self.entries
         ]
-        caption = f"{len(rows)} of {markup.counted(self.available, 'fact')}, {self.tokens} tokens"
+        caption = f"{len(rows)} of {markup.counted(self.available, 'fact')}, {markup.counted(self.tokens, 'token')}"
         text = markup.lines(self.text.splitlines()) if self.text else ""
         return markup.table(("fact", "salience", "category", ""), rows, caption) + text
 

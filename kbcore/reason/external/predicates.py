@@ -29,6 +29,7 @@ from kbplanner.compile.rules import ExternalRules, RuleSet
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.jsonform import constant_from_json
 
 MAX_CACHED_ROWS = 100_000
@@ -154,7 +155,7 @@ class ExternalPredicates:
         if 0 < call.max_rows < len(rows):
             raise BudgetExceeded(
                 f"{schema} gave more rows than the budget of the evaluation allows",
-                "rows",
+                "derivedRows",
                 budget.limits.rows,
             )
         return rows
@@ -238,7 +239,7 @@ def _rows(predicate: Predicate, call: PredicateCall) -> list[Values]:
         raise _InvalidRows(f"it returned {type(result).__name__} instead of rows") from None
     for row in islice(iterator, limit):
         if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != predicate.arity:
-            raise _InvalidRows(f"a row must be a sequence of {predicate.arity} values")
+            raise _InvalidRows(f"a row must be a sequence of {counted(predicate.arity, 'value')}")
         rows.append(tuple([value if type(value) is str else _text(value) for value in row]))
     for row in rows:
         for text in row:

@@ -162,7 +162,7 @@ class ExternalRows:
             return
         left = budget.limits.rows - self._count
         if budget.limits.rows and left <= 0:
-            raise BudgetExceeded.of_run("rows", budget.limits.rows)
+            raise BudgetExceeded.of_run("derivedRows", budget.limits.rows)
         call = PredicateCall(
             self._database,
             self._tenant,

@@ -20,6 +20,7 @@ from kbcore.search.vectors.places import VectorSettings, path_of, remove_others
 from kbcore.search.vectors.store import entry_of
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
+from kbplanner.syntax.diagnostics import counted
 
 WAIT_SECONDS = 5.0
 """Time between two looks for new facts; a write is looked at earlier."""
@@ -201,8 +202,8 @@ class VectorIndexes:
         elif key not in self._full:
             self._full.add(key)
             _log.warning(
-                "%d facts of tenant %s get no vector and are found by words only: raise VECTOR_INDEX_MB",
-                backlog,
+                "%s of tenant %s without a vector, found by words only: raise VECTOR_INDEX_MB",
+                counted(backlog, "fact"),
                 tenant.name,
             )
         self._known[key], self._backlogs[key] = state, backlog

@@ -58,7 +58,7 @@ def _sentence_problem(text: str, arity: int, limits: Limits) -> str | None:
     for slot in slots:
         if not slot.isascii() or not slot.isdigit() or not int(slot) < arity:
             last = f"{{0}} to {{{arity - 1}}}" if arity else "no places"
-            return f"there is no argument {{{slot}}}: a predicate with {arity} arguments has {last}"
+            return f"there is no argument {{{slot}}}: a predicate with {arity} argument{'s' * (arity != 1)} has {last}"
     missing = sorted(set(range(arity)) - {int(slot) for slot in slots})
     if missing:
         return f"the phrase lacks {{{missing[0]}}}; facts that differ there would read alike"

@@ -20,7 +20,7 @@ def verify(program: Program, after: str, rest: Rest = no_rest) -> None:
 def _clause(clause: Clause, after: str) -> None:
     for atom in (clause.head, *(item for item in clause.body if isinstance(item, ClauseAtom))):
         if len(atom.args) != atom.schema.arity:
-            raise EngineFault(f"after {after}: {atom.schema} has {len(atom.args)} arguments")
+            raise EngineFault(f"after {after}: {atom.schema} has arity {len(atom.args)}")
     bound = clause.bound()
     if clause.head.schema.role is Role.STORED:
         raise EngineFault(

@@ -144,6 +144,11 @@ _UNSAFE = ("Cc", "Cs", "Zl", "Zp")
 """Categories of characters that can change a terminal's state, or end a line."""
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 fact` and `2 facts`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """Replace what could change a terminal's state or the order of a line: control characters other
     than the tab, line separators and bidirectional controls.

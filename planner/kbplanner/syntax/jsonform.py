@@ -42,6 +42,7 @@ from kbplanner.ir.terms import (
     Variable,
     expression_variables,
 )
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.parser import parse_expression
 from kbplanner.syntax.textform import item_from_text, literal_from_text
 
@@ -125,7 +126,7 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     if predicate in FUNCTION:
         if not fits_as_atom(predicate, len(values)):
             raise InvalidInput.at(
-                at, f'"{predicate}" takes its value last, found {len(values)} arguments'
+                at, f'"{predicate}" takes its value last, found {counted(len(values), "argument")}'
             )
         *inputs, result = (
             constant_from_json(value, f"{at}[{index}]")

@@ -27,6 +27,7 @@ from kbcore.errors import (
     StorageFailed,
     StorageFull,
 )
+from kbplanner.syntax.diagnostics import counted
 from kbplugins.storage_wal.files import Disk
 from kbplugins.table_log import FORMAT, ConnectionLock, LogMeta, SnapshotRow, Tables, corrupted
 
@@ -236,7 +237,7 @@ class SqliteFile(Tables):
             "SELECT format, log_id, epoch, first, head, crc FROM meta"
         ).fetchall()
         if len(rows) != 1:
-            raise corrupted(self.location, "meta", 1, f"{len(rows)} rows")
+            raise corrupted(self.location, "meta", 1, counted(len(rows), "row"))
         number, *fields, crc = rows[0]
         try:
             is_intact = crc32(_META.pack(number, *fields)) == crc and len(fields[0]) == 16

@@ -74,7 +74,7 @@ def _bad_length(length: int) -> Exception:
         return InvalidInput("a log record needs at least one byte")
     return TooLarge(
         f"a log record of {length} bytes is over the limit of {MAX_PAYLOAD}",
-        {"bytes": length, "limit": MAX_PAYLOAD},
+        {"limit": "recordBytes", "value": MAX_PAYLOAD, "bytes": length},
     )
 
 

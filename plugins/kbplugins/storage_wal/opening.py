@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from kbcore.clock import Clock
 from kbcore.errors import LogCorrupted
+from kbplanner.syntax.diagnostics import counted
 from kbplugins.storage_wal import lock, recovery, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, UPDATE, Disk
@@ -88,11 +89,11 @@ def _open(
     kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
     if content.dropped:
         logger.warning(
-            "%s: torn tail cut at byte %d after record %d; dropped %d bytes that were never acknowledged",
+            "%s: torn tail cut at byte %d after record %d; dropped %s that were never acknowledged",
             disk.path(content.extents[-1].name),
             content.extents[-1].end,
             content.head,
-            content.dropped,
+            counted(content.dropped, "byte"),
         )
 
     # From here on the folder is changed.

@@ -17,6 +17,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from kbcore.errors import LogCorrupted
+from kbplanner.syntax.diagnostics import counted
 from kbplugins.storage_wal import frame, segment
 from kbplugins.storage_wal.files import READ, Disk
 from kbplugins.storage_wal.manifest import NAME as MANIFEST
@@ -45,7 +46,7 @@ def corrupted(
     """Return the error for a damaged log: position, expected record, stored bytes, and what to do."""
     return LogCorrupted(
         f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {problem}; "
-        f"{after} valid records follow{'; ' + why if why else ''}. "
+        f"{counted(after, 'valid record')} found after it{'; ' + why if why else ''}. "
         "Restore a backup with `kbcore restore`, or save the intact records with `kbcore salvage`",
         directory=folder,
         segment=name,

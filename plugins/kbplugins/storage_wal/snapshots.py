@@ -110,7 +110,7 @@ def _write(disk: Disk, name: str, header: bytes, chunks: Iterable[bytes]) -> Non
             if len(chunk) > MAX_PAYLOAD:
                 raise TooLarge(
                     f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}",
-                    {"bytes": len(chunk), "limit": MAX_PAYLOAD},
+                    {"limit": "recordBytes", "value": MAX_PAYLOAD, "bytes": len(chunk)},
                 )
             parts += (_SECTION.pack(len(chunk), crc32(chunk)), chunk)
             waiting += len(chunk) + _SECTION.size

@@ -142,7 +142,7 @@ class WalStore(LeaderMark, StoreBase):
             if len(data) > MAX_BATCH:
                 raise TooLarge(
                     f"a batch of {len(data)} bytes is over the limit of {MAX_BATCH}",
-                    {"limit": MAX_BATCH},
+                    {"limit": "batchBytes", "value": MAX_BATCH, "bytes": len(data)},
                 )
             try:
                 with self._recording_failure():

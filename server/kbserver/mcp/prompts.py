@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.kb.tenant_kb import TenantKB
+from kbplanner.syntax.diagnostics import counted
 
 MAX_PREDICATES = 50
 """Maximum number of predicates listed in a prompt."""
@@ -108,7 +109,7 @@ def _review(kb: TenantKB, arguments: dict[str, str]) -> str:
     where = f" in the scope {scope}" if scope else ""
     count = kb.context_summary(scope).contradictions
     return (
-        f"The knowledge base has {count} contradiction{'s' * (count != 1)}{where}: facts stored with both signs. "
+        f"The knowledge base has {counted(count, 'contradiction')}{where}: facts stored with both signs. "
         f"Call context with sessionId review{f' and scope {scope}' if scope else ''} to see them in contradictions. "
         "For each, use explain to see what each side depends on, and propose which to forget. Forget nothing before I agree."
     )

@@ -19,6 +19,7 @@ from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.pacing import current_rest
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.atoms import (
@@ -179,7 +180,7 @@ class BulkBody(Body):
         limit = runtime().config.max_bulk_facts
         if len(elements) > limit:
             raise TooLarge(
-                f"one request asserts at most {limit} facts, this one has {len(elements)}",
+                f"one request asserts at most {counted(limit, 'fact')}, this one has {len(elements)}",
                 {"limit": "MAX_BULK_FACTS", "value": limit},
             )
         conflict = fields.get("conflict_strategy", KEEP_BOTH)

@@ -16,6 +16,7 @@ from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import Fact
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.textform import atom_from_text
 from kbserver.http.request_context import DEFAULT, runtime
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms
@@ -284,7 +285,7 @@ class PreviewBody(Budgeted):
         _read_each(fields.get("forget", []), "forget", forget)
         if len(facts) > (limit := runtime().config.max_bulk_facts):
             raise TooLarge(
-                f"a preview takes at most {limit} facts, this one has {len(facts)}",
+                f"a preview takes at most {counted(limit, 'fact')}, this one has {len(facts)}",
                 {"limit": "MAX_BULK_FACTS", "value": limit},
             )
         proposal = Proposal(

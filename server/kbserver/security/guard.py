@@ -160,12 +160,9 @@ class Guard:
         # out a node or a program that has the right one.
         address = address_of(environ, self._hops)
         if seconds := self._tries.wait(address):
-            limit = {
-                "limit": "credentials",
-                "requests": MAX_WRONG_KEYS,
-                "seconds": WRONG_KEYS_SECONDS,
-            }
-            raise RateLimited("too many wrong keys from this address", seconds, limit)
+            raise RateLimited(
+                "too many wrong keys from this address", seconds, self._tries.details()
+            )
         self._tries.take(address)
         audit.warning(
             "wrong key",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import RateLimited
 from kbcore.state.names import is_name
+from kbplanner.syntax.diagnostics import counted
 from kbserver.http.request_context import DEFAULT
 from kbserver.rate_headers import Rate, rate_headers
 from kbserver.security.token_bucket import Buckets
@@ -100,9 +101,9 @@ def _take(environ: dict[str, Any], asked: list[tuple[Buckets, Hashable]]) -> Non
         seconds = buckets.wait(name)
         if seconds:
             environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
-            limit = {"limit": buckets.name, "requests": buckets.quota, "seconds": buckets.window}
-            message = f"more than {buckets.quota} requests in {buckets.window} seconds"
-            raise RateLimited(message, math.ceil(seconds), limit)
+            requests, window = counted(buckets.quota, "request"), counted(buckets.window, "second")
+            message = f"more than {requests} in {window}"
+            raise RateLimited(message, math.ceil(seconds), buckets.details())
     rates = [buckets.take(name) for buckets, name in asked]
     if rates:
         environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)

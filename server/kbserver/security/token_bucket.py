@@ -35,6 +35,15 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._known)
 
+    def details(self) -> dict[str, object]:
+        """Return the details of the error of a request for which there is no token."""
+        return {
+            "limit": self.name,
+            "value": self.quota,
+            "requests": self.quota,
+            "seconds": self.window,
+        }
+
     def wait(self, key: Hashable) -> float:
         """Return the seconds until a token is available, 0 for now; takes none."""
         with self._mutex:

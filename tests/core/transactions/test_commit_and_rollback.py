@@ -111,7 +111,7 @@ def test_limits():
     two, _ = node.begin(), node.begin()
     with pytest.raises(RateLimited):
         node.begin()
-    with pytest.raises(TooLarge, match="2000 bytes"):
+    with pytest.raises(TooLarge, match="2,000 bytes"):
         two.tell(f"p({'x' * 2000})")
     node.begin()
     node.runtime.close()

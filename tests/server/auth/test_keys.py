@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+from support.commands import kbcore
 from support.http import error_of, serve_in_memory
 from support.keys import BOOTSTRAP, GOAL, TOLD, Keyed
 
@@ -280,3 +281,56 @@ def test_the_command_works_on_a_server_with_a_key(tmp_path):
     assert "admin action" in written
     for secret in (root, root[-64:], bob[-64:], BOOTSTRAP):
         assert secret not in written
+
+
+def settings(monkeypatch, folder, **others) -> None:
+    """Set the environment of a unit, as deploy/kbcore.env.example does."""
+    values = {"STORAGE_DIR": str(folder), "AUTH_ENABLED": "true", "MIN_FREE_MB": "0", **others}
+    for name, value in values.items():
+        monkeypatch.setenv(f"KBCORE_{name}", value)
+
+
+def test_the_first_key_is_made_once_before_the_first_start(tmp_path, monkeypatch) -> None:
+    folder, file = tmp_path / "data", tmp_path / "admin.key"
+    settings(monkeypatch, folder)
+    assert "copy it to a safe place" in kbcore("keys", "first", str(file)).stdout
+    secret = file.read_text(encoding="utf-8").strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    listed = kbcore("keys", "list", "--storage-dir", str(folder)).stdout
+    assert listed.split("  ")[1:3] == ["admin", "first"]
+    assert listed.split("  ")[0] == secret.split("_")[1]
+    assert "exists" in kbcore("keys", "first", str(file)).stderr
+    assert file.read_text(encoding="utf-8").strip() == secret
+    file.unlink()  # as the operator does
+    assert "has data" in kbcore("keys", "first", str(file)).stderr
+    assert not file.exists()
+    assert len(kbcore("keys", "list", "--storage-dir", str(folder)).stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({"AUTH_ENABLED": "false"}, "AUTH_ENABLED is not set"),
+        ({"REPLICATION_MODE": "FOLLOWER", "LEADER_URL": "http://leader:9300"}, "leader"),
+        ({"STORAGE_BACKEND": "memory"}, "not a folder"),
+    ],
+)
+def test_no_first_key_is_made_where_none_is_needed(tmp_path, monkeypatch, others, reason) -> None:
+    settings(monkeypatch, tmp_path / "data", **others)
+    assert reason in kbcore("keys", "first", str(tmp_path / "key")).stderr
+    assert not (tmp_path / "key").exists()
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_first_key_that_cannot_be_written_is_not_made(tmp_path, monkeypatch) -> None:
+    settings(monkeypatch, tmp_path / "data")
+    failed = kbcore("keys", "first", str(tmp_path / "none" / "key"), expect=1)
+    assert "cannot be created" in failed.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_failed_opening_leaves_no_file(tmp_path, monkeypatch) -> None:
+    (tmp_path / "data").write_text("a file in place of the folder")
+    settings(monkeypatch, tmp_path / "data")
+    kbcore("keys", "first", str(tmp_path / "key"), expect=74)
+    assert not (tmp_path / "key").exists()

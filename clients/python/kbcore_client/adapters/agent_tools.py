@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from kbcore_client import KBError, KnowledgeBase
+from kbcore_client.markup import counted
 from kbcore_client.values import row_text
 
 Tool = Callable[[str], str]
@@ -34,7 +35,7 @@ def tool_functions(
         rows = answers.rows()[:limit]
         lines = [_answer(row) for row in rows]
         if len(answers) > limit:
-            lines.append(f"and more than {limit} answers in all")
+            lines.append(f"and more than {counted(limit, 'answer')} in all")
         return "\n".join(lines) or f"No answer. {kb.why_not(goal).text}"
 
     def explain(goal: str) -> str:
@@ -55,7 +56,7 @@ def tool_functions(
         """
         rows = [each for each in kb.predicates("*") if each.predicate.startswith(beginning)]
         lines = (
-            f"{each.predicate}/{each.arity}: {each.facts} facts, {each.rules} rules"
+            f"{each.predicate}/{each.arity}: {counted(each.facts, 'fact')}, {counted(each.rules, 'rule')}"
             for each in rows[: 10 * limit]
         )
         return "\n".join(lines) or "No predicate."
@@ -77,7 +78,7 @@ def tool_functions(
 
         """
         outcome = kb.tell(statements)
-        return f"Stored {outcome.asserted} new facts and {len(outcome.rules)} rules."
+        return f"Stored {counted(outcome.asserted, 'new fact')} and {counted(len(outcome.rules), 'rule')}."
 
     def forget(fact: str) -> str:
         """Retract a fact, and what follows from it.
@@ -86,7 +87,7 @@ def tool_functions(
             fact: A fact such as likes(ann, tea), or a pattern such as likes(ann, ?what) for all that match.
 
         """
-        return f"Retracted {kb.retract(fact).retracted} facts."
+        return f"Retracted {counted(kb.retract(fact).retracted, 'fact')}."
 
     reads: list[Tool] = [ask, explain, list_predicates, recall]
     return [_reporting(tool) for tool in (*reads, *([remember, forget] if writes else []))]

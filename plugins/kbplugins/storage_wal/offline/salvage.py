@@ -1,4 +1,4 @@
-"""`kbcore salvage`: the intact parts of a damaged log, and a report of the losses for each tenant.
+"""`kbcore salvage`: the intact parts of a damaged log, and a report of the losses by tenant and time.
 
 Every file is read, whether MANIFEST names it or not. The copy begins with the snapshot that has the
 longest run of intact records after it. The remaining records are renumbered without gaps, so the
@@ -7,6 +7,7 @@ copy has a higher term, and followers of the damaged log start again.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from zlib import crc32
 
 from kbcore.errors import ConfigError, KBError, LogCorrupted
 from kbcore.plug.ports import LogSeed
+from kbcore.timestamps import iso_text
 from kbplugins.storage_wal import frame, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk
@@ -21,6 +23,7 @@ from kbplugins.storage_wal.segment import Header
 
 BATCH = 4 << 20
 Owners = Callable[[bytes], Iterable[tuple[str, str]]]
+LoggedAt = Callable[[bytes], int | None]
 
 
 @dataclass(slots=True)
@@ -33,9 +36,13 @@ class _Position:
 class Salvage:
     """The content of a damaged folder, which is not changed. Raises LogCorrupted if no file is readable."""
 
-    def __init__(self, disk: Disk, owners: Owners, *, skip_damaged: bool) -> None:
+    def __init__(
+        self, disk: Disk, owners: Owners, logged_at: LoggedAt, *, skip_damaged: bool
+    ) -> None:
         self._disk = disk
         self._owners = owners
+        self._logged_at = logged_at
+        self._times: dict[int, str | None] = {}
         self._names = disk.names()
         self._epoch = 1
         self._highest = 0
@@ -76,8 +83,10 @@ class Salvage:
             yield batch
 
     def report(self) -> dict[str, Any]:
-        """Return the kept and lost ranges of sequence numbers, in total and for each tenant.
+        """Return the kept and lost ranges of sequence numbers and times, in total and for each tenant.
 
+        Each range of numbers has a range of times, [first, last] in ISO 8601. Where a record is
+        unreadable, they are the times of its readable neighbours, None if it has none.
         `certain` is False if a record is unreadable and its tenant is a guess from its bytes.
         """
         kept_seqs = set(self._later)
@@ -95,6 +104,8 @@ class Salvage:
                 certain = False
             for owner in owners or {(None, None)}:
                 by_tenant.setdefault((*owner, certain), []).append(seq)
+        lost = _ranges(missing)
+        readable = sorted(self._positions)
         order = sorted(by_tenant.items(), key=lambda item: (item[1][0], str(item[0])))
         return {
             "from": self._disk.folder,
@@ -102,19 +113,51 @@ class Salvage:
             "epoch": self._epoch + 1,
             "snapshot": self._base,
             "soundPrefix": self._reach,
+            "soundPrefixTime": self._time(self._reach),
             "keptAfterDamage": len(self._later),
             "head": self._reach + len(self._later),
-            "lost": _ranges(missing),
+            "headTime": self._time(self._later[-1] if self._later else self._reach),
+            "lost": lost,
+            "lostTimes": self._lost_times(lost, readable),
             "lostByTenant": [
                 {
                     "database": database,
                     "tenant": tenant,
                     "certain": certain,
-                    "ranges": _ranges(numbers),
+                    "ranges": (ranges := _ranges(numbers)),
+                    "times": self._lost_times(ranges, readable),
                 }
                 for (database, tenant, certain), numbers in order
             ],
         }
+
+    def _lost_times(self, ranges: list[list[int]], readable: list[int]) -> list[list[str | None]]:
+        """Return between which times the records of each range were logged.
+
+        `readable` has the numbers of all readable records, ascending.
+        """
+        times: list[list[str | None]] = []
+        for first, last in ranges:
+            before = bisect_right(readable, first) - 1
+            after = bisect_left(readable, last)
+            times.append(
+                [
+                    self._time(max(readable[before] if before >= 0 else 0, self._base)),
+                    self._time(readable[after]) if after < len(readable) else None,
+                ]
+            )
+        return times
+
+    def _time(self, seq: int) -> str | None:
+        """Return when a readable record was logged, or when the state of the snapshot was known."""
+        if seq not in self._times:
+            if seq in self._positions:
+                at = self._logged_at(self._record(self._positions[seq])[2])
+            else:
+                known = map(self._logged_at, self.chunks() if seq else ())
+                at = max((each for each in known if each is not None), default=None)
+            self._times[seq] = None if at is None else iso_text(at)
+        return self._times[seq]
 
     def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:
         """Return the owners named in the unreadable bytes at the position of a record."""

@@ -54,12 +54,13 @@ class WalTools:
         *,
         skip_damaged: bool,
         owners: Callable[[bytes], Iterable[tuple[str, str]]],
+        logged_at: Callable[[bytes], int | None],
     ) -> dict[str, Any]:
         """Copy the intact records of a damaged log into an empty folder, in a new term."""
         disk = Disk(self._fs, folder)
         held = lock.take_to_read(disk)
         try:
-            salvage = Salvage(disk, owners, skip_damaged=skip_damaged)
+            salvage = Salvage(disk, owners, logged_at, skip_damaged=skip_damaged)
             self.plant(to, salvage.seed, salvage.chunks())
             config = replace(self._config, storage_dir=to, fsync_policy="always", min_free_mb=0)
             store = WalStore(

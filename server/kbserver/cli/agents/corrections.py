@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from kbcore.timestamps import instant, iso_text
-from kbplanner.syntax.diagnostics import printable
+from kbplanner.syntax.diagnostics import counted, printable
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.exits import errors_in
@@ -99,7 +99,7 @@ def episode(target: Target, id: str, known_at: str | None, as_json: bool) -> Non
         click.echo(f"  {line_of(row)}")
     more = answer["totalFacts"] - len(answer["facts"])
     if more:
-        click.echo(f"  and {more} more facts")
+        click.echo(f"  and {counted(more, 'more fact')}")
 
 
 @click.command("correct")
@@ -142,8 +142,8 @@ def undo(target: Target, seq: int | None, request: str | None, as_json: bool) ->
         return
     click.echo(
         f"undone: change {answer['undoneSeq']}, by change {answer['commitSeq']}; "
-        f"{answer['retracted']} facts retracted, {answer['restored']} restored, "
-        f"{answer['rulesChanged']} rules changed"
+        f"{counted(answer['retracted'], 'fact')} retracted, {answer['restored']} restored, "
+        f"{counted(answer['rulesChanged'], 'rule')} changed"
     )
 
 
@@ -196,13 +196,13 @@ def purge(
         click.echo(f"  the rule stays: {each['text']}")
     for each in answer["scopes"]:
         mark, end = ("-", "") if each["dropped"] else (" ", " stays; --drop-scopes drops it")
-        click.echo(f"{mark} scope {each['scope']}, {each['factCount']} facts{end}")
+        click.echo(f"{mark} scope {each['scope']}, {counted(each['factCount'], 'fact')}{end}")
     if answer["similar"]:
         click.echo(printable(f"  similar names, which stay: {', '.join(answer['similar'])}"))
     prefix = "dry run: " if dry_run else ""
     click.echo(
-        f"{prefix}{answer['factCount']} facts, {answer['conclusionCount']} conclusions, "
-        f"{answer['episodeCount']} episodes"
+        f"{prefix}{counted(answer['factCount'], 'fact')}, {counted(answer['conclusionCount'], 'conclusion')}, "
+        f"{counted(answer['episodeCount'], 'episode')}"
     )
     if not dry_run:
         click.echo("erased from log and snapshots" if answer["erased"] else _LATER)
@@ -238,8 +238,8 @@ def purges(target: Target, output: Output) -> None:
                 "yes" if row["erased"] else "no",
             ),
             lambda row: (
-                f"{row['purgeId']}  {iso_text(row['at'])}  by {row['by']}: {row['facts']} facts, "
-                f"{row['episodes']} episodes, {_ERASED[row['waitsFor']]}"
+                f"{row['purgeId']}  {iso_text(row['at'])}  by {row['by']}: {counted(row['facts'], 'fact')}, "
+                f"{counted(row['episodes'], 'episode')}, {_ERASED[row['waitsFor']]}"
             ),
         )
     )
@@ -290,7 +290,7 @@ def history(
 
 def _event_fact(event: dict[str, Any]) -> str:
     row = event["after"] or event["before"]
-    return f"{event['count']} facts" if row is None else line_of(row)
+    return counted(event["count"], "fact") if row is None else line_of(row)
 
 
 def _event_cause(event: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.agents.corrections import COMMANDS, Instant, line_of
 from kbserver.cli.knowledge.facts import fact_listing
 from kbserver.cli.shared.confirm import confirmed
@@ -113,7 +114,7 @@ def consolidate(
         click.echo(f"+ {line_of(row)}")
     prefix = "dry run: " if dry_run else ""
     click.echo(
-        f"{prefix}{report['factsConsolidated']} facts summarized, "
+        f"{prefix}{counted(report['factsConsolidated'], 'fact')} summarized, "
         f"{report['summariesRemoved']} summaries removed"
     )
 

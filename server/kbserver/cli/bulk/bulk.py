@@ -21,10 +21,10 @@ from kbcore.config.settings import Config
 from kbcore.errors import KBError
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import BulkDatabase
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.bulk.tables import store_table
 from kbserver.cli.shared.exits import Failed, errors_in, reports_errors
 from kbserver.cli.shared.groups import Group
-from kbserver.cli.shared.output import counted
 from kbserver.cli.shared.target import TARGET_NAMES, note, opened, selects_target
 
 _SIZE = re.compile(r"[1-9][0-9]*(\.[0-9]+)? ?([KMGT]i?)?B", re.IGNORECASE)

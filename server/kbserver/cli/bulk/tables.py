@@ -17,13 +17,13 @@ from kbcore.config.settings import Config
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import TableFormat
 from kbplanner.ir.terms import Atom, Variable
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_atom
 from kbserver.cli.knowledge.storing import store_rows
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.output import counted
 from kbserver.cli.shared.pages import pages
 from kbserver.cli.shared.target import Target, note, target_options
 

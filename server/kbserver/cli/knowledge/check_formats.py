@@ -14,8 +14,8 @@ import click
 from kbcore import __version__
 from kbplanner.check.codes import BY_CODE, CODES
 from kbplanner.check.findings import Finding
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import problem_text
-from kbserver.cli.shared.output import counted
 
 TEXT = "text"
 

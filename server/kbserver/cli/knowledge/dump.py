@@ -13,6 +13,7 @@ import click
 from kbcore.language.dump import DUMP_FORMATS, JSON_LINES, KB, dump_lines, listed_rule
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Variable
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.parser import parse_phrase
 from kbplanner.syntax.printer import print_atom
 from kbserver.cli.shared.exits import Failed, describe_os_error
@@ -70,7 +71,7 @@ def dump_to(
         for line in lines:
             output.write(line + "\n")
             count += 1
-    note(f"{file}: {count} facts and rules")
+    note(f"{file}: {counted(count, 'statement')}")
 
 
 def _facts(target: Target, scope: str) -> Iterator[dict[str, Any]]:

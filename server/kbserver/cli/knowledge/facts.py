@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
@@ -122,7 +123,7 @@ def predicate_listing(rows: list[dict[str, Any]]) -> Listing:
         ("predicate", "arity", "facts", "rules"),
         lambda row: (row["predicate"], row["arity"], row["factCount"], row["ruleCount"]),
         lambda row: (
-            f"{row['predicate']}/{row['arity']}  {row['factCount']} facts, {row['ruleCount']} rules"
+            f"{row['predicate']}/{row['arity']}  {counted(row['factCount'], 'fact')}, {counted(row['ruleCount'], 'rule')}"
         ),
     )
 

@@ -15,7 +15,7 @@ import click
 from kbcore.language.csv_rows import DELIMITER_MODES, HEADER_MODES, Delimiter, Header, HeaderMode
 from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
-from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.diagnostics import RuleWarning, counted
 from kbplanner.syntax.printer import print_item
 from kbserver.cli.knowledge.goals import answers_of
 from kbserver.cli.knowledge.review import review_of, stored_rules
@@ -176,11 +176,13 @@ def _load(target: Target, path: Path, options: Options, review: RuleReview) -> N
                     _report_header(path, header)  # only after the rows are stored
                 goals += (", ".join(map(print_item, goal.body)) for goal in batch.goals)
     except Failed as error:
-        before = f" ({done.facts} facts and {done.rules} rules were stored before)"
+        before = (
+            f" ({counted(done.facts, 'fact')} and {counted(done.rules, 'rule')} were stored before)"
+        )
         raise error.in_file(str(path), before) from error
     seconds = time.monotonic() - start
-    parts = [f"{done.facts} facts", f"{done.rules} rules"] + (
-        [f"{done.known} facts already known"] if done.known else []
+    parts = [counted(done.facts, "fact"), counted(done.rules, "rule")] + (
+        [f"{counted(done.known, 'fact')} already known"] if done.known else []
     )
     click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
     if not options.quiet:

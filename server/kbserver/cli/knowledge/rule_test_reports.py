@@ -7,9 +7,9 @@ from xml.etree import ElementTree as ET  # nosec B405: writes, never parses
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_item
 from kbserver.cli.knowledge.rule_tests import RuleCoverage, TestResult, covered
-from kbserver.cli.shared.output import counted
 
 
 def failure_lines(result: TestResult) -> Iterator[str]:

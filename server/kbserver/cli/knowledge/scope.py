@@ -7,10 +7,11 @@ from urllib.parse import quote
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.groups import Group
-from kbserver.cli.shared.output import Listing, Output, counted, names_listing, output_options
+from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
 from kbserver.cli.shared.target import (
     Target,
     instant_of,
@@ -92,7 +93,7 @@ def merge(target: Target, source: str, other: str | None, strategy: str) -> None
 def delete(target: Target, name: str) -> None:
     """Delete scope NAME with its facts and rules."""
     deleted = target.send("DELETE", f"/scope/{quote(name, safe='')}").json()["deleted"]
-    click.echo(f"{deleted} facts deleted")
+    click.echo(f"{counted(deleted, 'fact')} deleted")
 
 
 @scope.command("list")

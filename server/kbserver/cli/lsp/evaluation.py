@@ -9,6 +9,7 @@ from typing import Any
 from kbcore.embed import KnowledgeBase, open_kb
 from kbcore.errors import KBError
 from kbplanner.authoring.blocks import read_source
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.knowledge.rule_tests import RuleFile, TestResult, TestRun
 
 MAX_BYTES = 1 << 20
@@ -86,7 +87,7 @@ def _count(kb: KnowledgeBase, goal: str) -> str:
         return ""
     if count > MAX_ANSWERS:
         return f"more than {MAX_ANSWERS:,} answers"
-    return "1 answer" if count == 1 else f"{count} answers" if count else "no answer"
+    return counted(count, "answer") if count else "no answer"
 
 
 def run_test(texts: Mapping[str, str], file: str, name: str) -> TestResult | None:

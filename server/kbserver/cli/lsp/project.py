@@ -21,6 +21,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import components
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
+from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import FactStatement, RuleStatement
 
@@ -179,9 +180,9 @@ class Project:
         rules = [stretch for stretch in defining if self._statement(stretch).kind == "rule"]
         tested = [stretch for stretch in defining if self._statement(stretch).test is not None]
         facts = len(defining) - len(rules)
-        counts = f"{_counted(facts, 'fact')}, {_counted(len(rules), 'rule')}"
+        counts = f"{counted(facts, 'fact')}, {counted(len(rules), 'rule')}"
         if tested:
-            counts += f" ({_counted(len(tested), 'fact')} in tests)"
+            counts += f" ({counted(len(tested), 'fact')} in tests)"
         parts = [f"**{name.name}/{name.arity}**: {counts}"]
         stratum = self._stratum(name.name, name.arity) if rules else None
         if stratum is not None:
@@ -287,7 +288,3 @@ class Project:
 
 def _is_predicate(name: Occurrence) -> bool:
     return name.kind is NameKind.PREDICATE
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

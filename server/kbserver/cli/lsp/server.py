@@ -22,6 +22,7 @@ from kbplanner.authoring.outline import OutlinedStatement
 from kbplanner.check.findings import Finding
 from kbplanner.check.fixes import Fix, fixes_of
 from kbplanner.ir.modes import Modes
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.knowledge.rule_tests import TestResult
 from kbserver.cli.lsp.evaluation import answer_counts, join_orders, run_test
 from kbserver.cli.lsp.positions import Lines
@@ -339,7 +340,7 @@ def _symbols(text: str, lines: Lines) -> list[lsp.DocumentSymbol]:
 
     def add_facts() -> None:
         if facts and (head := facts[0].head) is not None:
-            count = f"{len(facts)} facts" if len(facts) > 1 else "1 fact"
+            count = counted(len(facts), "fact")
             name = f"{head.name}/{head.arity}"
             add(name, lsp.SymbolKind.Constant, facts[0].start, facts[-1].end, count)
         facts.clear()

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
@@ -29,7 +30,9 @@ def databases(target: Target, output: Output) -> None:
             target.send("GET", "/admin/databases").json(),
             ("database", "tenants", "facts"),
             lambda row: (row["name"], row["tenants"], row["facts"]),
-            lambda row: f"{row['name']}  {row['tenants']} tenants, {row['facts']} facts",
+            lambda row: (
+                f"{row['name']}  {counted(row['tenants'], 'tenant')}, {counted(row['facts'], 'fact')}"
+            ),
         )
     )
 

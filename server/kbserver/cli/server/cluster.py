@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import fail, reports_errors
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, output_options
@@ -56,7 +57,7 @@ def create(shards: str | None, cluster_url: str | None) -> None:
     The first node does this too, with 64 shards.
     """
     record, is_new = _opened(cluster_url, shards, lambda control, record, is_new: (record, is_new))
-    click.echo(f"cluster {'created' if is_new else 'exists'}, {record.shards} shards")
+    click.echo(f"cluster {'created' if is_new else 'exists'}, {counted(record.shards, 'shard')}")
 
 
 @cluster.command("status")
@@ -87,14 +88,14 @@ def status(wait: float | None, nodes: int | None, cluster_url: str | None, outpu
                 row["url"],
             ),
             lambda row: (
-                f"{row['name']}  {row['state']}, {len(row['shards'])} shards: {_short(row['shards'])}"
+                f"{row['name']}  {row['state']}, {counted(len(row['shards']), 'shard')}: {_short(row['shards'])}"
             ),
         )
     )
     if seen["unowned"]:
         click.echo(f"no node has the shards {_short(seen['unowned'])}", err=True)
     if seen["moving"]:
-        click.echo(f"{len(seen['moving'])} shards are moving", err=True)
+        click.echo(f"moving: {counted(len(seen['moving']), 'shard')}", err=True)
     if wait is not None and not _is_settled(seen, nodes):
         fail("the shards are not all on their nodes yet", NOT_SETTLED)
 

@@ -18,11 +18,11 @@ from kbcore.node.settings_check import (
     machine_warnings,
     plugin_problems,
 )
+from kbplanner.syntax.diagnostics import counted
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
 from kbserver.cli.shared.exits import EXIT_CODES
 from kbserver.cli.shared.groups import Group
-from kbserver.cli.shared.output import counted
 
 INVALID = EXIT_CODES[ConfigError]
 

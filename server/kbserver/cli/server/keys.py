@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from kbcore.config.settings import Config
+from kbcore.errors import KBError
 from kbcore.state.keys import ROLES, StoredKey
+from kbserver.cli.shared.exits import Failed, reports_errors
+from kbserver.cli.shared.folder import open_folder
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, output_options
 from kbserver.cli.shared.target import Target, folder, target_options
+
+DEFAULT = "default"
+"""The tenant and the database that a storage is opened with; keys belong to the node."""
 
 
 @click.group("keys", cls=Group)
@@ -71,6 +80,57 @@ def create(target: Target, name: str, **options: Any) -> None:
         "description": options["description"],
     }
     click.echo(target.send("POST", "/auth/keys", body).json()["key"])
+
+
+@keys.command("first")
+@click.argument("file", type=click.Path(path_type=Path))
+@reports_errors
+def first(file: Path) -> None:
+    """Create the first admin key before the first start of a server, and write it to FILE.
+
+    For service managers, before each start. FILE is created and only its owner can read it. Nothing is
+    done if FILE exists, if STORAGE_DIR has data, or if the settings of the environment need no managed
+    keys of this node: without AUTH_ENABLED, on a follower and in a cluster.
+    """
+    config = Config.from_env()
+    if reason := _needs_no_first_key(config, file):
+        click.echo(f"no key created: {reason}", err=True)
+        return
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Failed(f"{file} cannot be created: {error.strerror}") from None
+    try:
+        # The file comes first: a key that cannot be written to it is never created.
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            storage = open_folder(None, config.storage_dir, DEFAULT, DEFAULT)
+            try:
+                request = import_module("kbcore.node.api_keys").first_admin("first")
+                output.write(storage.keys().create(request, first=True).secret + "\n")
+                output.flush()
+                os.fsync(output.fileno())
+            finally:
+                storage.close()
+    except KBError:
+        file.unlink()
+        raise
+    click.echo(f"the first admin key is in {file}; copy it to a safe place and delete the file")
+
+
+def _needs_no_first_key(config: Config, file: Path) -> str | None:
+    """Return why no first key is needed, None if one is."""
+    if not config.auth_enabled:
+        return "AUTH_ENABLED is not set"
+    if config.replication_mode == "FOLLOWER" or config.cluster_url:
+        return "the keys come from the leader or the cluster"
+    if config.storage_backend != "wal" or config.storage_url:
+        return "the storage is not a folder (STORAGE_DIR)"
+    if file.exists():
+        return f"{file} exists"
+    folder = Path(config.storage_dir)
+    if folder.is_dir() and any(each.name != "lost+found" for each in folder.iterdir()):
+        return f"{folder} has data; create keys with kbcore keys create"
+    return None
 
 
 @keys.command("list")

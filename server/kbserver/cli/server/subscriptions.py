@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 
 from kbcore.timestamps import iso_text
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.groups import Group
 from kbserver.cli.shared.output import Listing, Output, OutputOption, output_options, print_json
@@ -115,4 +116,4 @@ def _is_argument(name: str) -> bool:
 def _line(row: dict[str, Any]) -> str:
     scope = "" if row["scope"] is None else f" in {row['scope']}"
     webhook = "" if row["webhook"] is None else f", to {row['webhook']}"
-    return f"{row['id']}  {row['goal']}{scope}: {row['count']} answers{webhook}"
+    return f"{row['id']}  {row['goal']}{scope}: {counted(row['count'], 'answer')}{webhook}"

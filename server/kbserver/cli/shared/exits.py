@@ -27,7 +27,7 @@ from kbcore.errors import (
     Unauthorized,
 )
 from kbplanner.check.codes import code_of
-from kbplanner.syntax.diagnostics import padding, printable, printable_lines, width
+from kbplanner.syntax.diagnostics import counted, padding, printable, printable_lines, width
 
 EXIT_CODES: dict[type[KBError], int] = {
     LogCorrupted: 65,
@@ -188,7 +188,7 @@ def print_failure(error: Failed | KBError | OSError) -> int:
     for problem in failure.problems:
         click.echo(problem_text(problem, failure.source), err=True)
     count = len(failure.problems)
-    click.echo(f"kbcore: {count} {'error' if count == 1 else 'errors'}{failure.suffix}", err=True)
+    click.echo(f"kbcore: {counted(count, 'error')}{failure.suffix}", err=True)
     return failure.status
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from kbplanner.syntax.diagnostics import BIDI_CONTROLS, printable, width
+from kbplanner.syntax.diagnostics import BIDI_CONTROLS, counted, printable, width
 
 LINES, TABLE, CSV, JSON = "lines", "table", "csv", "json"
 
@@ -78,9 +78,7 @@ def _is_terminal() -> bool:
 
 
 def _total(printed: int, total: int) -> str:
-    return f"{printed} {'row' if printed == 1 else 'rows'}" + (
-        f" of {total}" if printed < total else ""
-    )
+    return counted(printed, "row") + (f" of {total:,}" if printed < total else "")
 
 
 def names_listing(names: Sequence[str], column: str) -> Listing:
@@ -227,8 +225,3 @@ def retraction_text(cascaded: int) -> str:
     """Return how many conclusions no longer hold, to follow a count of facts; empty for none."""
     verb = "holds" if cascaded == 1 else "hold"
     return f", {counted(cascaded, 'conclusion')} no longer {verb}" if cascaded else ""
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -14,7 +14,7 @@ import click
 
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.state.names import NAME_RULE, is_name
-from kbplanner.syntax.diagnostics import RuleWarning, printable, printable_lines
+from kbplanner.syntax.diagnostics import RuleWarning, counted, printable, printable_lines
 from kbserver.cli.shared.client import Answer, Server
 from kbserver.cli.shared.exits import EXIT_CODES, Failed, describe_os_error, fail, report
 
@@ -339,6 +339,4 @@ def report_warnings(source: str, warnings: Iterable[RuleWarning]) -> None:
 
 def strict_failure(count: int) -> Failed:
     """Return the failure of a command with --strict, for the number of warnings."""
-    return Failed(
-        f"{count} {'warning' if count == 1 else 'warnings'}, treated as errors by --strict; nothing was stored"
-    )
+    return Failed(f"{counted(count, 'warning')}, treated as errors by --strict; nothing was stored")

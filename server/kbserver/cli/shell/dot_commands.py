@@ -12,6 +12,7 @@ import click
 
 from kbcore.errors import KBError
 from kbcore.language.files import FORMATS
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.knowledge.dump import dump_to
 from kbserver.cli.knowledge.facts import (
     fact_listing,
@@ -21,7 +22,7 @@ from kbserver.cli.knowledge.facts import (
 from kbserver.cli.knowledge.load import load_file
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import EVERY_SCOPE, read_goal
-from kbserver.cli.shared.output import counted, retraction_text
+from kbserver.cli.shared.output import retraction_text
 from kbserver.cli.shared.rule_files import read_text
 from kbserver.cli.shared.target import ask_target, note, query_string
 from kbserver.cli.shell.interrupts import interrupts

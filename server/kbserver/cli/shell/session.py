@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 import click
 
 from kbcore.errors import KBError
-from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.diagnostics import RuleWarning, counted
 from kbserver.cli.knowledge.goals import answers_of
 from kbserver.cli.knowledge.review import warnings_of
 from kbserver.cli.shared.exits import Failed, errors_in, print_failure
 from kbserver.cli.shared.goal_text import read_goal
-from kbserver.cli.shared.output import Listing, Output, counted
+from kbserver.cli.shared.output import Listing, Output
 from kbserver.cli.shared.target import QueryOptions, Target, ask_target, note, report_warnings
 from kbserver.cli.shell.entries import pieces_of
 from kbserver.cli.shell.interrupts import deferred_interrupts, interrupts

@@ -17,7 +17,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.output import ColorDepth
 
-from kbserver.cli.shared.output import Listing, Output, counted, table_lines
+from kbplanner.syntax.diagnostics import counted
+from kbserver.cli.shared.output import Listing, Output, table_lines
 from kbserver.cli.shell.completion import candidates
 from kbserver.cli.shell.entries import is_complete
 from kbserver.cli.shell.pygments_lexer import KbLexer

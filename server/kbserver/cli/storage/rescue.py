@@ -18,6 +18,7 @@ from kbcore.offline.rescue import (
     restore_file,
     salvage_folder,
 )
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.client import Server
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.groups import command
@@ -60,7 +61,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
             server.close()
     else:
         raise Failed("missing source: use --url for a running server or --dir for a storage folder")
-    click.echo(f"{to}: backup of record {info.seq}, {to.stat().st_size} bytes")
+    click.echo(f"{to}: backup of record {info.seq}, {counted(to.stat().st_size, 'byte')}")
 
 
 @command("restore")
@@ -75,7 +76,8 @@ def restore(file: Path, to: str) -> None:
     """
     info, contents = restore_file(file, to, Config.from_env())
     click.echo(
-        f"{to}: {contents.facts} facts of {contents.tenants} tenants in {contents.databases} databases, "
+        f"{to}: {counted(contents.facts, 'fact')} of {counted(contents.tenants, 'tenant')} in "
+        f"{counted(contents.databases, 'database')}, "
         f"as of record {info.seq}"
     )
 
@@ -104,8 +106,8 @@ def salvage(folder: str, to: str, skip_damaged: bool) -> None:
     """Copy the undamaged records of a storage folder.
 
     Copies the records before the first damage to a new folder; DIR is not changed. Prints a report
-    as JSON with the lost records and their tenants. The copy starts a new term: followers copy all
-    data again.
+    as JSON: up to which record and time the copy goes, and the lost records with their tenants and
+    times. The copy starts a new term: followers copy all data again.
     """
     _print(salvage_folder(folder, to, skip_damaged=skip_damaged, config=Config.from_env()))
 

@@ -8,6 +8,7 @@ from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.offline.logs import Contents
 from kbcore.offline.migrate import check_storage, copy_storage
+from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import Group
 
@@ -47,12 +48,12 @@ def check(url: str) -> None:
 
 def _summary(contents: Contents) -> str:
     start = (
-        f"the snapshot at {contents.snapshot} and {contents.records} records after it"
+        f"the snapshot at {contents.snapshot} and {counted(contents.records, 'record')} after it"
         if contents.snapshot
         else "all records"
     )
     shards = f"{contents.shards} shards, " if contents.shards > 1 else ""
     return (
-        f"{shards}{contents.head} records, {contents.facts} facts, recovered from {start}; "
+        f"{shards}{counted(contents.head, 'record')}, {counted(contents.facts, 'fact')}, recovered from {start}; "
         f"content {contents.digest[:16]}"
     )

@@ -126,8 +126,8 @@ def _count_wrong_token() -> None:
         _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
     )
     if seconds := tries.wait(""):
-        limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
-        raise RateLimited(f"at most {BOOTSTRAP_TRIES} wrong tokens a minute", seconds, limit)
+        message = f"at most {BOOTSTRAP_TRIES} wrong tokens a minute"
+        raise RateLimited(message, seconds, tries.details())
     tries.take("")
 
 
