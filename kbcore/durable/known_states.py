@@ -220,7 +220,7 @@ class KnownStates:
     def last_before(
         self, store: LogStore, visible: int, owner: Owner, instant: int, budget: Budget
     ) -> int:
-        """Return the number of the last record before an instant, 0 if there is none.
+        """Return the number of the last record before an instant, 0 without one.
 
         Raises InvalidInput if the state after that record cannot be rebuilt.
         """

@@ -82,22 +82,22 @@ def _unreadable_as_damage() -> Iterator[_Place]:
 
     Such a part comes from a changed file or from another program.
     """
-    place = _Place()
+    part = _Place()
     try:
-        yield place
+        yield part
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _unreadable(place) from error
+        raise _unreadable(part) from error
     except (EngineFault, InvalidInput) as error:  # rows, rules or phrases that cannot be read
-        raise _unreadable(place) from error
+        raise _unreadable(part) from error
 
 
-def _unreadable(place: _Place) -> LogCorrupted:
+def _unreadable(part: _Place) -> LogCorrupted:
     return LogCorrupted(
-        f"{place.text} has a right checksum and no content that this version can read",
+        f"{part.text} has a right checksum and no content that this version can read",
         directory="",
         segment="",
         offset=0,
-        found=place.text,
+        found=part.text,
     )
 
 
@@ -105,9 +105,9 @@ def _replay(store: ReadableLog, catalog: Catalog, after: int) -> tuple[int, int]
     """Apply the records after a number; return how many, and their latest time."""
     last = records = 0
     replay = Replay(catalog)
-    with _unreadable_as_damage() as place:
+    with _unreadable_as_damage() as part:
         for record in store.read(after):
-            place.text = f"record {record.seq}"
+            part.text = f"record {record.seq}"
             last = max(last, replay.take(record))
             records += 1
         replay.finish()
@@ -120,9 +120,9 @@ def _recover(store: ReadableLog, catalog: Catalog) -> Recovered:
     snapshot = store.load_snapshot()
     if snapshot is not None:
         after, chunks = snapshot
-        with _unreadable_as_damage() as place:
+        with _unreadable_as_damage() as part:
             for number, chunk in enumerate(chunks, 1):
-                place.text = f"part {number} of the snapshot at {after}"
+                part.text = f"part {number} of the snapshot at {after}"
                 restorer.feed(chunk)
         for tenant in catalog.tenants():
             tenant.seq = tenant.seq or after  # older snapshots have no sequence number per tenant

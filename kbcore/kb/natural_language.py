@@ -226,8 +226,8 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             now = self._services.clock.now_ms()
-            said = episodes_of(text, statements.unread, turns, request.scope, now)
-            for fact, span in paced(said, rest, 200):
+            recorded = episodes_of(text, statements.unread, turns, request.scope, now)
+            for fact, span in paced(recorded, rest, 200):
                 statements.facts.append(fact)
                 statements.place(fact, span)
                 episodes += 1

@@ -20,7 +20,7 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import numbered_variables
 from kbplanner.passes import OPTIONAL, rewrite
 
-TOGETHER = "?together"
+COMBINED_GOAL = "?together"
 """Predicate that depends on several others; no rule text can use this name."""
 
 
@@ -97,7 +97,7 @@ def conclusions_together(
     """
     rules = view.rules
     sought = {rules.conclusions(schema): schema for schema in schemas}
-    goal = RelationSchema(TOGETHER, 0).derived
+    goal = RelationSchema(COMBINED_GOAL, 0).derived
     asked = [
         Clause(ClauseAtom(goal, ()), (ClauseAtom(each, numbered_variables(each.arity)),))
         for each in sought

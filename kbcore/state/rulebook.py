@@ -178,7 +178,7 @@ class RuleBook:
             if rule_set is None or rule_set.rules != rules:
                 version = self.version
                 rule_set = RuleSet(rules, rest=rest)
-                if self.version != version:  # the rules changed meanwhile
+                if self.version != version:  # the rules have changed since
                     return rule_set
             self._visible[scoped] = rule_set
         return rule_set

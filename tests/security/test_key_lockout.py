@@ -1,4 +1,4 @@
-"""Wrong keys from an address lock nobody out who has the right one, and stay cheap."""
+"""Wrong keys from an address do not lock out the right one, and stay cheap."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_a_purge_shows_no_address_of_others(server: Keyed) -> None:
     answer = server.send("POST", "/memory/purge", admin, purge).get_json()
     assert [goal["webhook"] for goal in answer["goals"]] == [ADDRESS]
     kb = server.served.runtime.knowledge_base(tenant="a")
-    kb.actor = Actor("somebody", False)
+    kb.actor = Actor("another", False)
     plan = kb.purge(PurgeTarget(subject=TOKEN), dry_run=True)
     assert [goal.webhook for goal in plan.goals] == [SHOWN]
     assert TOKEN not in repr(plan.goals)

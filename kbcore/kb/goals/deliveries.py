@@ -53,7 +53,7 @@ Key = tuple[str, str, str]
 CircuitKey = tuple[str, str, str | None, Webhook]
 """Database, tenant, owner and webhook of goals that share a circuit.
 
-An address alone does not say who fails: a subscription of somebody else with a wrong secret must not
+An address alone does not say who fails: a subscription of another owner with a wrong secret must not
 delay the deliveries of others to the same address.
 """
 

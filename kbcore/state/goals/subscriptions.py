@@ -58,9 +58,9 @@ class Webhook:
             return _REST
         name = f"[{host}]" if ":" in host else host
         origin = f"{parts.scheme}://{name}" + ("" if port is None else f":{port}")
-        shown = origin + _FIRST_SEGMENT.match(parts.path)[0]  # type: ignore[index]
-        is_whole = self.url.lower().rstrip("/") == shown.lower().rstrip("/")
-        return shown if is_whole else f"{shown.rstrip('/')}/{_REST}"
+        visible = origin + _FIRST_SEGMENT.match(parts.path)[0]  # type: ignore[index]
+        is_whole = self.url.lower().rstrip("/") == visible.lower().rstrip("/")
+        return visible if is_whole else f"{visible.rstrip('/')}/{_REST}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,9 +172,9 @@ class Stream:
         self._hub.left(self._of, self)
 
 
-def _position(place: Place) -> bytes:
+def _position(position: Place) -> bytes:
     """Return the message that tells a client where its stream is, without an event."""
-    return b": position\nid: %b\n\n" % place.text.encode()
+    return b": position\nid: %b\n\n" % position.text.encode()
 
 
 def _base(since: Place | int, entries: list[Entry], upto: int) -> tuple[int, int]:

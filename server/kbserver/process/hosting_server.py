@@ -26,7 +26,7 @@ UWSGI_MERCY = 60
 
 @dataclass(frozen=True, slots=True)
 class HostingServer:
-    """What the start of a hosted application has to know of its server.
+    """Properties of a server that the start of a hosted application depends on.
 
     `workers` is the number of worker processes. `loads_before_fork` is True if this process is not
     a worker but forks them later. During a reload the worker before this one may live for
@@ -44,7 +44,7 @@ class HostingServer:
 
 
 def hosting_server() -> HostingServer | None:
-    """Return the server that is loading the application now, None if there is none of these."""
+    """Return the server that is loading the application now, None for any other."""
     if (uwsgi := sys.modules.get("uwsgi")) is not None:
         return _of_uwsgi(uwsgi)
     return _of_gunicorn()

@@ -1,4 +1,4 @@
-"""The pace at which bodies are read: other requests run meanwhile, and the deadline ends it."""
+"""The pace at which bodies are read: other requests run in between, and the deadline ends it."""
 
 from __future__ import annotations
 
