@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.http import Served, serve_in_memory
 
+from kbcore.errors import RateLimited
 from kbcore.events.feed import Committed
 from kbserver.events.ring import BLOCK
 
@@ -122,3 +123,22 @@ def test_a_stream_that_is_ended_by_the_node_gives_the_log_back(
         replays.hub.renew()
         assert replays.open == 0
         assert next(stream, b"") == b""
+
+
+def test_a_tenant_with_much_long_work_loses_no_events(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_before(served, 1)
+
+    def refused(*args: Any) -> Iterator[Committed]:
+        raise RateLimited("too many long goals", 1.0, {})
+        yield
+
+    with monkeypatch.context() as context:
+        context.setattr(served.app.extensions["kbcore.events"], "logged_changes", refused)
+        with opened(served, place) as response:
+            assert b"events_lost" not in b"".join(response.response)
+    with opened(served, place) as response:
+        stream = iter(response.response)
+        next(stream)
+        assert values(next(stream)) == ["0.0"]

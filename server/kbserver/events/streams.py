@@ -23,7 +23,7 @@ from itertools import chain
 
 import orjson
 
-from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady
+from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady, RateLimited
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
 from kbcore.node.placement import shard_of
@@ -73,17 +73,23 @@ class _Tenant:
 
 
 class _LoggedChanges:
-    """Change sets of the log, as far as they can be read; `is_complete` is True after the last."""
+    """Change sets of the log, as far as they can be read; `is_complete` is True after the last.
+
+    `is_refused` is True if the tenant has too much long work to read them now.
+    """
 
     def __init__(self, changes: Iterator[Committed]) -> None:
         self._changes = changes
-        self.is_complete = False
+        self.is_complete = self.is_refused = False
 
     def __iter__(self) -> Iterator[Entry]:
         try:
             for committed in self._changes:
                 yield Entry(committed)
         except (InvalidInput, LogTruncated, BudgetExceeded):  # the stream says what follows
+            return
+        except RateLimited:
+            self.is_refused = True
             return
         self.is_complete = True
 
@@ -171,11 +177,13 @@ class Stream:
                         return
             if log.is_complete:
                 yield _position(Place(ring.log, upto))
-            elif last is None:
-                yield self._hub.lost(ring, self._reader, "not_kept")
-            else:
+            elif last is not None:
                 self._ended = True
                 yield _position(Place(ring.log, last.seq))
+            elif log.is_refused:
+                self._ended = True
+            else:
+                yield self._hub.lost(ring, self._reader, "not_kept")
 
     def close(self) -> None:
         """End the stream; repeated calls have no effect."""
