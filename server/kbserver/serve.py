@@ -33,9 +33,9 @@ from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
-from kbserver.cluster.gate import NodeGate
+from kbserver.cluster.gate import FROM_NODE, NodeGate
 from kbserver.cluster.joining import Joined, prepare
-from kbserver.cluster.owners import FROM_NODE, NodeOwners
+from kbserver.cluster.owners import NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher

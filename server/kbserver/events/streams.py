@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain
 
 import orjson
@@ -189,7 +190,8 @@ class Stream:
         """End the stream; repeated calls have no effect."""
         self._ended = True
         earlier = self._earlier
-        if earlier is not None and not earlier.gi_running:  # else the response closes it again
+        # If it is running, the response closes it again.
+        if earlier is not None and getgeneratorstate(earlier) != GEN_RUNNING:
             self._earlier = None
             earlier.close()
         self._hub.left(self._of, self)
