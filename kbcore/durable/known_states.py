@@ -12,8 +12,9 @@ import re
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -155,6 +156,14 @@ class _Known:
         return self.seq <= upto <= self.upto and self.since <= instant < self.due
 
 
+@dataclass(slots=True)
+class _Working:
+    """The questions about one tenant: one of them has the lock and works, the others wait."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    questions: int = 0
+
+
 class KnownStates:
     """Rebuilds states of tenants as they were known at an instant.
 
@@ -168,7 +177,7 @@ class KnownStates:
         self._mutex = threading.Lock()
         self._timelines: dict[tuple[str, int], Timeline] = {}
         self._states: OrderedDict[tuple[Owner, int], _Known] = OrderedDict()
-        self._working: dict[Owner, threading.Lock] = {}
+        self._working: dict[Owner, _Working] = {}
         self._forgotten = 0
 
     def __len__(self) -> int:
@@ -184,20 +193,40 @@ class KnownStates:
         changed. Raises InvalidInput, with the oldest instant in its details, if the state cannot
         be rebuilt, and BudgetExceeded.
         """
-        working = self._working.setdefault(owner, threading.Lock())
         # One at a time for a tenant: questions about the same state share the work.
-        if not working.acquire(timeout=max(0.0, budget.deadline - budget.clock.monotonic())):
-            budget.check_time()
+        with self._alone(owner, budget):
+            try:
+                return self._state(store, visible, owner, instant, budget)
+            except LogTruncated as error:
+                first = (error.details or {}).get("first")
+                raise InvalidInput.at(
+                    FIELD,
+                    f"the log was compacted during the question, up to the record {first}; ask again",
+                ) from error
+
+    @contextmanager
+    def _alone(self, owner: Owner, budget: Budget) -> Iterator[None]:
+        """Wait until no other question about a tenant is worked on; raises BudgetExceeded.
+
+        Nothing stays in memory for a tenant without questions, whose name a client chooses.
+        """
+        with self._mutex:
+            working = self._working.setdefault(owner, _Working())
+            working.questions += 1
         try:
-            return self._state(store, visible, owner, instant, budget)
-        except LogTruncated as error:
-            first = (error.details or {}).get("first")
-            raise InvalidInput.at(
-                FIELD,
-                f"the log was compacted during the question, up to the record {first}; ask again",
-            ) from error
+            while not working.lock.acquire(
+                timeout=max(0.0, budget.deadline - budget.clock.monotonic())
+            ):
+                budget.check_time()
+            try:
+                yield
+            finally:
+                working.lock.release()
         finally:
-            working.release()
+            with self._mutex:
+                working.questions -= 1
+                if not working.questions:
+                    del self._working[owner]
 
     def start(self, store: LogStore, visible: int, owner: Owner, budget: Budget) -> HistoryStart:
         """Return the earliest state of a tenant that can be rebuilt.

@@ -107,7 +107,7 @@ def resolves_to(monkeypatch, *hosts):
     "host",
     ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "0.0.0.0", "::1", "fe80::1%eth0",
      "::ffff:127.0.0.1", "fd00::1", "224.0.0.1", "100.64.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1",
-     "::127.0.0.1", "2002:7f00:1::", "fec0::1", "::"],
+     "::127.0.0.1", "2002:7f00:1::", "fec0::1", "::", "64:ff9b:1::a00:1", "::ffff:0:10.0.0.1"],
 )  # fmt: skip
 def test_private_addresses_are_refused(monkeypatch, host):
     resolves_to(monkeypatch, "93.184.216.34", host)

@@ -38,6 +38,15 @@ def test_the_right_replication_token_passes_after_wrong_ones(mode: dict[str, obj
         assert answer.get_json()["role"] == "LEADER"
 
 
+def test_the_tenant_in_a_body_counts_after_wrong_keys() -> None:
+    """Several processes read the tenant of such a body only for clients that they recognise."""
+    with serve_in_memory(api_key=ONE) as served:
+        use_up_wrong_keys(Keyed(served))
+        knows = served.app.extensions[guard.GUARD].recognises
+        assert knows({"REMOTE_ADDR": ADDRESS, "HTTP_X_API_KEY": ONE})
+        assert not knows({"REMOTE_ADDR": ADDRESS, "HTTP_X_API_KEY": "wrong"})
+
+
 def test_a_managed_key_and_the_bootstrap_token_pass_after_wrong_ones() -> None:
     with keyed() as node:
         use_up_wrong_keys(node)

@@ -74,8 +74,11 @@ def resolved(address: Address, private: bool) -> str | None:
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))
 """Networks whose addresses end in an IPv4 address (RFC 6052, RFC 4291): a gateway may lead there."""
 
-_NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("2002::/16", "fec0::/10")))
-"""6to4, and site-local addresses: not every version of Python counts them as not global."""
+_NOT_PUBLIC = tuple(
+    map(ipaddress.IPv6Network, ("2002::/16", "fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
+)
+"""6to4, site-local addresses, and translation within a network (RFC 8215, RFC 7915): not every
+version of Python counts them as not global."""
 
 
 def _is_public(text: str) -> bool:

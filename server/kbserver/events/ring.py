@@ -64,14 +64,17 @@ class Entry:
         self._pending: Iterator[Event] | None = events_of(committed)
         self._blocks: list[_Block] = []
 
-    def text(self, log: str, filter: Wanted, after: int) -> bytes:
-        """Return the events that pass the filter, of those after a number in the change set."""
-        numbers, parts = count(), list[bytes]()
+    def texts(self, log: str, filter: Wanted, after: int) -> Iterator[bytes]:
+        """Yield the events that pass the filter, of those after a number in the change set, in
+        parts.
+        """
+        numbers = count()
         while (block := self.block(next(numbers), log)) is not None:
-            parts += (
+            text = b"".join(
                 t for event, t in block.events if event.number > after and filter.takes(event)
             )
-        return b"".join(parts)
+            if text:
+                yield text
 
     def block(self, number: int, log: str) -> _Block | None:
         """Return a block of events, None after the last."""

@@ -5,7 +5,9 @@ streams, a few at a time and at a limited rate; each stream reads all new events
 stream that falls behind the ring is ended.
 
 A client that resumes before the ring begins gets the change sets in between from the log. They join
-the ring if they fit, so that clients that return together share the work.
+the ring if they fit, so that clients that return together share the work. If they do not fit, the
+state that is rebuilt for them is in memory while they are sent: of a tenant one stream at a time
+has one, for the time of a request.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain
 
 import orjson
 
-from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady
+from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady, RateLimited
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
 from kbcore.node.placement import shard_of
@@ -65,21 +69,28 @@ class _Tenant:
     fresh: bool = False
     purged_at: float | None = None
     reading_log: threading.Lock = field(default_factory=threading.Lock)
-    """Held while change sets are read from the log: one stream at a time."""
+    """Held while change sets are read from the log, and sent if they do not fit into the ring: one
+    stream at a time."""
 
 
 class _LoggedChanges:
-    """Change sets of the log, as far as they can be read; `is_complete` is True after the last."""
+    """Change sets of the log, as far as they can be read; `is_complete` is True after the last.
+
+    `is_refused` is True if the tenant has too much long work to read them now.
+    """
 
     def __init__(self, changes: Iterator[Committed]) -> None:
         self._changes = changes
-        self.is_complete = False
+        self.is_complete = self.is_refused = False
 
     def __iter__(self) -> Iterator[Entry]:
         try:
             for committed in self._changes:
                 yield Entry(committed)
         except (InvalidInput, LogTruncated, BudgetExceeded):  # the stream says what follows
+            return
+        except RateLimited:
+            self.is_refused = True
             return
         self.is_complete = True
 
@@ -93,7 +104,7 @@ class Stream:
         self.woken = threading.Event()
         self._hub, self._of, self._filter, self._reader = hub, of, filter, reader
         self._first: bytes = first
-        self._earlier: Iterator[bytes] = iter(())
+        self._earlier: Generator[bytes, None, None] | None = None
         self._reported_entry = reader.entry
         self._ended = False
 
@@ -104,8 +115,10 @@ class Stream:
         if self._first:
             first, self._first = self._first, b""
             return first
-        if not self._hub.closing and (earlier := next(self._earlier, b"")):
-            return earlier
+        if self._earlier is not None and not (self._ended or self._hub.closing):
+            if earlier := next(self._earlier, b""):
+                return earlier
+            self._earlier = None
         while not self._ended and not self._hub.closing:
             self.woken.clear()
             try:
@@ -131,50 +144,74 @@ class Stream:
         """Begin with the events of the log after a position, or since a time in epoch ms."""
         self._earlier = self._from_log(since)
 
-    def _from_log(self, since: Place | int) -> Iterator[bytes]:
+    def _from_log(self, since: Place | int) -> Generator[bytes, None, None]:
         """Yield the events that the ring does not hold; the ring continues where they end.
 
-        Where the budget ends before the log, the stream ends too, and its client resumes.
+        Where the time of a request ends before the log, the stream ends too, and its client resumes.
         """
-        ring, entries = self._of.ring, list[Entry]()
-        events = size = 0
-        with self._of.reading_log:
+        ring, reading_log = self._of.ring, self._of.reading_log
+        seconds, now = self._hub.log_seconds, self._hub.monotonic
+        if not reading_log.acquire(timeout=seconds):
+            self._ended = True
+            return
+        with ExitStack() as reading:
+            reading.callback(reading_log.release)
             if (reader := ring.reader_since(since)) is not None:  # another stream has read the log
                 self._reader = reader
                 return
+            deadline = now() + seconds
             self._reader = ring.oldest()
             upto = ring.place(self._reader).seq
             log = _LoggedChanges(self._hub.logged_changes(self._of.key, since, upto))
             changes = iter(log)
-            for entry in changes:
-                entries.append(entry)
-                events, size = events + entry.events, size + entry.bytes
-                if not ring.fits(events, size):
-                    break
+            entries = _fitting(ring, changes)
             if log.is_complete:
                 ring.prepend(entries, *_base(since, entries, upto), upto)
-        last: Entry | None = None
-        for last in chain(entries, changes):
-            after = since.number if isinstance(since, Place) and since.seq == last.seq else -1
-            if text := last.text(ring.log, self._filter, after):
-                yield text
-        if log.is_complete:
-            yield _position(Place(ring.log, upto))
-        elif last is None:
-            yield self._hub.lost(ring, self._reader, "not_kept")
-        else:
-            self._ended = True
-            yield _position(Place(ring.log, last.seq))
+                reading.close()
+            last: Entry | None = None
+            for last in chain(entries, changes):
+                after = since.number if isinstance(since, Place) and since.seq == last.seq else -1
+                for text in last.texts(ring.log, self._filter, after):
+                    yield text
+                    if not log.is_complete and now() >= deadline:
+                        self._ended = True
+                        return
+            if log.is_complete:
+                yield _position(Place(ring.log, upto))
+            elif last is not None:
+                self._ended = True
+                yield _position(Place(ring.log, last.seq))
+            elif log.is_refused:
+                self._ended = True
+            else:
+                yield self._hub.lost(ring, self._reader, "not_kept")
 
     def close(self) -> None:
         """End the stream; repeated calls have no effect."""
         self._ended = True
+        earlier = self._earlier
+        # If it is running, the response closes it again.
+        if earlier is not None and getgeneratorstate(earlier) != GEN_RUNNING:
+            self._earlier = None
+            earlier.close()
         self._hub.left(self._of, self)
 
 
 def _position(position: Place) -> bytes:
     """Return the message that tells a client where its stream is, without an event."""
     return b": position\nid: %b\n\n" % position.text.encode()
+
+
+def _fitting(ring: Ring, changes: Iterator[Entry]) -> list[Entry]:
+    """Return the next change sets, up to the first one that does not fit into a ring."""
+    entries = list[Entry]()
+    events = size = 0
+    for entry in changes:
+        entries.append(entry)
+        events, size = events + entry.events, size + entry.bytes
+        if not ring.fits(events, size):
+            break
+    return entries
 
 
 def _base(since: Place | int, entries: list[Entry], upto: int) -> tuple[int, int]:
@@ -190,6 +227,9 @@ class EventHub:
 
     def __init__(self, runtime: Runtime) -> None:
         self.closing = False
+        self.monotonic = runtime.clock.monotonic
+        self.log_seconds = runtime.config.query_timeout_ms / 1000
+        """Seconds for which a stream waits for the log, and then may read it."""
         self._runtime = runtime
         runtime.replication.on_became.append(self.renew)
         runtime.on_shard_closed.append(self.drop_shard)
