@@ -23,7 +23,7 @@ from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
 from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, RequestKey
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import RequestContext, bodies, read_headers
-from kbserver.operations import operation_at
+from kbserver.operations import Operation, operation_at
 
 HEADER = "Idempotency-Key"
 ENVIRON = "HTTP_IDEMPOTENCY_KEY"
@@ -73,7 +73,7 @@ class Idempotency:
                 f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER}
             )
         context = read_headers(request.environ)
-        request_key = RequestKey(key, self._digest(context))
+        request_key = RequestKey(key, self._digest(context, declared))
         entry = (context.database, context.tenant, key)
         with self._mutex:
             running = self._in_progress.get(entry)
@@ -107,9 +107,9 @@ class Idempotency:
         known = self._runtime.find_tenant(database, tenant)
         return 0 if known is None else known.purges.last_seq()
 
-    def _digest(self, context: RequestContext) -> str:
+    def _digest(self, context: RequestContext, declared: Operation) -> str:
         environ = request.environ
-        body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
+        body = read_body(environ, declared.body_limit(self._runtime.config), bodies())
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         identity = (
             request.path,

@@ -592,8 +592,7 @@ def _servers(
         shards = RequestShards(
             application.extensions[GUARD],
             application.extensions["kbcore.bodies"],
-            config.max_body_bytes,
-            runtime.shard_count,
+            runtime,
         )
         forwarder = Forwarder(owners, shards, redirects=config.cluster_route == "redirect")
     if joined is not None and forwarder is not None:

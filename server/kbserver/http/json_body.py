@@ -14,12 +14,22 @@ import json
 import math
 import re
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, TooLarge
+from kbplanner.pacing import current_rest
 from kbserver.http.body_memory import Bodies
+from kbserver.http.json_pieces import (
+    MESSAGE_KEY,
+    PIECE_BYTES,
+    Place,
+    given_twice,
+    parse_in_pieces,
+    too_deep,
+)
 
 _EXACT = float(1 << 63)
 """From here on orjson may have read an integer as a float; the slow parser decides."""
@@ -35,10 +45,30 @@ quotes."""
 _CHUNK = 1 << 16
 """Bytes of the first part of a body, and of each chunk of a body without a length."""
 
-_MESSAGE_KEY = 60
+
+class NotJson(InvalidInput):
+    """The body is no JSON: its syntax, its encoding or a number is wrong."""
 
 
-def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+class BodyLimit(NamedTuple):
+    """The most bytes of a body, and the setting that says so."""
+
+    bytes: int
+    setting: str
+
+
+def bulk_limit(config: Config) -> BodyLimit:
+    """Return the limit of a body with many facts."""
+    return BodyLimit(config.max_body_bytes, "MAX_BODY_BYTES")
+
+
+def text_limit(config: Config) -> BodyLimit:
+    """Return the limit of all other bodies."""
+    own = BodyLimit(config.max_text_body_bytes, "MAX_TEXT_BODY_BYTES")
+    return min(own, bulk_limit(config), key=lambda limit: limit.bytes)
+
+
+def read_body(environ: MutableMapping[str, Any], limit: BodyLimit, bodies: Bodies) -> bytes:
     """Read the body of a WSGI request and count its bytes in `bodies`.
 
     The caller releases the count when the request is answered. Raises TooLarge as soon as the body
@@ -49,8 +79,8 @@ def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> 
         if stated:
             if not (stated.isascii() and stated.isdigit()):
                 raise InvalidInput("Content-Length is not a number", {"header": "Content-Length"})
-            length = int(stated) if len(stated) < 20 else limit + 1
-            if length > limit:
+            length = int(stated) if len(stated) < 20 else limit.bytes + 1
+            if length > limit.bytes:
                 raise _too_large(limit)
             body = _stated(environ, length, bodies) if length else b""
             if len(body) < length:
@@ -79,41 +109,55 @@ def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> b
     return part if len(parts) == 1 else b"".join(parts)
 
 
-def _unstated(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+def _unstated(environ: MutableMapping[str, Any], limit: BodyLimit, bodies: Bodies) -> bytes:
     parts, size = [], 0
     while part := environ["wsgi.input"].read(_CHUNK):
         parts.append(part)
         size += len(part)
-        if size > limit:
+        if size > limit.bytes:
             raise _too_large(limit)
         bodies.hold(environ, size)
     return b"".join(parts)
 
 
-def _too_large(limit: int) -> TooLarge:
+def _too_large(limit: BodyLimit) -> TooLarge:
     return TooLarge(
-        f"a request body has at most {limit} bytes", {"limit": "MAX_BODY_BYTES", "value": limit}
+        f"a request body has at most {limit.bytes} bytes",
+        {"limit": limit.setting, "value": limit.bytes},
     )
 
 
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
-    """Return the JSON object in a body; an empty body is an empty object. Raises InvalidInput."""
+    """Return the JSON object in a body; an empty body is an empty object.
+
+    A large body is parsed in pieces, between which the current `rest` is called. Raises InvalidInput,
+    NotJson if the body is no JSON at all, and what `rest` raises.
+    """
     if not body:
         return {}
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        value = _read_slowly(body, max_depth)
+    if len(body) <= PIECE_BYTES:
+        value = _parse(body, Place(body, 0, 0, len(body)), max_depth)
     else:
-        if (
-            not _plain(value, max_depth)
-            or _DOUBTFUL_ESCAPE.search(body)
-            or _drops_keys(value, body)
-        ):
-            value = _read_slowly(body, max_depth)
+        value = parse_in_pieces(
+            body, max_depth, lambda text, place: _parse(text, place, max_depth), current_rest()
+        )
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
     return value
+
+
+def _parse(text: bytes, place: Place, max_depth: int) -> Any:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _read_slowly(text, place, max_depth)
+    if (
+        _plain(value, max_depth)
+        and not _DOUBTFUL_ESCAPE.search(text)
+        and not _drops_keys(value, text)
+    ):
+        return value
+    return _read_slowly(text, place, max_depth)
 
 
 def _plain(value: Any, max_depth: int) -> bool:
@@ -143,23 +187,24 @@ def _drops_keys(value: Any, body: bytes) -> bool:
     return orjson.dumps(value).count(b":") != body.count(b":")
 
 
-def _read_slowly(body: bytes, max_depth: int) -> Any:
+def _read_slowly(body: bytes, place: Place, max_depth: int) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"the body is not valid UTF-8 at byte {error.start}") from error
+        at = place.offset(error.start)
+        raise NotJson(f"the body is not valid UTF-8 at byte {at}") from error
     if text.startswith("\ufeff"):
-        raise InvalidInput("the body starts with a byte order mark; JSON has none")
+        raise NotJson("the body starts with a byte order mark; JSON has none")
     _check_depth(text, max_depth)
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
     except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        raise InvalidInput(
-            f"the body is not valid JSON: {error.msg} at {position}",
-            {"line": error.lineno, "column": error.colno},
+        line, column = place.line_and_column(len(text[: error.pos].encode()))
+        raise NotJson(
+            f"the body is not valid JSON: {error.msg} at line {line}, column {column}",
+            {"line": line, "column": column},
         ) from error
     except ValueError as error:
         raise InvalidInput("an integer in the body has too many digits") from error
@@ -173,19 +218,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise InvalidInput(f"key {_shown(key)} is given twice", {"key": key[:_MESSAGE_KEY]})
+                raise given_twice(key)
             seen.add(key)
     return known
 
 
 def _no_constant(name: str) -> Any:
-    raise InvalidInput(f"{name} is not a JSON number")
+    raise NotJson(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise InvalidInput(f"the number {digits[:_MESSAGE_KEY]} is too large")
+        raise InvalidInput(f"the number {digits[:MESSAGE_KEY]} is too large")
     return value
 
 
@@ -199,10 +244,7 @@ def _check_depth(text: str, max_depth: int) -> None:
         if mark in "[{":
             depth += 1
             if depth > max_depth:
-                raise InvalidInput(
-                    f"the body nests deeper than {max_depth} levels",
-                    {"limit": "MAX_JSON_DEPTH", "value": max_depth},
-                )
+                raise too_deep(max_depth)
         elif mark in "]}":
             depth -= 1
 
@@ -221,10 +263,6 @@ def _check_strings(value: Any) -> None:
             pending.extend(item.values())
         elif type(item) is list:
             pending.extend(item)
-
-
-def _shown(key: str) -> str:
-    return json.dumps(key if len(key) <= _MESSAGE_KEY else key[:_MESSAGE_KEY] + "…")
 
 
 def _kind(value: Any) -> str:

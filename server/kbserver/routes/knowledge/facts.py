@@ -86,6 +86,7 @@ def _assert_many(
     replies=(as_object("How many facts were new.", Stored),),
     body=BulkBody,
     core=_assert_many,
+    bulk=True,
     writes=True,
     transaction=True,
     tool=Tool(
