@@ -319,3 +319,17 @@ def test_checking_takes_turns_for_rules_with_one_head() -> None:
     with turns.counted():
         check_texts([text], rest=turns)
     assert turns.most_calls < CALLS_BETWEEN
+
+
+@pytest.mark.parametrize("function", ["+", "max"])
+def test_computed_values_are_followed_once(function: str) -> None:
+    """Each value is computed from the one before twice, so that there are 2**40 ways through."""
+
+    def twice(before: str) -> str:
+        return f"{before} + {before}" if function == "+" else f"max({before}, {before})"
+
+    steps = "".join(f", ?v{i + 1} = {twice(f'?v{i}')}" for i in range(40))
+    turns = Turns()
+    with turns.counted():
+        check_texts([f"d(?x, min ?v40) :- d(?x, ?v0), e(?x, ?w){steps}.\n"], rest=turns)
+    assert turns.most_calls < CALLS_BETWEEN
