@@ -333,3 +333,15 @@ def test_computed_values_are_followed_once(function: str) -> None:
     with turns.counted():
         check_texts([f"d(?x, min ?v40) :- d(?x, ?v0), e(?x, ?w){steps}.\n"], rest=turns)
     assert turns.most_calls < CALLS_BETWEEN
+
+
+@pytest.mark.parametrize("path", ["/check", "/teach"])
+def test_checking_and_teaching_declare_a_time_limit(path: str) -> None:
+    with serve_in_memory() as served:
+        served.runtime.yield_now = lambda: served.clock.advance(5)
+        body = {"text": "p(a).\n", "timeoutMs": 20_000}
+        answer = served.client.post(path, body, headers={"Prefer": "handling=strict"})
+        assert answer.status_code == 200, answer.text
+        body = {"text": short("rules"), "timeoutMs": 20}
+        details = error_of(served.client.post(path, body), 422, "BUDGET_EXCEEDED")["details"]
+        assert (details["limit"], details["value"]) == ("timeMs", 20)
