@@ -22,7 +22,13 @@ from kbplanner.compile import rules as compile_rules
 from kbplanner.compile.build import _Builder
 from kbplanner.errors import InvalidInput, RuleSyntaxError
 from kbplanner.ir.terms import Rule
-from kbplanner.syntax.parser import MAX_GOAL_BYTES, parse_goal, parse_program, parse_rule
+from kbplanner.syntax.parser import (
+    MAX_GOAL_BYTES,
+    load_grammar,
+    parse_goal,
+    parse_program,
+    parse_rule,
+)
 from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS, TOO_LONG, scan_statement
 from kbserver.operations import operations
 
@@ -41,8 +47,8 @@ def grown(text: str, size: int = SIZE) -> str:
 
 @pytest.fixture(autouse=True, scope="module")
 def loaded_grammar() -> None:
-    """The grammar is loaded with the first text that needs it: once in a process."""
-    parse_rule("p(?x) :- q(?x)")
+    """Load the grammar, as a server does at its start."""
+    load_grammar()
 
 
 def short(shape: str) -> str:
@@ -224,7 +230,7 @@ def test_the_deadline_ends_reading(shape: str) -> None:
             if answer.status_code == 422:
                 assert answer.get_json()["details"]["limit"] == "timeMs"
             else:  # refused before two seconds of steps
-                assert answer.status_code in (400, 404), (path, answer.text)
+                assert answer.status_code in (400, 404, 501), (path, answer.text)
 
 
 def test_a_request_over_its_deadline_stores_nothing() -> None:
