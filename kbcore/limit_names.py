@@ -23,17 +23,20 @@ BUDGET_LIMITS = {
 FIXED_LIMITS = {
     "address": "requests from an address: `RATE_LIMIT_ADDRESS`",
     "batchBytes": "bytes of the log records that are written at once",
+    "bodyContainers": "arrays and objects of a body over 64 KiB",
     "bootstrap": "tries of `POST /auth/bootstrap` in a minute",
     "calls": "active requests of an MCP session",
     "credentials": "wrong keys from an address in a minute",
     "default": "requests of a key, without keys of a tenant: `RATE_LIMIT`",
     "keys": "API keys of a node",
     "newTextChars": "characters of constants that no fact has, in a preview or a transaction",
+    "objectMembers": "members of an object in a body over 64 KiB",
     "recordBytes": "bytes of a log record or of a part of a snapshot",
     "resources": "resources that an MCP session follows",
     "sessions": "MCP sessions of a tenant",
     "streams": "open MCP streams of a tenant",
     "tenant": "requests of a tenant: `RATE_LIMIT_TENANT`",
+    "valueBytes": "bytes of a body over 64 KiB without a comma between two values",
 }
 """Limits of PAYLOAD_TOO_LARGE and RATE_LIMITED that are not the name of a setting, with their meaning.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -34,29 +35,68 @@ _MESSAGE_KEY = 60
 
 
 class NotJson(InvalidInput):
-    """A document that is not JSON: the message of the parser, with line and column from 1."""
+    """A document that is not JSON: its syntax, its encoding or a number is wrong.
 
-    def __init__(self, subject: str, problem: str, line: int, column: int) -> None:
-        super().__init__(
+    `problem` is the message of the parser and `column` the place in the line, from 1, of an error
+    of syntax.
+    """
+
+    problem = ""
+    column = 0
+
+    @classmethod
+    def at(cls, subject: str, problem: str, line: int, column: int) -> NotJson:
+        """Return the error for a place in a document."""
+        error = cls(
             f"{subject} is not valid JSON: {problem} at line {line}, column {column}",
             {"line": line, "column": column},
         )
-        self.problem = problem
-        self.column = column
+        error.problem, error.column = problem, column
+        return error
 
 
-def parse_json(document: bytes, max_depth: int, subject: str = "the body") -> Any:
-    """Return the value of a JSON document; messages call it `subject`. Raises InvalidInput."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Position of a piece in its document.
+
+    The first byte of the piece, the number of bytes put in front of it, and its size in bytes.
+    """
+
+    document: bytes
+    start: int
+    before: int
+    size: int
+
+    def offset(self, position: int) -> int:
+        """Return the position in the document of a byte of the piece."""
+        return self.start + min(max(position - self.before, 0), self.size)
+
+    def line_and_column(self, position: int) -> tuple[int, int]:
+        """Return the line and the column in the document, from 1, of a byte of the piece."""
+        at = self.offset(position)
+        begin = self.document.rfind(b"\n", 0, at) + 1
+        line = self.document.count(b"\n", 0, at) + 1
+        return line, len(self.document[begin:at].decode("utf-8", "replace")) + 1
+
+
+def parse_json(
+    document: bytes, max_depth: int, subject: str = "the body", place: Place | None = None
+) -> Any:
+    """Return the value of a JSON document; messages call it `subject`.
+
+    `place` says which piece of a larger document it is, for positions in messages. Raises
+    InvalidInput, NotJson if it is no JSON at all.
+    """
     try:
         value = orjson.loads(document)
     except orjson.JSONDecodeError:
-        return read_slowly(document, max_depth, subject)
+        return read_slowly(document, max_depth, subject, place)
     if (
         not _plain(value, max_depth)
         or _DOUBTFUL_ESCAPE.search(document)
         or _drops_keys(value, document)
     ):
-        return read_slowly(document, max_depth, subject)
+        return read_slowly(document, max_depth, subject, place)
     return value
 
 
@@ -87,21 +127,24 @@ def _drops_keys(value: Any, body: bytes) -> bool:
     return orjson.dumps(value).count(b":") != body.count(b":")
 
 
-def read_slowly(body: bytes, max_depth: int, subject: str) -> Any:
-    """Return the value that the standard library reads. Raises InvalidInput."""
+def read_slowly(body: bytes, max_depth: int, subject: str, place: Place | None = None) -> Any:
+    """Return the value that the standard library reads; see `parse_json`."""
+    place = place or Place(body, 0, 0, len(body))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{subject} is not valid UTF-8 at byte {error.start}") from error
+        at = place.offset(error.start)
+        raise NotJson(f"{subject} is not valid UTF-8 at byte {at}") from error
     if text.startswith("\ufeff"):
-        raise InvalidInput(f"{subject} starts with a byte order mark; JSON has none")
+        raise NotJson(f"{subject} starts with a byte order mark; JSON has none")
     _check_depth(text, max_depth, subject)
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
     except json.JSONDecodeError as error:
-        raise NotJson(subject, error.msg, error.lineno, error.colno) from error
+        line, column = place.line_and_column(len(text[: error.pos].encode()))
+        raise NotJson.at(subject, error.msg, line, column) from error
     except ValueError as error:
         raise InvalidInput(f"an integer in {subject} has too many digits") from error
     _check_strings(value)
@@ -114,13 +157,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise InvalidInput(f"key {_shown(key)} is given twice", {"key": key[:_MESSAGE_KEY]})
+                raise given_twice(key)
             seen.add(key)
     return known
 
 
 def _no_constant(name: str) -> Any:
-    raise InvalidInput(f"{name} is not a JSON number")
+    raise NotJson(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
@@ -140,10 +183,7 @@ def _check_depth(text: str, max_depth: int, subject: str) -> None:
         if mark in "[{":
             depth += 1
             if depth > max_depth:
-                raise InvalidInput(
-                    f"{subject} nests deeper than {max_depth} levels",
-                    {"limit": "MAX_JSON_DEPTH", "value": max_depth},
-                )
+                raise too_deep(max_depth, subject)
         elif mark in "]}":
             depth -= 1
 
@@ -164,5 +204,16 @@ def _check_strings(value: Any) -> None:
             pending.extend(item)
 
 
-def _shown(key: str) -> str:
-    return json.dumps(key if len(key) <= _MESSAGE_KEY else key[:_MESSAGE_KEY] + "…")
+def given_twice(key: str) -> InvalidInput:
+    """Return the error for a key that an object has twice."""
+    part = key[:_MESSAGE_KEY]
+    shortened = json.dumps(key if part == key else part + "…")
+    return InvalidInput(f"key {shortened} is given twice", {"key": part})
+
+
+def too_deep(max_depth: int, subject: str = "the body") -> InvalidInput:
+    """Return the error for a document that nests too deep."""
+    return InvalidInput(
+        f"{subject} nests deeper than {max_depth} levels",
+        {"limit": "MAX_JSON_DEPTH", "value": max_depth},
+    )

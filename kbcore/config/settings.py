@@ -526,6 +526,11 @@ class Config:
         (), NAMES, "web origins that may call MCP, such as https://host; *: any"
     )
     max_body_bytes: int = _setting(32 << 20, integer(1), "maximum size of a request body, in bytes")
+    max_text_body_bytes: int = _setting(
+        4 << 20,
+        integer(1),
+        "maximum size of a request body that is no bulk of facts, in bytes; at most MAX_BODY_BYTES",
+    )
     max_bodies_bytes: int = _setting(
         256 << 20,
         integer(1),

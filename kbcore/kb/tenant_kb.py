@@ -149,15 +149,16 @@ class TenantKB(
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> RulesOutcome:
         """Store rules and phrases, and facts and their evidence with them, all or none.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
-        refused.
+        refused, and BudgetExceeded if checking them takes longer than the request may.
         """
         episodes = () if supports is None else supports.episodes
-        rest = self._deadline()
+        rest = self._deadline(request_limits)
         facts = self._with_evidence(facts, episodes)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]

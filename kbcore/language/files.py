@@ -262,7 +262,9 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
                 ]
                 batch.warnings += lint([statement])
         except NotJson as error:
-            message = f"invalid JSON at column {error.column}: {error.problem}"
+            message = error.message
+            if error.problem:
+                message = f"invalid JSON at column {error.column}: {error.problem}"
             raise LoadError(number, message) from error
         except LoadError:
             raise

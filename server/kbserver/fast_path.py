@@ -20,7 +20,7 @@ from kbserver.accounting import Accounting
 from kbserver.answers import ARROW, JSON, TEXT, noted, rows_written
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
-from kbserver.http.json_body import parse_object, read_body
+from kbserver.http.json_body import parse_object, read_body, text_limit
 from kbserver.http.request_context import CALLER, DEFAULT
 from kbserver.notices import IgnoredFields, ignored_fields
 from kbserver.operations import need_of
@@ -78,7 +78,8 @@ class FastPath:
         self._bodies = bodies
         self._guard = guard
         self._max_depth = runtime.config.max_json_depth
-        self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
+        self._limit = text_limit(runtime.config)
+        self._max_bytes = min(MAX_BYTES, self._limit.bytes)
         self._routes = {
             path: _Route(read, answer, content_type, need_of("POST", path))
             for path, read, answer, content_type in (
@@ -103,7 +104,7 @@ class FastPath:
         try:
             if self._guard is not None:
                 self._guard.admit(environ, route.need)
-            body = read_body(environ, self._max_bytes, self._bodies)
+            body = read_body(environ, self._limit, self._bodies)
             try:
                 with ignored_fields() as ignored, bodies_of(self._runtime):
                     parsed = route.read(parse_object(body, self._max_depth), strict=False)

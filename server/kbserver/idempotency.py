@@ -77,7 +77,7 @@ class Idempotency:
                 f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER}
             )
         context = read_headers(request.environ)
-        request_key = RequestKey(key, self._digest(context))
+        request_key = RequestKey(key, self._digest(context, declared))
         entry = (context.database, context.tenant, key)
         with self._mutex:
             running = self._in_progress.get(entry)
@@ -113,9 +113,9 @@ class Idempotency:
         known = self._runtime.find_tenant(database, tenant)
         return 0 if known is None else known.purges.last_seq()
 
-    def _digest(self, context: RequestContext) -> str:
+    def _digest(self, context: RequestContext, declared: Operation) -> str:
         environ = request.environ
-        body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
+        body = read_body(environ, declared.body_limit(self._runtime.config), bodies())
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         identity = (
             request.path,

@@ -17,12 +17,14 @@ from typing import Any
 from flask import Flask, Response, g, request
 from marshmallow import Schema
 
+from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import JSON, PLAIN
-from kbserver.http.request_context import DEFAULT, outside, reader, writer
+from kbserver.http.json_body import BodyLimit, bulk_limit, text_limit
+from kbserver.http.request_context import DEFAULT, outside, reader, runtime, writer
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
@@ -133,6 +135,7 @@ class Operation:
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
     OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it.
+    `bulk`: a body has up to MAX_BODY_BYTES, others have MAX_TEXT_BODY_BYTES.
     `further_tools`: MCP tools for other uses of the same body. `again` makes the answer of an
     executed write from its outcome and its arguments (of the body and the path), for a repetition
     with the same idempotency key; a header that depends on the state of then may be missing. `example`: a body
@@ -163,6 +166,7 @@ class Operation:
     tagged: bool = False
     paged: bool = False
     errors: Iterable[int] = ()
+    bulk: bool = False
     listed: bool = True
     audited: bool = False
     example: Json | None = None
@@ -221,6 +225,10 @@ class Operation:
         shapes = (reply.content.get(JSON) for reply in self.replies)
         return next((shape for shape in shapes if isinstance(shape, type)), None)
 
+    def body_limit(self, config: Config) -> BodyLimit:
+        """Return the most bytes of a body."""
+        return bulk_limit(config) if self.bulk else text_limit(config)
+
     def statuses(self) -> list[int]:
         """Return all error statuses of the routes."""
         codes = set(ALWAYS).union(self.errors)
@@ -240,6 +248,7 @@ class Operation:
         """Return the response to the current request."""
         if self.headers_checked and not self.transaction:
             outside(None if self.tenant else DEFAULT)
+        g.body_limit = self.body_limit(runtime().config)
         if self.role == READER:
             self._check_known_at()
         if self.core is None:

@@ -30,6 +30,7 @@ from kbcore.errors import KBError, NotReady
 from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
 from kbcore.node.opening import open_runtime
 from kbcore.scheduling import Scheduling
+from kbplanner.syntax.parser import load_grammar
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
@@ -514,6 +515,7 @@ def run(
             runtime,
             on_storage_failed=stop_process if joined is None else None,
         )
+        load_grammar()
         servers = _servers(config, runtime, application, worker, joined, listener)
         public = servers[0]
         receiver = None
@@ -592,8 +594,7 @@ def _servers(
         shards = RequestShards(
             application.extensions[GUARD],
             application.extensions["kbcore.bodies"],
-            config.max_body_bytes,
-            runtime.shard_count,
+            runtime,
         )
         forwarder = Forwarder(owners, shards, redirects=config.cluster_route == "redirect")
     if joined is not None and forwarder is not None:

@@ -34,24 +34,48 @@ def stalls(effort: Effort, peers: Any) -> Iterator[Row]:
             ("/preview", "teach", "rules", rules),
             ("/teach", "text", "rules", rules),
         ):
-            waits = _waits(server.port, path, {field: text})
-            longest = max(waits)
-            yield Row(
-                f"stall: {path} {shape}",
-                f"{len(text)} bytes",
-                len(waits),
-                Sample(longest),
-                floor="50 ms",
-                met=longest < MAX_WAIT_SECONDS,
-            )
+            yield _row(server.port, path, shape, json.dumps({field: text}).encode())
+        text_bytes, bulk_bytes = (50_000, 200_000) if effort.small else (4 << 20, 32 << 20)
+        for path, most in (
+            ("/ask", text_bytes),
+            ("/mcp", text_bytes),
+            ("/assert/facts", bulk_bytes),
+        ):
+            for shape, element in ELEMENTS.items():
+                count = (most - 20) // (len(element) + 1)
+                body = b'{"facts":[%b]}' % b",".join([element] * count)
+                yield _row(server.port, path, f"json {shape}", body)
 
 
-def _waits(port: int, path: str, body: dict[str, str]) -> list[float]:
+ELEMENTS = {
+    "facts": b'{"predicate":"likes","args":["ann12345","bob54321"]}',
+    "arrays": b"[]",
+    "numbers": b"1",
+    "floats": b"1e20",
+    "deep arrays": b"[" * 60 + b"]" * 60,
+}
+"""Elements of JSON arrays that take long to parse."""
+
+
+def _row(port: int, path: str, shape: str, body: bytes) -> Row:
+    waits = _waits(port, path, body)
+    longest = max(waits)
+    return Row(
+        f"stall: {path} {shape}",
+        f"{len(body)} bytes",
+        len(waits),
+        Sample(longest),
+        floor="50 ms",
+        met=longest < MAX_WAIT_SECONDS,
+    )
+
+
+def _waits(port: int, path: str, body: bytes) -> list[float]:
     """Return the seconds of each request for `/health` while another one is served."""
     is_served = threading.Event()
 
     def send() -> None:
-        _call(port, "POST", path, json.dumps(body))
+        _call(port, "POST", path, body)
         is_served.set()
 
     thread = threading.Thread(target=send)
@@ -65,7 +89,7 @@ def _waits(port: int, path: str, body: dict[str, str]) -> list[float]:
     return waits
 
 
-def _call(port: int, method: str, path: str, body: str | None) -> None:
+def _call(port: int, method: str, path: str, body: bytes | None) -> None:
     connection = http.client.HTTPConnection(HOST, port, timeout=120)
     connection.request(
         method, path, body, {"Content-Type": "application/json", "X-Tenant-ID": "stalls"}

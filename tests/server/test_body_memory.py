@@ -16,7 +16,7 @@ from support.sockets import Running
 
 from kbcore.errors import NotReady
 from kbserver.http.body_memory import Bodies, TooManyBodies
-from kbserver.http.json_body import read_body
+from kbserver.http.json_body import BodyLimit, read_body
 
 MOST = 200_000
 BIG = json.dumps({"predicate": "p", "args": ["x" * 60_000]}).encode()
@@ -100,7 +100,11 @@ def test_an_excessive_body_is_refused_before_it_is_read() -> None:
     bodies = Bodies(100)
     bodies.hold({}, 60)
     with pytest.raises(TooManyBodies):
-        read_body({"CONTENT_LENGTH": "50", "wsgi.input": Promise()}, 1000, bodies)
+        read_body(
+            {"CONTENT_LENGTH": "50", "wsgi.input": Promise()},
+            BodyLimit(1000, "MAX_BODY_BYTES"),
+            bodies,
+        )
 
 
 def test_a_body_counts_with_the_bytes_received() -> None:
@@ -113,7 +117,7 @@ def test_a_body_counts_with_the_bytes_received() -> None:
 
     for said in ({"CONTENT_LENGTH": "200000"}, {"wsgi.input_terminated": True}):
         environ: dict[str, Any] = {**said, "wsgi.input": Slow(b"x" * 200_000)}
-        assert read_body(environ, 1 << 20, bodies) == b"x" * 200_000
+        assert read_body(environ, BodyLimit(1 << 20, "MAX_BODY_BYTES"), bodies) == b"x" * 200_000
         assert bodies.bytes == 200_000
         bodies.release(environ)
     assert seen == [65_536, 131_072, 200_000, 0, 65_536, 131_072, 196_608, 200_000]

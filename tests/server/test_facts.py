@@ -259,7 +259,7 @@ def test_a_long_body_yields_to_other_requests(served: Served) -> None:
     served.runtime.yield_now = lambda: turns.append(1)
     body = {"facts": [{"predicate": "p", "args": [number]} for number in range(2500)]}
     assert served.client.post("/assert/facts", body).get_json()["asserted"] == 2500
-    assert len(turns) == 2
+    assert len(turns) >= 2
 
 
 @pytest.mark.parametrize("facts", [None, {}, "x", 5])

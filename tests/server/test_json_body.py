@@ -8,13 +8,20 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.strict_json import read_slowly
+from kbplanner.pacing import resting
+from kbserver.http import json_body as body
+from kbserver.http import json_pieces as pieces
 from kbserver.http.body_memory import Bodies
-from kbserver.http.json_body import parse_object, read_body
+from kbserver.http.json_body import BodyLimit, parse_object, read_body
+
+
+def limited(size: int) -> BodyLimit:
+    return BodyLimit(size, "MAX_BODY_BYTES")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +131,9 @@ class Failing(io.BytesIO):
 
 def test_the_stated_length_is_read() -> None:
     assert (
-        read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10, Bodies(1 << 30))
+        read_body(
+            {"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, limited(10), Bodies(1 << 30)
+        )
         == b"{} "
     )
 
@@ -132,18 +141,20 @@ def test_the_stated_length_is_read() -> None:
 def test_too_large_is_known_before_anything_is_read() -> None:
     for stated in ("11", "9" * 40):
         with pytest.raises(TooLarge):
-            read_body({"CONTENT_LENGTH": stated, "wsgi.input": Failing()}, 10, Bodies(1 << 30))
+            read_body(
+                {"CONTENT_LENGTH": stated, "wsgi.input": Failing()}, limited(10), Bodies(1 << 30)
+            )
 
 
 def test_chunks_are_bounded_too() -> None:
     endless = {"wsgi.input_terminated": True, "wsgi.input": io.BytesIO(b"x" * 1_000_000)}
     with pytest.raises(TooLarge):
-        read_body(endless, 70_000, Bodies(1 << 30))
+        read_body(endless, limited(70_000), Bodies(1 << 30))
     assert endless["wsgi.input"].tell() < 200_000
 
 
 def test_a_body_without_length_and_end_is_empty() -> None:
-    assert read_body({"wsgi.input": Failing()}, 10, Bodies(1 << 30)) == b""
+    assert read_body({"wsgi.input": Failing()}, limited(10), Bodies(1 << 30)) == b""
 
 
 @pytest.mark.parametrize(
@@ -158,4 +169,100 @@ def test_a_body_without_length_and_end_is_empty() -> None:
 )
 def test_an_incomplete_body_is_a_client_error(environ: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        read_body(environ, 10, Bodies(1 << 30))
+        read_body(environ, limited(10), Bodies(1 << 30))
+
+
+# ---- large bodies, in pieces ----
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut every body into pieces of a few bytes."""
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 7)
+    monkeypatch.setattr(body, "PIECE_BYTES", 7)
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(alphabet='ab"\\\\,:[]{}\n é😀', max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=6)
+        | st.dictionaries(st.text(alphabet='ab"\\\\,:[{', max_size=3), inner, max_size=6)
+    ),
+    max_leaves=40,
+)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.text("ab:,é", max_size=3), JSON_VALUES, max_size=6), st.booleans(), st.data()
+)
+def test_pieces_make_the_value_of_the_whole(
+    value: dict[str, Any], is_ascii: bool, data: st.DataObject
+) -> None:
+    raw = json.dumps(value, ensure_ascii=is_ascii).encode()
+    assert parse_object(raw, 64) == value
+    at = data.draw(st.integers(0, len(raw) - 1))
+    changed = (
+        raw[:at] + data.draw(st.sampled_from([b"", b",", b"]", b"}", b'"', b"["])) + raw[at + 1 :]
+    )
+    with suppress(InvalidInput):
+        assert parse_object(changed, 64) == json.loads(changed)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        (b'{"a": 1, "b": [1, 2, 3], "a": 2}', 'key "a" is given twice'),
+        (b'{"a": [1, 2, 3, 4, 5, NaN]}', "NaN is not a JSON number"),
+        (b'{"a": [1, 2, 3, 4, 5, 1e999]}', "the number 1e999 is too large"),
+        (b'{"a": [1, 2, 3, 4, 5, "\\ud800"]}', "half a surrogate pair"),
+        (b'{"a": [1, 2, 3, 4, 5, "\\u0000"]}', "the character NUL"),
+        (b'{"a": [1, 2, 3, 4, 5, "\xff"]}', "the body is not valid UTF-8 at byte 23"),
+        (b'{"a": [1, 2, 3, 4, 5]} x', "Extra data at line 1, column 24"),
+        (b'{"a": [1, 2, 3, 4, 5]}, {"b": 1}', "Extra data at line 1, column 23"),
+        (b'{"a": [1, 2, 3, 4, 5, ]}', "not valid JSON"),
+        (b'{"a": [1, 2, 3,, 4, 5]}', "not valid JSON"),
+        (b'{"a": [,1, 2, 3, 4, 5]}', "not valid JSON"),
+        (b'{"a": [1, 2, 3, 4, 5}, "b": 1}', "not valid JSON"),
+        (b'{"a": [1, 2, 3, 4, 5', "not valid JSON"),
+        (b'{"a": 1, "b": 2, "c": 3, "d"}', "not valid JSON"),
+        (b'{"a":\n[1, 2,\n3, 4, 5 6]}', "at line 3, column 9"),
+        (b'{"a": [' + b"0, " * 9 + b"[" * 70 + b"]" * 70 + b", 0]}", "nests deeper than 64 levels"),
+        (b"[1, 2, 3, 4, 5]", "a JSON object, not an array"),
+    ],
+)
+def test_pieces_are_as_strict_as_the_whole(raw: bytes, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_object(raw, 64)
+    assert complaint in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "element", [b"[],", b"1,", b'"a",', b"1e20,", b'{"a":["b,"]},', b'"\\",",']
+)
+def test_large_bodies_give_turns(element: bytes) -> None:
+    raw = b'{"facts":[' + element * (1_000_000 // len(element)) + b"0]}"
+    turns: list[None] = []
+    with resting(lambda: turns.append(None)):
+        parse_object(raw, 64)
+    assert len(turns) >= len(raw) // pieces.PIECE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("raw", "unit"),
+    [
+        (b'{"facts":[' + b"[]," * 700_000 + b"0]}", "arrays and objects"),
+        (b"{" + b",".join(b'"%d":0' % i for i in range(120_000)) + b"}", "members"),
+        (b'{"a":"' + b"a" * (5 << 20) + b'"}', "bytes"),
+    ],
+)
+def test_large_bodies_have_limits(raw: bytes, unit: str) -> None:
+    with pytest.raises(TooLarge) as refused:
+        parse_object(raw, 64)
+    assert refused.value.details["limit"] == unit

@@ -10,7 +10,8 @@ from typing import Any
 import gevent
 from gevent.event import Event
 
-from kbserver.serve import Server, listen
+from kbserver.http.listening import listen
+from kbserver.serve import Server
 
 
 class Running:

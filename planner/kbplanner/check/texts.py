@@ -407,7 +407,10 @@ def _check_names(
         if rule.name is None:
             continue
         other = by_name.setdefault((rule.scope, rule.name), index)
-        if index >= first and not same_rule(rules[other], rule):
+        if index < first:
+            continue
+        rest()  # comparing two rules may take as long as the steps between two calls
+        if not same_rule(rules[other], rule):
             part, statement = own[index - first]
             span = statement.span
             at = Span(span.line, span.column, span.line, span.column + 1 + len(rule.name))

@@ -309,85 +309,99 @@ def _kind(clause: Clause, atom: ClauseAtom) -> _Kind:
         return _Kind(False, False)
     least = clause.head.schema.role is Role.LEAST_VALUE
     return _Kind(
-        _is_strict(target, value, clause), _is_bounded(target, value, clause, least, set())
+        target in _strict_terms(value, clause), target in _bounded_terms(value, clause, least)
     )
 
 
-def _is_strict(target: object, value: Variable, clause: Clause) -> bool:
-    """Return True if `target` changes with every change of `value`."""
-    if target == value:
-        return True
-    for item in clause.body:
-        if isinstance(item, Computation) and item.target == target:
-            return item.function in ("=", "+", "-", "*", "/") and any(
-                _is_strict(arg, value, clause) for arg in item.args
-            )
-    return False
+def _strict_terms(value: Variable, clause: Clause) -> set[object]:
+    """Return the terms that change with every change of `value`."""
+    strict: set[object] = {value}
+    computed = [
+        item
+        for item in clause.body
+        if isinstance(item, Computation) and item.function in ("=", "+", "-", "*", "/")
+    ]
+    while grown := {
+        item.target
+        for item in computed
+        if item.target not in strict and not strict.isdisjoint(item.args)
+    }:
+        strict |= grown
+    return strict
+
+
+def _bounded_terms(value: Variable, clause: Clause, least: bool) -> set[object]:
+    """Return the terms that are never better than `value`: not less for `least`, else not greater."""
+    bounded: set[object] = {value}
+    below = _LOWER if least else _UPPER
+    ordered = list(_ordered(clause, below))
+    gains, losses = _signed_terms(clause, least), _signed_terms(clause, not least)
+    computed = [item for item in clause.body if isinstance(item, Computation)]
+    while grown := {
+        *(greater for less, greater in ordered if less in bounded and greater not in bounded),
+        *(
+            item.target
+            for item in computed
+            if item.target not in bounded and _is_bounded(item, bounded, least, gains, losses)
+        ),
+    }:
+        bounded |= grown
+    return bounded
 
 
 def _is_bounded(
-    target: object, value: Variable, clause: Clause, least: bool, seen: set[object]
+    item: Computation,
+    bounded: Collection[object],
+    least: bool,
+    gains: Collection[object],
+    losses: Collection[object],
 ) -> bool:
-    """Return True if `target` is never better than `value`: not less for `least`, else not greater.
+    """Return True if a computed value is never better than the value that `bounded` are measured by.
 
-    `seen` are the terms under examination, which a circle of comparisons would examine again.
+    Adding one of `gains`, and subtracting one of `losses`, makes no value better.
     """
-    if target == value:
-        return True
-    if target in seen:
-        return False
-    below, above = (_LOWER, _UPPER) if least else (_UPPER, _LOWER)
-    within = seen | {target}
-    for item in clause.body:
-        if isinstance(item, Computation) and item.target == target:
-            bounded = [_is_bounded(arg, value, clause, least, within) for arg in item.args]
-            if item.function == "=":
-                return bounded[0]
-            if item.function == ("max" if least else "min") and any(bounded):
-                return True
-            if item.function == ("min" if least else "max") and all(bounded):
-                return True
-            if item.function == "+" and any(
-                is_bounded and _has_sign(other, clause, least)
-                for is_bounded, other in zip(bounded, reversed(item.args), strict=True)
-            ):
-                return True
-            if item.function == "-" and bounded[0] and _has_sign(item.args[1], clause, not least):
-                return True
-        elif isinstance(item, Comparison) and not item.negated:
-            sides = [(item.left, item.right, below), (item.right, item.left, above)]
-            if any(
-                greater == target
-                and item.op in signs
-                and _is_bounded(less, value, clause, least, within)
-                for less, greater, signs in sides
-            ):
-                return True
-    return False
-
-
-def _has_sign(term: object, clause: Clause, positive: bool) -> bool:
-    """Return True if a term is at least 0 (`positive`), or at most 0."""
-    if isinstance(term, str):
-        value = number(term)
-        return value is not None and (value >= 0 if positive else value <= 0)
-    below, above = (_LOWER, _UPPER) if positive else (_UPPER, _LOWER)
-    return any(
-        isinstance(item, Comparison)
-        and not item.negated
-        and any(
-            greater == term
-            and item.op in signs
-            and isinstance(less, str)
-            and (value := number(less)) is not None
-            and (value >= 0 if positive else value <= 0)
-            for less, greater, signs in (
-                (item.left, item.right, below),
-                (item.right, item.left, above),
-            )
+    of_args = [arg in bounded for arg in item.args]
+    if item.function == "=":
+        return of_args[0]
+    if item.function in ("min", "max"):
+        return any(of_args) if item.function == ("max" if least else "min") else all(of_args)
+    if item.function == "+":
+        left, right = item.args
+        return (of_args[0] and _has_sign(right, gains, least)) or (
+            of_args[1] and _has_sign(left, gains, least)
         )
-        for item in clause.body
-    )
+    return item.function == "-" and of_args[0] and _has_sign(item.args[1], losses, not least)
+
+
+def _ordered(clause: Clause, below: Collection[str]) -> Iterator[tuple[object, object]]:
+    """Yield the pairs of terms of which a comparison says that the first is `below` the second."""
+    above = _UPPER if below is _LOWER else _LOWER
+    for item in clause.body:
+        if isinstance(item, Comparison) and not item.negated:
+            if item.op in below:
+                yield item.left, item.right
+            elif item.op in above:
+                yield item.right, item.left
+
+
+def _signed_terms(clause: Clause, positive: bool) -> set[object]:
+    """Return the terms that are compared with a number so that they are at least 0 (`positive`), or
+    at most 0.
+    """
+    return {
+        greater
+        for less, greater in _ordered(clause, _LOWER if positive else _UPPER)
+        if isinstance(less, str) and _is_signed(less, positive)
+    }
+
+
+def _has_sign(term: object, signed: Collection[object], positive: bool) -> bool:
+    return _is_signed(term, positive) if isinstance(term, str) else term in signed
+
+
+def _is_signed(text: str, positive: bool) -> bool:
+    value = number(text)
+    return value is not None and (value >= 0 if positive else value <= 0)
 
 
 def _rules_of(clauses: Iterable[Clause]) -> tuple[int, ...]:

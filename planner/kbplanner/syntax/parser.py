@@ -220,6 +220,11 @@ def _feed(start: str, tokens: list[Token], rest: Rest = no_rest) -> Clause | Nod
         return at
 
 
+def load_grammar() -> None:
+    """Load the grammar, about 0.2 s in one go, so that the first text does not wait for it."""
+    _grammar()
+
+
 @lru_cache(maxsize=1)
 def _grammar() -> Lark:
     from lark import Lark

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.strict_json import parse_json
+from kbcore.strict_json import Place, parse_json
+from kbplanner.pacing import current_rest
 from kbserver.http.body_memory import Bodies
+from kbserver.http.json_pieces import PIECE_BYTES, parse_in_pieces
 
 _CHUNK = 1 << 16
 """Bytes of the first part of a body, and of each chunk of a body without a length."""
 
 
-def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+class BodyLimit(NamedTuple):
+    """The most bytes of a body, and the name of the setting that says so."""
+
+    bytes: int
+    name: str
+
+
+def bulk_limit(config: Config) -> BodyLimit:
+    """Return the limit of a body with many facts."""
+    return BodyLimit(config.max_body_bytes, "MAX_BODY_BYTES")
+
+
+def text_limit(config: Config) -> BodyLimit:
+    """Return the limit of all other bodies."""
+    own = BodyLimit(config.max_text_body_bytes, "MAX_TEXT_BODY_BYTES")
+    return min(own, bulk_limit(config), key=lambda limit: limit.bytes)
+
+
+def read_body(environ: MutableMapping[str, Any], limit: BodyLimit, bodies: Bodies) -> bytes:
     """Read the body of a WSGI request and count its bytes in `bodies`.
 
     The caller releases the count when the request is answered. Raises TooLarge as soon as the body
@@ -24,8 +45,8 @@ def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> 
         if stated:
             if not (stated.isascii() and stated.isdigit()):
                 raise InvalidInput("Content-Length is not a number", {"header": "Content-Length"})
-            length = int(stated) if len(stated) < 20 else limit + 1
-            if length > limit:
+            length = int(stated) if len(stated) < 20 else limit.bytes + 1
+            if length > limit.bytes:
                 raise _too_large(limit)
             body = _stated(environ, length, bodies) if length else b""
             if len(body) < length:
@@ -54,28 +75,40 @@ def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> b
     return part if len(parts) == 1 else b"".join(parts)
 
 
-def _unstated(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+def _unstated(environ: MutableMapping[str, Any], limit: BodyLimit, bodies: Bodies) -> bytes:
     parts, size = [], 0
     while part := environ["wsgi.input"].read(_CHUNK):
         parts.append(part)
         size += len(part)
-        if size > limit:
+        if size > limit.bytes:
             raise _too_large(limit)
         bodies.hold(environ, size)
     return b"".join(parts)
 
 
-def _too_large(limit: int) -> TooLarge:
+def _too_large(limit: BodyLimit) -> TooLarge:
     return TooLarge(
-        f"a request body has at most {limit} bytes", {"limit": "MAX_BODY_BYTES", "value": limit}
+        f"a request body has at most {limit.bytes} bytes",
+        {"limit": limit.name, "value": limit.bytes},
     )
 
 
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
-    """Return the JSON object in a body; an empty body is an empty object. Raises InvalidInput."""
+    """Return the JSON object in a body; an empty body is an empty object.
+
+    A large body is parsed in pieces, between which the current `rest` is called. Raises InvalidInput,
+    NotJson if the body is no JSON at all, and what `rest` raises.
+    """
     if not body:
         return {}
-    value = parse_json(body, max_depth)
+    if len(body) <= PIECE_BYTES:
+        value = parse_json(body, max_depth)
+    else:
+
+        def parse(text: bytes, place: Place) -> Any:
+            return parse_json(text, max_depth, place=place)
+
+        value = parse_in_pieces(body, max_depth, parse, current_rest())
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
     return value

@@ -10,7 +10,9 @@ from typing import Any
 import orjson
 
 from kbcore.errors import InvalidInput
+from kbcore.strict_json import NotJson
 from kbserver.http.json_body import parse_object
+from kbserver.schemas.pace import reading
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -83,9 +85,10 @@ class Message:
 def read_message(body: bytes, max_depth: int) -> Message:
     """Parse the message in a body; raises Failure, also for batches."""
     try:
-        fields = parse_object(body, max_depth)
+        with reading({}):
+            fields = parse_object(body, max_depth)
     except InvalidInput as error:
-        code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
+        code = PARSE_ERROR if isinstance(error, NotJson) else INVALID_REQUEST
         hint = "; batches are not supported" if body.lstrip()[:1] == b"[" else ""
         raise Failure(code, error.message + hint) from error
     if not body:
@@ -129,11 +132,3 @@ def written(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # an integer of more than 64 bits, such as a sum may be
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return False
-    return True

@@ -15,6 +15,7 @@ from flask import Flask, Response
 
 from kbcore.errors import InvalidInput, RateLimited
 from kbserver.answers import JSON
+from kbserver.http.json_body import text_limit
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
 from kbserver.mcp.protocol import Protocol, Request
@@ -43,9 +44,6 @@ from kbserver.mcp.versions import (
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
-MAX_BODY_BYTES = 4 << 20
-"""Maximum size of a message, as in the libraries of the protocol."""
-
 PLAIN_ANSWER_SECONDS = 0.5
 """Time after which a call reports its progress, if the client asked for that."""
 
@@ -69,7 +67,7 @@ class Transport:
     def __init__(self, app: Flask, runtime: Runtime, fail: Fail) -> None:
         self.protocol = Protocol(runtime, fail)
         self.streams = Streams()
-        self.max_body_bytes = min(MAX_BODY_BYTES, runtime.config.max_body_bytes)
+        self.body_limit = text_limit(runtime.config)
         self._max_depth = runtime.config.max_json_depth
         self._app = app
         self._mutex = threading.Lock()

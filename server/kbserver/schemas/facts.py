@@ -18,7 +18,7 @@ from kbcore.search.neighbours import (
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
-from kbplanner.pacing import current_rest
+from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
@@ -355,7 +355,7 @@ def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
     """
     groups: dict[tuple[str, int], list[str]] = {}
     plain = {"predicate", "args"}
-    for element in elements:
+    for element in paced(elements, current_rest(), _YIELD_EVERY):
         if type(element) is not dict or element.keys() != plain:
             return ()
         predicate, args = element["predicate"], element["args"]

@@ -11,11 +11,12 @@ from flask import g, has_request_context, request
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import RequestLimits
 from kbserver.errors import UnsupportedMedia
-from kbserver.http.json_body import parse_object, read_body
+from kbserver.http.json_body import bulk_limit, parse_object, read_body
 from kbserver.http.request_context import bodies, current, runtime, wait_wanted
 from kbserver.notices import ignored_fields
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
+from kbserver.schemas.pace import reading
 
 if TYPE_CHECKING:
     from kbcore.kb.tenant_kb import TenantKB
@@ -160,7 +161,10 @@ def _object() -> dict[str, Any]:
     environ = request.environ
     if environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ:
         check_media(environ)
-    return parse_object(read_body(environ, config.max_body_bytes, bodies()), config.max_json_depth)
+    limit = g.get("body_limit") or bulk_limit(config)
+    body = read_body(environ, limit, bodies())
+    with reading({}):
+        return parse_object(body, config.max_json_depth)
 
 
 def check_media(environ: Mapping[str, Any]) -> None:

@@ -36,8 +36,10 @@ from kbserver.schemas.fields import (
     Text,
     Time,
     Value,
+    Whole,
     WriteScope,
 )
+from kbserver.schemas.requests import request_limits
 
 STATEMENTS_PER_YIELD = 8
 """Statements checked between two calls of `yield_now`: about a millisecond."""
@@ -109,6 +111,7 @@ class TeachBody(Body):
     text = Text()
     confidence = Fraction()
     name = Text()
+    timeout_ms = Whole(1)
 
     requires: ClassVar[Json] = {
         "oneOf": [
@@ -120,11 +123,15 @@ class TeachBody(Body):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.assert_rules`."""
         if "text" not in fields:
-            return {"rules": [_rule_of(fields)], "facts": []}
+            return {
+                "rules": [_rule_of(fields)],
+                "facts": [],
+                "request_limits": request_limits(fields),
+            }
         if "head" in fields or "body" in fields:
             raise InvalidInput.at("text", "is given beside head or body; a rule is either")
         rules, facts = clauses_of(fields["text"], fields.get("scope"), final_dot=False)
-        return {"rules": rules, "facts": facts}
+        return {"rules": rules, "facts": facts, "request_limits": request_limits(fields)}
 
 
 class TaughtDefinition(Answer):
@@ -155,6 +162,12 @@ class CheckedTextBody(Body):
         "`POST /ask` takes it in `text`.",
     )
     scope = WriteScope()
+    timeout_ms = Whole(1)
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `TenantKB.check`."""
+        limits = {"request_limits": request_limits(fields)}
+        return {key: value for key, value in fields.items() if key != "timeout_ms"} | limits
 
 
 class DiagnosticShown(Answer):

@@ -11,14 +11,15 @@ from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
+from kbcore.errors import InvalidInput
 from kbcore.node.placement import SYSTEM, shard_of
+from kbplanner.pacing import resting
 from kbserver.http.body_memory import Bodies
-from kbserver.http.json_body import read_body
+from kbserver.http.json_body import parse_object, read_body, text_limit
 from kbserver.http.request_context import DEFAULT
 
 if TYPE_CHECKING:
+    from kbcore.node.runtime import Runtime
     from kbserver.security.guard import Guard
 
 TENANT_KEYS = ("tenantId", "id", "name")
@@ -31,12 +32,14 @@ _SYSTEM_PATHS = ("/admin/", "/auth/", "/metrics", "/health/", "/replication/")
 
 
 class RequestShards:
-    """Finds the shards of requests, of `shards` in all; bodies have at most `max_body_bytes`."""
+    """Finds the shards of the requests to a node."""
 
-    def __init__(self, guard: Guard, bodies: Bodies, max_body_bytes: int, shards: int) -> None:
+    def __init__(self, guard: Guard, bodies: Bodies, runtime: Runtime) -> None:
         self._guard = guard
         self._bodies = bodies
-        self._max_body_bytes = max_body_bytes
+        self._config = runtime.config
+        self._yield_now = runtime.yield_now
+        shards = runtime.shard_count
         self._shard_of = lru_cache(maxsize=1 << 16)(
             lambda database, tenant: shard_of(database, tenant, shards)
         )
@@ -73,16 +76,16 @@ class RequestShards:
         return tenant if isinstance(tenant, str) else None
 
     def _fields(self, environ: dict[str, Any]) -> dict[str, Any]:
-        """Return the members of a body, none if it is not an object; keep it for its reader.
+        """Return the members of a body, none if it is refused later; keep it for its reader.
 
         The body of a client that will be refused is not read.
         """
         if not self._guard.recognises(environ):
             return {}
-        body = read_body(environ, self._max_body_bytes, self._bodies)
+        body = read_body(environ, text_limit(self._config), self._bodies)
         environ["wsgi.input"] = BytesIO(body)
         try:
-            fields = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            with resting(self._yield_now):
+                return parse_object(body, self._config.max_json_depth)
+        except InvalidInput:
             return {}
-        return fields if isinstance(fields, dict) else {}

@@ -37,7 +37,9 @@ class Folder:
     local = True
 
     def __init__(self, config: Config, database: str, tenant: str) -> None:
-        self._runtime = open_runtime(replace(config, max_body_bytes=MAX_BODY_BYTES))
+        self._runtime = open_runtime(
+            replace(config, max_body_bytes=MAX_BODY_BYTES, max_text_body_bytes=MAX_BODY_BYTES)
+        )
         self._database, self._tenant = database, tenant
         self._headers = {"X-Database": database, "X-Tenant-ID": tenant}
         self._app = Flask("kbserver", static_folder=None, template_folder=None)

@@ -97,4 +97,4 @@ def who() -> Who:
 def message_body() -> bytes:
     """Read the body of a message request; raises UnsupportedMedia, TooLarge and TooManyBodies."""
     check_media(request.environ)
-    return read_body(request.environ, transport().max_body_bytes, bodies())
+    return read_body(request.environ, transport().body_limit, bodies())

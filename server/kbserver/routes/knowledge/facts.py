@@ -115,6 +115,7 @@ def _assert_many(
     body=BulkBody,
     core=_assert_many,
     again=_loaded_again,
+    bulk=True,
     writes=True,
     transaction=True,
     tool=Tool(

@@ -151,7 +151,7 @@ class PurgeBody(Budgeted):
 
         A purge cannot be undone: one with a misspelt `dryRun` must not be carried out.
         """
-        return super()._read(data, True, path)
+        return super()._read(data, strict=True, path=path)
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.purge`."""
