@@ -257,9 +257,9 @@ def test_large_bodies_give_turns(element: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "unit"),
     [
-        (b'{"facts":[' + b"[]," * 700_000 + b"0]}", "arrays and objects"),
-        (b"{" + b",".join(b'"%d":0' % i for i in range(120_000)) + b"}", "members"),
-        (b'{"a":"' + b"a" * (5 << 20) + b'"}', "bytes"),
+        (b'{"facts":[' + b"[]," * 700_000 + b"0]}", "bodyContainers"),
+        (b"{" + b",".join(b'"%d":0' % i for i in range(120_000)) + b"}", "objectMembers"),
+        (b'{"a":"' + b"a" * (5 << 20) + b'"}', "valueBytes"),
     ],
 )
 def test_large_bodies_have_limits(raw: bytes, unit: str) -> None:
