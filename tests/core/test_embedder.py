@@ -62,7 +62,8 @@ def first(kb, query, **more):
 def outcomes(kb):
     text = (kb._services.metrics.expose() or b"").decode()
     lines = [line for line in text.splitlines() if line.startswith("svc_embedder_texts_total{")]
-    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+    counts = {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+    return {outcome: count for outcome, count in counts.items() if count}
 
 
 def test_a_fact_that_means_it_comes_first(kb, clock):

@@ -93,7 +93,7 @@ def test_every_operation_of_a_tenant_is_public():
         "end_goal": "follow", "goal_answers": "follow", "goal_changes": "follow", "next_due_seconds": "follow",
         "all_to_deliver": "follow", "changes_to_deliver": "follow", "end_goals_of": "purge", "find_goal": "follow",
         "keep_goals": "follow", "keeps_goals": "follow", "note_delivery": "follow", "fact_history": "history",
-        "undo_from": "purge", "require_present": "known_at",
+        "undo_from": "purge", "earlier_changes": "subscribe", "shown_webhook": "follow", "require_present": "known_at",
         "standing_goal": "follow", "standing_goals": "follow", "subscribe_goal": "follow",
     }  # fmt: skip
     methods = {

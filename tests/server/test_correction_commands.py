@@ -22,7 +22,7 @@ def test_correct_and_undo(own_target):
         "undone: change 2, by change 3; 1 fact retracted, 1 restored, 0 rules changed\n"
     )
     assert kbcore("query", *own_target, "likes(?x, ?y)").stdout == "likes(ann, tea)\n"
-    assert "later changes" in memory(own_target, "undo", "2", expect=1).stderr
+    assert "is undone already, by 3" in memory(own_target, "undo", "2", expect=1).stderr
     assert "not stored" in memory(own_target, "correct", "p(a)", "p(b)", *reason, expect=1).stderr
     assert "SEQ or --request" in memory(own_target, "undo", expect=2).stderr
 

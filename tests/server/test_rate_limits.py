@@ -92,6 +92,7 @@ def test_a_key_has_a_rate_limit(fast_path):
         assert error["details"] == {
             "retryAfterSeconds": 20,
             "limit": "default",
+            "value": 3,
             "requests": 3,
             "seconds": 60,
         }

@@ -80,6 +80,10 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {"schema": TEXT, "description": "The number of the request, also in the log."},
     "X-KB-Version": {"schema": TEXT, "description": "The version of the server."},
+    "X-Content-Type-Options": {
+        "schema": {"type": "string", "enum": ["nosniff"]},
+        "description": "Browsers do not guess another content type.",
+    },
     "RateLimit": {
         "schema": TEXT,
         "description": "Where rates are limited: what is left, and seconds until it is full.",
@@ -172,6 +176,7 @@ def error_schema(status: int) -> Json:
 _ALWAYS = (
     "X-Request-ID",
     "X-KB-Version",
+    "X-Content-Type-Options",
     "RateLimit",
     "RateLimit-Policy",
     "X-Commit-Seq",

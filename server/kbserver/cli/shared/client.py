@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from importlib import import_module
 from select import select
 from socket import socket
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from kbcore.config.storage_urls import redacted
 from kbserver.cli.shared.exits import STATUS_OF_CODE, UNAVAILABLE, Failed
 
 TIMEOUT_SECONDS = 120.0
@@ -157,7 +157,7 @@ class Server:
             problem = "its certificate is not trusted"
         else:
             problem = "cannot connect; is the server running? (kbcore serve starts one)"
-        return Failed(f"no answer from {redacted(self.url)}: {problem}", UNAVAILABLE)
+        return Failed(f"no answer from {_redacted(self.url)}: {problem}", UNAVAILABLE)
 
 
 def _connection(url: str) -> tuple[HTTPConnection, str]:
@@ -170,7 +170,7 @@ def _connection(url: str) -> tuple[HTTPConnection, str]:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
         raise Failed(
-            f"not the address of a server: {redacted(url)}; it looks like http://127.0.0.1:9300", 2
+            f"not the address of a server: {_redacted(url)}; it looks like http://127.0.0.1:9300", 2
         )
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(host, port, timeout=TIMEOUT_SECONDS), parts.path.rstrip("/")
@@ -190,7 +190,7 @@ def _refusal(response: HTTPResponse) -> Failed:
     body = response.read()
     if response.status in _REDIRECTS:
         target = response.getheader("Location", "another address")
-        return Failed(f"the server redirects to {redacted(target)}; use that address with --url")
+        return Failed(f"the server redirects to {_redacted(target)}; use that address with --url")
     try:
         answer = json.loads(body)
         message, code = str(answer["message"]), str(answer["code"])
@@ -211,3 +211,9 @@ def failure_of(message: str, code: str, details: Any) -> Failed:
 def _is_placed(problem: Any) -> bool:
     """Return True for a syntax error with its place in a text."""
     return isinstance(problem, dict) and {"line", "column", "code", "message"} <= problem.keys()
+
+
+def _redacted(url: str) -> str:
+    """Return an address without its password; the module is imported only where an error needs it."""
+    text: str = import_module("kbcore.config.storage_urls").redacted(url)
+    return text
