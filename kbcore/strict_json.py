@@ -37,7 +37,7 @@ _MESSAGE_KEY = 60
 class NotJson(InvalidInput):
     """A document that is not JSON: its syntax, its encoding or a number is wrong.
 
-    `problem` is the message of the parser and `column` the place in the line, from 1, of an error
+    `problem` is the message of the parser and `column` the position in the line, from 1, of an error
     of syntax.
     """
 
@@ -45,8 +45,8 @@ class NotJson(InvalidInput):
     column = 0
 
     @classmethod
-    def at(cls, subject: str, problem: str, line: int, column: int) -> NotJson:
-        """Return the error for a place in a document."""
+    def of_syntax(cls, subject: str, problem: str, line: int, column: int) -> NotJson:
+        """Return the error for a position in a document."""
         error = cls(
             f"{subject} is not valid JSON: {problem} at line {line}, column {column}",
             {"line": line, "column": column},
@@ -80,23 +80,23 @@ class Place:
 
 
 def parse_json(
-    document: bytes, max_depth: int, subject: str = "the body", place: Place | None = None
+    document: bytes, max_depth: int, subject: str = "the body", piece: Place | None = None
 ) -> Any:
     """Return the value of a JSON document; messages call it `subject`.
 
-    `place` says which piece of a larger document it is, for positions in messages. Raises
+    `piece` says which part of a larger document it is, for positions in messages. Raises
     InvalidInput, NotJson if it is no JSON at all.
     """
     try:
         value = orjson.loads(document)
     except orjson.JSONDecodeError:
-        return read_slowly(document, max_depth, subject, place)
+        return read_slowly(document, max_depth, subject, piece)
     if (
         not _plain(value, max_depth)
         or _DOUBTFUL_ESCAPE.search(document)
         or _drops_keys(value, document)
     ):
-        return read_slowly(document, max_depth, subject, place)
+        return read_slowly(document, max_depth, subject, piece)
     return value
 
 
@@ -127,13 +127,13 @@ def _drops_keys(value: Any, body: bytes) -> bool:
     return orjson.dumps(value).count(b":") != body.count(b":")
 
 
-def read_slowly(body: bytes, max_depth: int, subject: str, place: Place | None = None) -> Any:
+def read_slowly(body: bytes, max_depth: int, subject: str, piece: Place | None = None) -> Any:
     """Return the value that the standard library reads; see `parse_json`."""
-    place = place or Place(body, 0, 0, len(body))
+    piece = piece or Place(body, 0, 0, len(body))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        at = place.offset(error.start)
+        at = piece.offset(error.start)
         raise NotJson(f"{subject} is not valid UTF-8 at byte {at}") from error
     if text.startswith("\ufeff"):
         raise NotJson(f"{subject} starts with a byte order mark; JSON has none")
@@ -143,8 +143,8 @@ def read_slowly(body: bytes, max_depth: int, subject: str, place: Place | None =
             text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
     except json.JSONDecodeError as error:
-        line, column = place.line_and_column(len(text[: error.pos].encode()))
-        raise NotJson.at(subject, error.msg, line, column) from error
+        line, column = piece.line_and_column(len(text[: error.pos].encode()))
+        raise NotJson.of_syntax(subject, error.msg, line, column) from error
     except ValueError as error:
         raise InvalidInput(f"an integer in {subject} has too many digits") from error
     _check_strings(value)

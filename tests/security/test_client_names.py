@@ -1,4 +1,4 @@
-"""Names of tenants that a reader makes up take no memory: nothing is kept for a tenant that is not there."""
+"""Names of tenants that a reader makes up take no memory: nothing is kept for a tenant that does not exist."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_questions_about_unknown_tenants_leave_nothing(client: FlaskClient) -> N
     assert len(requests) > 20
 
     def ask(path: str, body: Any, count: int) -> int:
-        """Ask about so many new tenants; return the number of objects in memory after that."""
+        """Ask about a number of new tenants; return the number of objects in memory after that."""
         nonlocal number
         for _ in range(count):
             number += 1

@@ -58,7 +58,7 @@ def values(text: bytes) -> list[str]:
 
 
 def place_before(served: Served, *facts: int) -> str:
-    """Store change sets of so many facts, which memory does not hold; return the place before."""
+    """Store change sets that the memory does not hold, with `count` facts; return the position before."""
     with opened(served) as response:
         place = last_id(next(iter(response.response)))
     for index, number in enumerate(facts):

@@ -105,8 +105,8 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
         value = parse_json(body, max_depth)
     else:
 
-        def parse(text: bytes, place: Place) -> Any:
-            return parse_json(text, max_depth, place=place)
+        def parse(text: bytes, piece: Place) -> Any:
+            return parse_json(text, max_depth, piece=piece)
 
         value = parse_in_pieces(body, max_depth, parse, current_rest())
     if type(value) is not dict:
