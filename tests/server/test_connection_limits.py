@@ -16,7 +16,8 @@ from support.sockets import Running
 
 from kbserver.http import connections as crowd
 from kbserver.http.connections import ConnectionLimit, origin
-from kbserver.serve import Server, listen
+from kbserver.http.listening import listen
+from kbserver.serve import Server
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
