@@ -253,7 +253,9 @@ def test_a_missing_segment_whose_records_are_not_known_to_be_covered_is_refused(
     files = stopped(tmp_path, snapshot, clean=clean)
     files[number].unlink()
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(LogCorrupted, match="no such file; 0 valid records found after it; MANIFEST"):
+    with pytest.raises(
+        LogCorrupted, match="no such file; 0 valid records found after it; MANIFEST"
+    ):
         opened(tmp_path)
     assert sorted(os.listdir(tmp_path)) == before
 

@@ -65,6 +65,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     prefer=("return=representation",),
     writes=True,
     transaction=True,
+    errors=(422,),
     tool=Tool(
         name="teach",
         description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
@@ -95,6 +96,7 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     body=CheckedTextBody,
     core=TenantKB.check,
     transaction=True,
+    errors=(422,),
 )
 def check(findings: Sequence[Finding], arguments: Json) -> Response:
     """Check facts, rules and queries, or a goal, without storing anything.
