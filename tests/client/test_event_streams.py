@@ -48,9 +48,9 @@ class Streams:
         kb = connect("http://scripted", settings=Settings(retries=retries or Retries()))
         kb._connection._client = httpx.Client(transport=httpx.MockTransport(self.answer))
         stream = kb.events()
-        found = [next(stream).data["atom"]["args"][0] for _ in range(count)]
+        values = [next(stream).data["atom"]["args"][0] for _ in range(count)]
         stream.close()
-        return found
+        return values
 
     async def names_async(self, count: int) -> list[str]:
         """Return those of the asynchronous client."""
@@ -58,9 +58,9 @@ class Streams:
         transport = httpx.MockTransport(self.answer)
         kb._connection._client = httpx.AsyncClient(transport=transport)
         stream = kb.events()
-        found = [(await anext(stream)).data["atom"]["args"][0] for _ in range(count)]
+        values = [(await anext(stream)).data["atom"]["args"][0] for _ in range(count)]
         await stream.aclose()
-        return found
+        return values
 
 
 class Cut(httpx.SyncByteStream, httpx.AsyncByteStream):
