@@ -44,6 +44,8 @@ SILENCE_SECONDS = 30.0
 RETRY_SECONDS = 0.5
 """Interval in which a watch tries to connect again."""
 
+_HOSTS_ARE_NEEDED = "hosts are needed, such as etcd://host:2379"
+
 DEFAULT_FOLDER = "kbcore/leases"
 """Beginning of the keys, unless the URL has a path."""
 
@@ -198,16 +200,15 @@ class Server:
     def __init__(self, url: str) -> None:
         self.location = redacted(url)
         if not is_well_formed(url):
-            raise ConfigError(f"coordinator {self.location!r}: {NOT_WELL_FORMED}")
+            problem = NOT_WELL_FORMED if "@" in url else _HOSTS_ARE_NEEDED
+            raise ConfigError(f"coordinator {self.location!r}: {problem}")
         try:
             parts = urlsplit(url)
             user, _, hosts = parts.netloc.rpartition("@")
             scheme = "https" if parts.scheme == "https" else "http"
             self._bases = [_base(scheme, host) for host in hosts.split(",")]
         except (ValueError, httpx.InvalidURL):
-            raise ConfigError(
-                f"coordinator {self.location!r}: hosts are needed, such as etcd://host:2379"
-            ) from None
+            raise ConfigError(f"coordinator {self.location!r}: {_HOSTS_ARE_NEEDED}") from None
         if parts.query or parts.fragment:
             raise ConfigError(f"coordinator {self.location!r}: a query is not supported")
         folder = (parts.path.strip("/") or DEFAULT_FOLDER).encode()

@@ -92,14 +92,15 @@ def test_bodies_of_every_size_pass_from_node_to_node(pair) -> None:
                 ("1.0", f"Content-Length: {len(body)}", body),
                 ("1.1", "Transfer-Encoding: chunked", chunk),
             ):
-                head = f"POST /assert/facts HTTP/{version}\r\nX-Tenant-ID: {tenant}\r\n{framing}"
+                head = f"POST /assert/facts HTTP/{version}\r\nHost: localhost\r\n"
+                head += f"X-Tenant-ID: {tenant}\r\n{framing}"
                 head += "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
                 answer = raw(node, head.encode() + data)
                 assert answer.startswith(b"HTTP/1.1 200 "), answer[:300]
             goal = {"predicate": f"b{number}", "args": ["?x"]}
             assert len(post(node, "/query", goal, tenant)[1]) == count
         size = 1 << 40
-        head = f"POST /assert/facts HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n"
+        head = f"POST /assert/facts HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: {tenant}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
         with socket.create_connection(node.address, timeout=60) as sock:
             sock.sendall(head.encode())
