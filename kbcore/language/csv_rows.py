@@ -45,6 +45,8 @@ _COLUMN_NAMES = re.compile(
     re.IGNORECASE,
 )
 _PREDICATE_COLUMN = ("predicate", "relation")
+_COMMA_OF_CELLS = re.compile(r"(?<!\d),|,(?!\d)")
+_QUOTED = re.compile(r'"[^"]*"')
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -97,8 +99,15 @@ def delimiter_mode(text: str) -> Delimiter:
 
 
 def _delimiter_of(lines: list[str]) -> str:
-    """Return the first delimiter that is in every row; without one, the comma."""
-    for delimiter in DELIMITERS.values():
+    """Return the first delimiter that is in every row; without one, the comma.
+
+    The comma is the last one where it stands between digits only, as in the decimals of many
+    languages: `ann;1,5`.
+    """
+    delimiters = list(DELIMITERS.values())
+    if not any(_COMMA_OF_CELLS.search(_QUOTED.sub("", line)) for line in lines):
+        delimiters.sort(key=",".__eq__)
+    for delimiter in delimiters:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
         if rows and all(len(row) > 1 for row in rows):
             return delimiter

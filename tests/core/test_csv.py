@@ -136,7 +136,11 @@ def test_a_sign_inside_cells_is_no_delimiter(load):
     assert load("ann,a;b\nbob,c;d\n", predicate="p")[0] == {"p": [("ann", "a;b"), ("bob", "c;d")]}
     assert load("name;amount\nann;1,5\n", predicate="p", header="yes")[0] == {"p": [("ann", "1,5")]}
     assert load('"a;b";1\n', predicate="p")[0] == {"p": [("a;b", "1")]}
-    assert load("ann;1,5\n", predicate="p", delimiter="semicolon")[0] == {"p": [("ann", "1,5")]}
+    assert load("ann;1,5\n", predicate="p")[0] == {"p": [("ann", "1,5")]}
+    assert load('"Low, Ann";1,5\n', predicate="p")[0] == {"p": [("Low, Ann", "1,5")]}
+    assert load("1,5\t2,5\n", predicate="p")[0] == {"p": [("1,5", "2,5")]}
+    assert load("1,5\n2,6\n", predicate="p")[0] == {"p": [("1", "5"), ("2", "6")]}
+    assert load("ann,1;5\n", predicate="p", delimiter="semicolon")[0] == {"p": [("ann,1", "5")]}
     with pytest.raises(InvalidInput, match="delimiter: must be one of auto, comma"):
         load("a,b\n", predicate="p", delimiter="pipe")
 

@@ -175,7 +175,7 @@ function complete(context: CompletionContext, predicates: KnownPredicate[]): Com
     options: predicates.map(({ predicate, arity, factCount = 0, hasRules = false }) => ({
       label: predicate,
       detail: `/${arity}`,
-      info: hasRules ? "defined by rules" : `${factCount} facts`,
+      info: hasRules ? "defined by rules" : `${factCount.toLocaleString("en")} ${factCount === 1 ? "fact" : "facts"}`,
       type: "function",
       apply: arity === 0 ? predicate : `${predicate}(`,
     })),
