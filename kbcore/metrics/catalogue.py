@@ -214,7 +214,7 @@ TAIL_BYTES_DROPPED = _count(
 SNAPSHOTS_DAMAGED = _count(
     "svc_snapshots_damaged_total",
     _A,
-    "Snapshots that the start found damaged: an older state and the log since then replaced them",
+    "Snapshots found damaged or gone: an older state and the log since then replace them",
 )
 RECOVERY_RECORDS = _gauge("svc_recovery_records", _A, "Log records replayed at the start")
 RECOVERY_SECONDS = _gauge(

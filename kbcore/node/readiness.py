@@ -22,7 +22,9 @@ def storage_check(config: Config, status: LogStatus, *, failed: bool) -> Check:
     if not status.writable:
         return {"status": "warn", "message": "the disk is full: reads only"}
     if status.snapshot_lost:
-        message = "the newest snapshot was damaged: an older state and the log replace it"
+        message = (
+            "the newest snapshot was damaged or removed: an older state and the log replace it"
+        )
         return {"status": "warn", "message": f"{message} until the next snapshot"}
     return {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
 

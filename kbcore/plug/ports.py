@@ -52,8 +52,8 @@ class LogStatus:
     """Status of a log: highest sequence number written and synced, and the bytes of a torn tail
     that the start dropped.
 
-    `snapshots_damaged` is the number of snapshots that the start found damaged and removed;
-    `snapshot_lost` is True until a later one takes their place.
+    `snapshots_damaged` is the number of snapshots that the start found damaged and removed, or that
+    another program removed since; `snapshot_lost` is True until a later one takes their place.
     """
 
     head: int

@@ -31,11 +31,11 @@ class StoreBase:
         self._replaced_by = 0
 
     def note_damaged(self, count: int, newest: int) -> None:
-        """Note how many snapshots the start found damaged, and the number of the newest sound one."""
+        """Note how many snapshots were found damaged or gone, and the newest one that was left."""
         self._damaged, self._replaced_by = count, newest
 
     def with_damage(self, status: LogStatus) -> LogStatus:
-        """Return a status with the snapshots that the start found damaged."""
+        """Return a status with the snapshots that were found damaged or gone."""
         return replace(
             status,
             snapshots_damaged=self._damaged,

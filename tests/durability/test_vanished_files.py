@@ -142,6 +142,45 @@ def test_a_complete_segment_that_a_snapshot_covers_is_no_loss(tmp_path: Path, ca
     store.close()
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_removed_snapshot_is_noticed(tmp_path: Path, caplog: Any, lost: int) -> None:
+    store = opened(tmp_path)
+    for _ in range(2):
+        fill(store, 20)
+        store.save_snapshot(store.status().head, [b"state"])
+    assert store.snapshot_numbers() == (20, 40)
+    name = snapshots.name_of((20, 40)[lost])
+    (tmp_path / name).unlink()
+    fill(store, 1)
+    assert name in caplog.text
+    status = store.status()
+    assert (status.snapshots_damaged, status.snapshot_lost) == (1, lost == 1)
+    assert store.snapshot_numbers() == ((40, 20)[lost],)
+    fill(store, 1)
+    store.save_snapshot(42, [b"state"])
+    assert not store.status().snapshot_lost
+    store.close()
+    store = opened(tmp_path)
+    assert (store.status().head, store.status().snapshots_damaged) == (42, 0)
+    store.close()
+
+
+def test_without_any_snapshot_of_dropped_records_nothing_more_is_acknowledged(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    for _ in range(2):
+        fill(store, 20)
+        store.save_snapshot(store.status().head, [b"state"])
+    store.drop_before(40)
+    for path in tmp_path.glob("snap-*.kbs"):
+        path.unlink()
+    store.append([RECORD])
+    with pytest.raises(StorageFailed, match=snapshots.name_of(40)):
+        store.sync()
+    store.close()
+
+
 def test_a_removed_manifest_is_written_again(tmp_path: Path, caplog: Any) -> None:
     store = opened(tmp_path)
     fill(store, 30)

@@ -191,7 +191,11 @@ class Session:
                     "INSERT INTO kbcore_meta VALUES (1, %s, %s, 1, %s, 1, 0) ON CONFLICT DO NOTHING",
                     (FORMAT, log_id, self.token),
                 )
-                self._execute("UPDATE kbcore_meta SET writer = %s", (self.token,))
+                # An older version must not open the tables again: it reads no higher format.
+                self._execute(
+                    "UPDATE kbcore_meta SET writer = %s, format = greatest(format, %s)",
+                    (self.token, FORMAT),
+                )
                 meta = read_meta(self._execute, self.token)
                 number = self._execute("SELECT format FROM kbcore_meta").fetchone()
                 if number[0] > FORMAT:

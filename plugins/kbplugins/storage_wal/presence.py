@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kbcore.clock import Clock
 from kbcore.errors import StorageFailed
-from kbplugins.storage_wal import lock
+from kbplugins.storage_wal import lock, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import Disk
 from kbplugins.storage_wal.segment import Extent, Tail
@@ -37,13 +37,14 @@ class Presence:
         if not self._disk.is_named(tail.extent.name, tail.fd):
             raise removed(self._disk, tail.extent.name)
 
-    def missing(self, sealed: Iterable[Extent]) -> set[str]:
-        """Return the names of files that are gone, of complete segments and MANIFEST."""
+    def missing(self, sealed: Iterable[Extent], saved: Iterable[int]) -> set[str]:
+        """Return the names of files that are gone: complete segments, snapshots and MANIFEST."""
         time = self._disk.folder_time()
         if time == self._unchanged_since:
             return set()
         present = set(self._disk.names())
-        gone = {manifests.NAME, *(extent.name for extent in sealed)} - present
+        used = {manifests.NAME, *(extent.name for extent in sealed), *map(snapshots.name_of, saved)}
+        gone = used - present
         if lock.NAME not in present and not self._is_lock_missing:
             logger.warning("%s was removed", self._disk.path(lock.NAME))
         self._is_lock_missing = lock.NAME not in present

@@ -187,7 +187,8 @@ class WalStore(LeaderMark, StoreBase):
     def _check_files(self) -> None:
         """Raise StorageFailed if the log has lost files; records must not be acknowledged then.
 
-        Complete segments whose records a snapshot has, and MANIFEST, are no loss.
+        Complete segments whose records a snapshot has, snapshots of which the log has all later
+        records, and MANIFEST are no loss.
         """
         while True:
             tail = self._tail
@@ -197,16 +198,23 @@ class WalStore(LeaderMark, StoreBase):
             except StorageFailed:
                 if self._tail is tail:  # otherwise another segment was begun in the meantime
                     raise
-        if self._presence.missing(self._sealed):
+        if self._missing():
             with self._naming:  # without this lock, files may be missing that were just dropped
-                if missing := self._presence.missing(self._sealed):
+                if missing := self._missing():
                     self._make_up_for(missing)
+
+    def _missing(self) -> set[str]:
+        return self._presence.missing(self._sealed, self._manifest.snapshots)
 
     def _make_up_for(self, missing: Collection[str]) -> None:
         logger.warning(
             "%s: removed by another program: %s", self._disk.folder, ", ".join(sorted(missing))
         )
-        sealed, newest = self._sealed, (0, *self._manifest.snapshots)[-1]
+        saved = self._manifest.snapshots
+        kept = tuple(number for number in saved if snapshots.name_of(number) not in missing)
+        sealed, newest = self._sealed, (0, *kept)[-1]
+        if newest + 1 < self._manifest.segments[0]:
+            raise removed(self._disk, snapshots.name_of(saved[-1]))
         for index, extent in enumerate(sealed):
             if extent.name in missing:
                 following = (*sealed, self._tail.extent)[index + 1].first
@@ -214,9 +222,17 @@ class WalStore(LeaderMark, StoreBase):
                     raise removed(self._disk, extent.name)
                 self._sealed = sealed[index + 1 :]
         try:
-            self._save(segments=tuple(each.first for each in (*self._sealed, self._tail.extent)))
+            segments = tuple(each.first for each in (*self._sealed, self._tail.extent))
+            self._save(segments=segments, snapshots=kept)
         except StorageFull as error:  # the records are in the log; the next sync tries again
             logger.warning("%s", error.message)
+            return
+        if len(kept) < len(saved):
+            is_newest_lost = kept[-1:] != saved[-1:]
+            self.note_damaged(
+                self._damaged + len(saved) - len(kept),
+                newest if is_newest_lost else self._replaced_by,
+            )
 
     def _flush(self) -> None:
         """Sync all appended records."""
