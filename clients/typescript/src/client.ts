@@ -18,8 +18,19 @@ interface Sent {
   parseAs?: "json" | "text";
 }
 
-/** An argument: text, a number or a boolean. In goals and patterns a text that starts with `?` is a variable. */
-export type Argument = string | number | boolean;
+/**
+ * An argument: text, a number or a boolean. In goals and patterns a text that starts with `?` is a variable. Whole
+ * numbers beyond `Number.MAX_SAFE_INTEGER` are given as text or bigint: a number has lost some of their digits.
+ */
+export type Argument = string | number | bigint | boolean;
+
+/** The constant of an argument; throws KBError for a number that is not the one that was written. */
+function constantOf(argument: Argument): string {
+  if (typeof argument === "number" && !(Number.isFinite(argument) && Math.abs(argument) <= Number.MAX_SAFE_INTEGER)) {
+    throw new KBError("VALIDATION_ERROR", `args: ${argument} is not exact; give it as text or bigint`);
+  }
+  return String(argument);
+}
 
 /** Options of a goal: those of `POST /ask` without the goal. */
 export type GoalOptions = Omit<Body<"Infer">, "text" | "predicate" | "args">;
@@ -92,13 +103,13 @@ export class KnowledgeBase {
   async tell(text: string): Promise<Schemas["Executed"]>;
   async tell(predicate: string, args: Argument[], attributes?: Omit<Body<"Fact">, "predicate" | "args">): Promise<Schemas["Stored"]>;
   async tell(text: string, args?: Argument[], attributes: object = {}): Promise<Schemas["Executed"] | Schemas["Stored"]> {
-    if (args !== undefined) return this.tellMany([{ predicate: text, args: args.map(String), ...attributes }]);
+    if (args !== undefined) return this.tellMany([{ predicate: text, args: args.map(constantOf), ...attributes }]);
     return this.execute(closed(text));
   }
 
-  /** Store facts, all or none. */
-  async tellMany(facts: Schemas["Bulk"]["facts"]): Promise<Schemas["Stored"]> {
-    return this.#post("/assert/facts", { facts });
+  /** Store facts, all or none; `discarded` counts those that a conflict strategy has not stored. */
+  async tellMany(facts: Schemas["Bulk"]["facts"], options: Omit<Body<"Bulk">, "facts"> = {}): Promise<Schemas["Stored"]> {
+    return this.#post("/assert/facts", { facts, ...options });
   }
 
   /** Store the rules and facts of a text, all or none. */

@@ -75,6 +75,26 @@ describe("writes", () => {
     expect(await kb.query("likes(?who, tea)", { limit: 1 })).toHaveLength(1);
   });
 
+  test("numbers keep their digits or are refused", async () => {
+    const kb = empty();
+    await kb.tell("serial", ["a", 28857836529306024611912n, -0.5, Number.MAX_SAFE_INTEGER]);
+    expect([...(await kb.ask("serial(?x, ?n, ?m, ?k)"))]).toEqual([
+      ["a", "28857836529306024611912", "-0.5", "9007199254740991"],
+    ]);
+    for (const number of [2 ** 53, -1e300, Infinity, NaN]) {
+      expect((await failure(kb.tell("serial", ["b", number]))).message).toContain("give it as text or bigint");
+    }
+  });
+
+  test("a discarded fact is counted", async () => {
+    const kb = empty();
+    await kb.teach("@key capital(?country, _).");
+    await kb.tell("capital(norway, oslo).");
+    const facts = [{ predicate: "capital", args: ["norway", "bergen"], confidence: 0.1 }];
+    const outcome = await kb.tellMany(facts, { conflictStrategy: "CONFIDENCE" });
+    expect([outcome.asserted, outcome.discarded]).toEqual([0, 1]);
+  });
+
   test("rules are taught, listed and retracted", async () => {
     const kb = await family();
     const taught = await kb.teach("@named: adult(?x) :- age(?x, ?n), ?n >= 18.");
