@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import orjson
 
 from kbcore.kb.slow_log import REQUEST
+from kbplanner.syntax.diagnostics import printable
 from kbserver.http.request_id import trace_id
 from kbserver.security.redact import field, redactor
 
@@ -79,7 +80,7 @@ def announcer(form: str, secrets: Iterable[str] = ()) -> Callable[[str], None]:
         level = logging.WARNING if is_warning else logging.INFO
         if form == "json":
             text = start_line(level, text.removeprefix(WARNING_PREFIX), secrets)
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{printable(text)}\n")
         sys.stdout.flush()
 
     return announce

@@ -476,3 +476,15 @@ def test_options_that_go_into_headers_are_checked(option: str, value: str) -> No
     assert isinstance(done.exception, SystemExit)
     assert "Invalid value" in done.output
     assert value not in done.output
+
+
+def test_settings_change_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "a\n\x1b[31mb\u202e")
+    done = CliRunner().invoke(cli, ["config", "check"], env={"STORAGE_DIR": path}, color=True)
+    assert done.exit_code == 0
+    assert len(re.findall("STORAGE_DIR=.*31mb", done.output)) == 1
+    assert UNSAFE.findall(done.output) == []
+    logs.announcer("text")(f"storage {path}")
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 1
+    assert UNSAFE.findall(shown) == []

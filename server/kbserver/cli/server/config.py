@@ -18,7 +18,7 @@ from kbcore.node.settings_check import (
     machine_warnings,
     plugin_problems,
 )
-from kbplanner.syntax.diagnostics import counted
+from kbplanner.syntax.diagnostics import counted, printable
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
 from kbserver.cli.shared.exits import EXIT_CODES
@@ -55,7 +55,7 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
     try:
         environ = environment() if env_file is None else read_env_file(env_file)
     except ConfigError as error:
-        click.echo(f"ERROR: {error.message}", err=True)
+        click.echo(f"ERROR: {printable(error.message)}", err=True)
         sys.exit(INVALID)
     flags_set = {name: text for name, text in flags.items() if text is not None}
     settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
@@ -71,9 +71,9 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
         *machine_warnings(settings.config),
     ]
     for warning in warnings:
-        click.echo(f"WARNING: {warning}", err=True)
+        click.echo(f"WARNING: {printable(warning)}", err=True)
     for problem in problems:
-        click.echo(f"ERROR: {problem}", err=True)
+        click.echo(f"ERROR: {printable(problem)}", err=True)
     if problems:
         click.echo(
             f"the server would not start: {counted(len(problems), 'error')},"
@@ -97,7 +97,7 @@ def _show(settings: Effective, every: bool) -> None:
     for source in sorted(by_source, key=lambda source: source == DEFAULT):
         click.echo(f"# {source}")
         for line in by_source[source]:
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def read_env_file(path: str) -> dict[str, str]:
