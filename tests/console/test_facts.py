@@ -153,6 +153,23 @@ def test_an_edit_is_previewed_and_replaces_the_fact(console: Console):
     assert (row["args"], row["metadata"]) == (["ann", "cleo"], {"source": "register"})
 
 
+def test_an_edit_keeps_the_digits_of_numbers_in_metadata(console: Console):
+    metadata = {"serial": 9007199254740993, "share": 0.30000000000000004}
+    console.post("/tell", {"predicate": "cert", "args": ["a", "1"], "metadata": metadata})
+    page = console.open("facts", predicate="cert/2")
+    select_first(console, "Facts")
+    page.get_by_role("button", name="Edit").click()
+    dialog = page.get_by_role("dialog", name="Edit cert")
+    expect(dialog.get_by_role("textbox", name="Metadata")).to_have_value(
+        '{"serial":9007199254740993,"share":0.30000000000000004}'
+    )
+    dialog.get_by_role("textbox", name="Argument 2").fill("2")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved: cert(a, 2)")).to_be_visible()
+    [row] = stored(console, "cert(a, ?n)")
+    assert (row["args"], row["metadata"]) == (["a", "2"], metadata)
+
+
 def test_an_edit_of_a_fact_that_is_gone_stores_nothing(console: Console):
     console.load(SAMPLE)
     page = console.open("facts", predicate="parent/2")

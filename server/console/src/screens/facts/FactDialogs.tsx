@@ -2,7 +2,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 
-import { send, type TextError } from "../../api/client";
+import { send, type Schemas, type TextError } from "../../api/client";
+import { parseExactly } from "../../api/exactJson";
 import { useCheck, usePredicates } from "../../api/queries";
 import { Dialog } from "../../components/Dialog";
 import { Editor } from "../../components/Editor";
@@ -42,8 +43,9 @@ export function AddDialog({ start, onClose }: { start: string } & Closing) {
     const details = { scope: connection.scope, confidence: confidence === "" ? null : Number(confidence), validUntil: timeOf(validUntil) };
     const bodies = facts.map((line) => ({ text: line, ...details }));
     if (bodies.length === 1) return await (await send(connection, "/tell", { body: bodies[0] })).text();
-    const answer = (await (await send(connection, "/assert/facts", { body: { facts: bodies } })).json()) as { asserted: number; updated: number };
-    return `${answer.asserted} new, ${answer.updated} already stored.`;
+    const answer = (await (await send(connection, "/assert/facts", { body: { facts: bodies } })).json()) as Schemas["Stored"];
+    const discarded = answer.discarded === undefined ? "" : `, ${answer.discarded} discarded`;
+    return `${answer.asserted} new, ${answer.updated} already stored${discarded}.`;
   }, onClose);
   const checkLines = (lines: string): Promise<TextError[]> => check(lines.split("\n").map((line) => (/[^\s.]\s*$/.test(line) ? `${line}.` : line)).join("\n"));
   const submit = () => {
@@ -205,7 +207,7 @@ function linesOf(text: string): string[] {
 function objectOf(text: string): Record<string, unknown> | null {
   if (text.trim() === "") return {};
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseExactly(text);
     return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
   } catch (error) {
     if (error instanceof SyntaxError) return null;

@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { useCallback } from "react";
 
 import { ApiError, outcomeOf, send, type Client, type Connection, type Schemas } from "../../api/client";
+import { parseExactly } from "../../api/exactJson";
 import { useConnection } from "../../connection";
 
 export const PAGE_SIZE = 100;
@@ -60,8 +61,8 @@ async function requestPage({ client, connection, pattern, signal }: PageRequest,
     offset: (page - 1) * PAGE_SIZE,
     limit: PAGE_SIZE,
   };
-  const { data, response } = await outcomeOf(client.POST("/query", { body: body as never, params: {} as never, signal }));
-  return { rows: data as unknown as StoredFact[], page, total: Number(response.headers.get("X-Total-Count")) };
+  const { data, response } = await outcomeOf(client.POST("/query", { body: body as never, params: {} as never, signal, parseAs: "text" }));
+  return { rows: parseExactly(data) as StoredFact[], page, total: Number(response.headers.get("X-Total-Count")) };
 }
 
 /** Return the query for the rules of the scope; in the base, for those of every scope. */

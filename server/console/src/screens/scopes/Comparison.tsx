@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { useAddress } from "../../address";
 import { dataOf, type Schemas } from "../../api/client";
+import { parseExactly } from "../../api/exactJson";
 import { Dialog } from "../../components/Dialog";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { VirtualTable } from "../../components/VirtualTable";
@@ -34,7 +35,10 @@ export function Comparison({ source, target, onMessage }: Properties) {
   const body = { sourceScope: source, targetScope: target };
   const comparison = useQuery({
     queryKey: ["scope diff", { ...connection, scope: null }, body],
-    queryFn: ({ signal }) => dataOf(client.POST("/scope/diff", { body: body as never, params: {} as never, signal })),
+    queryFn: async ({ signal }) => {
+      const text = await dataOf(client.POST("/scope/diff", { body: body as never, params: {} as never, signal, parseAs: "text" }));
+      return parseExactly(text) as Schemas["Compared"];
+    },
   });
   if (comparison.error !== null) return <ErrorMessage error={comparison.error} />;
   if (comparison.data === undefined) return <p role="status">Comparing …</p>;
