@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import examples  # noqa: F401  (sets the profile of hypothesis)
+from support.optional import LEFT_OUT
 from support.postgres import OwnServer, answering, schema
 
 THOROUGH = (
@@ -92,7 +93,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Add the counts of this run to the file KB_TEST_COUNTS: tox hides what its environments print."""
+    """Say which folders were left out; add the counts of this run to the file KB_TEST_COUNTS, as tox
+    hides what its environments print.
+    """
+    for folder, needs in LEFT_OUT.items():
+        terminalreporter.write_line(f"LEFT OUT tests/{folder}: needs {needs}")
     path = os.environ.get("KB_TEST_COUNTS")
     if path and "PYTEST_XDIST_WORKER" not in os.environ:
         passed, skipped = (len(terminalreporter.stats.get(k, ())) for k in ("passed", "skipped"))

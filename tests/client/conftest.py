@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.optional import ignored
 from support.servers import Server
 
 if TYPE_CHECKING:
     from kbcore_client import KnowledgeBase, Settings
 
-if find_spec("kbcore_client") is None and os.environ.get("KB_TEST_EXTRAS") != "required":
-    collect_ignore_glob = ["test_*.py"]  # clients/python is not installed here
+collect_ignore_glob = ignored(
+    "client",
+    "the client: pip install -e clients/python",
+    is_installed=find_spec("kbcore_client") is not None,
+)
 
 KEY = "the-key-of-the-client-tests"
 TARGETS = ("embedded", "http", "keys")

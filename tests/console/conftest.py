@@ -9,13 +9,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from support.console import Console
+from support.optional import ignored
 from support.servers import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext
+
+collect_ignore_glob = ignored(
+    "console", "playwright, of tox -e console", is_installed=find_spec("playwright") is not None
+)
 
 TOKEN = "a-token-for-the-first-key-of-the-server"
 
@@ -24,6 +33,7 @@ TOKEN = "a-token-for-the-first-key-of-the-server"
 def browser() -> Iterator[Browser]:
     path = os.environ.get("KB_TEST_CHROMIUM") or shutil.which("chromium")
     assert path, "chromium is not installed; on Debian or Ubuntu run: apt-get install chromium"
+    sync_playwright = import_module("playwright.sync_api").sync_playwright
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import httpx
-from playwright.sync_api import ConsoleMessage, Page, Request
 
 from support.servers import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ConsoleMessage, Page, Request
 
 SOURCES = Path(__file__).parents[2] / "server" / "console"
 AXE = SOURCES / "node_modules" / "axe-core" / "axe.min.js"

@@ -1,9 +1,13 @@
 """Tests of the TypeScript client run where its packages are installed; CI requires them."""
 
-import os
 from pathlib import Path
 
-INSTALLED = Path(__file__).parents[2] / "clients" / "typescript" / "node_modules"
+from support.optional import ignored
 
-if not INSTALLED.is_dir() and os.environ.get("KB_TEST_EXTRAS") != "required":
-    collect_ignore_glob = ["test_*.py"]
+CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
+
+collect_ignore_glob = ignored(
+    "typescript",
+    "the packages of clients/typescript: npm ci",
+    is_installed=(CLIENT / "node_modules").is_dir(),
+)
