@@ -1,6 +1,6 @@
 """Tests for authors of an embedder to subclass.
 
-    from kbcore.plug.conformance_embedder import EmbedderConformance
+    from kbcore.plug.conformance.embedder import EmbedderConformance
 
     class TestMine(EmbedderConformance):
         def make_embedder(self):

@@ -1,6 +1,6 @@
 """Tests for authors of a language-model provider to subclass; the built-in providers run them too.
 
-    from kbcore.plug.conformance_llm import LLMProviderConformance
+    from kbcore.plug.conformance.llm import LLMProviderConformance
 
     class TestMine(LLMProviderConformance):
         def make_provider(self):

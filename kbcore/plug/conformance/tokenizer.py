@@ -1,6 +1,6 @@
 """Tests that the author of a tokenizer subclasses.
 
-    from kbcore.plug.conformance_tokenizer import TokenizerConformance
+    from kbcore.plug.conformance.tokenizer import TokenizerConformance
 
     class TestMine(TokenizerConformance):
         def make_tokenizer(self):
