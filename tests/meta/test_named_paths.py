@@ -78,7 +78,7 @@ def is_path(text: str) -> bool:
     """A text of a page is meant as a path: it has a slash inside or at its end, or ends as a file does."""
     if not _PATH.fullmatch(text) or text.startswith(("/", "-", "@", ".")) or text in NOT_HERE:
         return False
-    return "/" in text or text.rpartition(".")[2] in ENDINGS and text.count(".") == 1
+    return "/" in text or (text.rpartition(".")[2] in ENDINGS and text.count(".") == 1)
 
 
 def exists(text: str) -> bool:
@@ -173,7 +173,8 @@ def test_rows_about_packages_and_files_begin_with_a_path(page: Path) -> None:
             continue
         for row in rows[1:]:
             spans = [path for span in _SPAN.findall(row) for path in variants(span)]
-            assert spans and all(map(exists, spans)), f"{row} is no path"
+            assert spans, f"{row} is no path"
+            assert all(map(exists, spans)), f"{row} is no path"
             files = [span for span in spans if (page.parent / span).is_file()]
             assert all("/" in span or "." in span or span in files for span in spans), row
 

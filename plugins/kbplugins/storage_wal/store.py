@@ -211,8 +211,8 @@ class WalStore(LeaderMark, StoreBase):
             "%s: removed by another program: %s", self._disk.folder, ", ".join(sorted(missing))
         )
         saved = self._manifest.snapshots
-        kept = tuple(number for number in saved if snapshots.name_of(number) not in missing)
-        sealed, newest = self._sealed, (0, *kept)[-1]
+        intact = tuple(number for number in saved if snapshots.name_of(number) not in missing)
+        sealed, newest = self._sealed, (0, *intact)[-1]
         if newest + 1 < self._manifest.segments[0]:
             raise removed(self._disk, snapshots.name_of(saved[-1]))
         for index, extent in enumerate(sealed):
@@ -223,14 +223,14 @@ class WalStore(LeaderMark, StoreBase):
                 self._sealed = sealed[index + 1 :]
         try:
             segments = tuple(each.first for each in (*self._sealed, self._tail.extent))
-            self._save(segments=segments, snapshots=kept)
+            self._save(segments=segments, snapshots=intact)
         except StorageFull as error:  # the records are in the log; the next sync tries again
             logger.warning("%s", error.message)
             return
-        if len(kept) < len(saved):
-            is_newest_lost = kept[-1:] != saved[-1:]
+        if len(intact) < len(saved):
+            is_newest_lost = intact[-1:] != saved[-1:]
             self.note_damaged(
-                self._damaged + len(saved) - len(kept),
+                self._damaged + len(saved) - len(intact),
                 newest if is_newest_lost else self._replaced_by,
             )
 
