@@ -8,6 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,8 +26,14 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def source(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(source(path))
 
 
 def code(path: Path) -> str:
@@ -32,9 +41,10 @@ def code(path: Path) -> str:
     return re.sub(r"/\*.*?\*/", "", source(path), flags=re.S)
 
 
+@cache
 def imports(path: Path) -> set[str]:
     modules = set()
-    for node in ast.walk(ast.parse(source(path))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -63,7 +73,7 @@ def test_no_package_has_more_than_25_modules():
 
 
 def test_every_module_has_a_docstring():
-    undocumented = [name(path) for path in PYTHON if not ast.get_docstring(ast.parse(source(path)))]
+    undocumented = [name(path) for path in PYTHON if not ast.get_docstring(tree(path))]
     assert undocumented == []
 
 
@@ -168,7 +178,7 @@ def test_every_hook_has_a_test():
 def test_no_import_inside_a_function_hides_a_cycle():
     importers_in_functions = set()
     for path in PYTHON:
-        for function in ast.walk(ast.parse(source(path))):
+        for function in ast.walk(tree(path)):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for node in ast.walk(function):
                     if isinstance(node, ast.ImportFrom) and (
@@ -194,7 +204,7 @@ def test_the_engine_uses_no_io_or_clock_and_threads_in_one_place():
 def test_nothing_is_unpickled_or_evaluated():
     for path in PYTHON:
         assert "pickle" not in imports(path), name(path)
-        for node in ast.walk(ast.parse(source(path))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec"), name(path)
 
@@ -230,32 +240,62 @@ def test_no_machine_path_or_package_host_in_the_tree():
     assert matching == []
 
 
-def test_modules_import_alone_with_warnings_as_errors(tmp_path):
-    modules = []
-    for path in PYTHON:
-        source_folder = next(
-            source_folder for source_folder in SOURCES if name(path).startswith(source_folder)
-        )
-        top = source_folder.split("/")[-1]
-        parts = path.relative_to(ROOT / source_folder).with_suffix("").parts
-        modules.append(".".join([top, *parts]).removesuffix(".__init__"))
+def module_of(path: Path) -> str:
+    folder = next(each for each in SOURCES if name(path).startswith(each))
+    parts = path.relative_to(ROOT / folder).with_suffix("").parts
+    return ".".join([folder.split("/")[-1], *parts]).removesuffix(".__init__")
+
+
+def loaded_first(node: ast.AST) -> Iterator[str]:
+    """The modules that must be loaded before the code below a node, functions and type checking aside."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            for alias in child.names:
+                yield f"{child.module}.{alias.name}"
+                yield child.module
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from loaded_first(child)
+
+
+def test_modules_can_be_imported_in_any_order():
+    """Without a cycle among them each module imports alone, as importing each in a process would show.
+
+    An import of a name from a package depends on the package, one of a module in it on the module.
+    """
+    paths = {module_of(path): path for path in PYTHON}
+    needs = {}
+    for module, path in paths.items():
+        found = list(loaded_first(tree(path)))
+        modules = {each for each in found if each in paths}
+        # `from package import module` names the package too, which then needs not be complete.
+        packages = {each.rpartition(".")[0] for each in modules}
+        named = {
+            each.rpartition(".")[0]
+            for each in found
+            if each not in paths and each.rpartition(".")[0] in paths
+        }
+        needs[module] = (modules - packages) | named
+        needs[module].discard(module)
+    order = list(TopologicalSorter(needs).static_order())  # raises CycleError with the cycle
+    assert len(order) == len(paths)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_modules_import_with_warnings_as_errors(tmp_path, is_reversed):
+    modules = [module_of(path) for path in PYTHON]
     skipped = ("__main__", "kbserver.serve", "kbserver.wsgi")
     modules = [module for module in modules if not module.endswith(skipped)]
     modules = [module for module in modules if not module.startswith("kbcore.plug.conformance")]
-    script = (
-        "import importlib, sys\n"
-        "ours = ('kbcore', 'kbplanner', 'kbplugins', 'kbserver')\n"
-        "for module in sys.argv[1:]:\n"
-        "    for loaded in [m for m in sys.modules if m.split('.')[0] in ours and m != 'kbplanner._engine']:\n"
-        "        del sys.modules[loaded]\n"
-        "    importlib.import_module(module)\n"
-    )
-    # Compiled once, not again for every module that imports it.
-    compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    command = [sys.executable, "-W", "error", "-c", script, *modules]
-    # The timeout is against a hang only: on a machine with other work the imports take minutes.
+    script = "import importlib, sys\nfor module in sys.argv[1:]: importlib.import_module(module)"
+    command = [sys.executable, "-W", "error", "-c", script]
+    command += reversed(modules) if is_reversed else modules
+    environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=900, check=False, env=compiled
+        command, capture_output=True, text=True, timeout=300, check=False, env=environ
     )
     assert done.returncode == 0, done.stderr
 
