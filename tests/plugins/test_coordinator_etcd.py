@@ -75,7 +75,6 @@ def test_another_member_is_asked_when_one_is_down(etcd: EtcdServer) -> None:
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_leases_survive_a_restart_of_the_server(own_etcd: EtcdServer) -> None:
     coordinator = EtcdCoordinator(own_etcd.address)
     lease = _acquired(coordinator)
@@ -94,7 +93,6 @@ def test_leases_survive_a_restart_of_the_server(own_etcd: EtcdServer) -> None:
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_a_watch_goes_on_after_a_restart(own_etcd: EtcdServer) -> None:
     coordinator, other = (EtcdCoordinator(own_etcd.address) for _ in range(2))
     watch = coordinator.watch("")
@@ -108,7 +106,6 @@ def test_a_watch_goes_on_after_a_restart(own_etcd: EtcdServer) -> None:
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_a_watch_reports_a_gap_where_the_history_is_gone(own_etcd: EtcdServer) -> None:
     coordinator, other = (EtcdCoordinator(own_etcd.address) for _ in range(2))
     watch = coordinator.watch("")
@@ -124,7 +121,6 @@ def test_a_watch_reports_a_gap_where_the_history_is_gone(own_etcd: EtcdServer) -
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_a_watch_can_be_closed_while_the_server_is_down(own_etcd: EtcdServer) -> None:
     coordinator = EtcdCoordinator(own_etcd.address)
     watch = coordinator.watch("")
@@ -139,7 +135,6 @@ def test_a_watch_can_be_closed_while_the_server_is_down(own_etcd: EtcdServer) ->
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_a_key_that_an_operator_deleted_is_lost(own_etcd: EtcdServer) -> None:
     coordinator = EtcdCoordinator(own_etcd.address)
     lease = _acquired(coordinator)
@@ -148,7 +143,6 @@ def test_a_key_that_an_operator_deleted_is_lost(own_etcd: EtcdServer) -> None:
     coordinator.close()
 
 
-@pytest.mark.thorough
 def test_a_login_is_used_and_never_shown(own_etcd: EtcdServer) -> None:
     own_etcd.call("auth/user/add", name="root", password="hush")
     own_etcd.call("auth/role/add", name="root")

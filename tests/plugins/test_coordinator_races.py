@@ -17,8 +17,6 @@ import pytest
 
 from kbcore import open_coordinator
 
-pytestmark = pytest.mark.thorough
-
 PROCESSES = 4
 SECONDS = 6.0
 MIN_LEASES = 20

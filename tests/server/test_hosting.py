@@ -237,7 +237,6 @@ def _wait_for(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError("".join(lines))
 
 
-@pytest.mark.thorough
 def test_gunicorn_with_one_worker_serves(tmp_path: Path) -> None:
     command = ("gunicorn", "--bind", "127.0.0.1:0", "--threads", "4", "kbserver.wsgi:application")
     with started(*command, folder=tmp_path) as process:
@@ -245,7 +244,6 @@ def test_gunicorn_with_one_worker_serves(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/health/ready", timeout=30).status_code == 200
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flags", "application", "message"),
     [
@@ -276,7 +274,6 @@ def test_gunicorn_with_more_than_one_process_ends_at_the_start(
     assert process.returncode == CANNOT_START
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("worker", ["gthread", "gevent"])
 def test_a_reload_of_gunicorn_waits_for_the_old_worker(tmp_path: Path, worker: str) -> None:
     (tmp_path / "slow_host.py").write_text(SLOW_HOST)
@@ -325,7 +322,6 @@ def slow():
 """
 
 
-@pytest.mark.thorough
 def test_flask_run_with_the_reloader_serves(tmp_path: Path) -> None:
     command = ("flask", "--debug", "--app", "host_app", "run", "--port", "0")
     with started(*command, folder=tmp_path, KBCORE_STORAGE_BACKEND="memory") as process:
