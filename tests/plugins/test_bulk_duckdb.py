@@ -110,7 +110,7 @@ def test_a_goal_restricts_the_run_by_fewer_constants_than_it_has(goal, answers):
     assert bulk.answers(rules, [parse_atom("e(b, b)")], parse_atom(goal)) == answers
 
 
-@examples(100)
+@examples(30)
 @given(st.lists(numbers, min_size=1, max_size=8, unique=True))
 def test_aggregates_have_the_values_and_the_text_of_the_engine(texts):
     for function in ("count", "min", "max", "sum", "avg"):
