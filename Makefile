@@ -11,17 +11,18 @@ ENVS   ?= verify,py311,faults,console,docs,asan,client,spark,static,py310,py313,
 QUICK  := $(addprefix tests/,planner engine contract core/context core/memory core/scopes core/transactions \
           plugins/test_storage_wal.py property/test_programs.py)
 
-.PHONY: help serve test test-all console docs release lint clean
+.PHONY: help serve test test-changed test-all console docs release lint clean
 
 help:
-	@echo "make serve     install kbcore and run a server; ARGS='--port 9400' adds options"
-	@echo "make test      install the test tools and run a representative part of the tests"
-	@echo "make test-all  run all tests, under every interpreter that is here"
-	@echo "make lint      check style, types and imports"
-	@echo "make console   compile the console for browsers"
-	@echo "make docs      build the documentation and serve it"
-	@echo "make release   build the files of a release"
-	@echo "make clean     remove what the others have installed"
+	@echo "make serve         install kbcore and run a server; ARGS='--port 9400' adds options"
+	@echo "make test          install the test tools and run a representative part of the tests"
+	@echo "make test-changed  run the tests of what differs from HEAD, or from BASE=..."
+	@echo "make test-all      run all tests, under every interpreter that is here"
+	@echo "make lint          check style, types and imports"
+	@echo "make console       compile the console for browsers"
+	@echo "make docs          build the documentation and serve it"
+	@echo "make release       build the files of a release"
+	@echo "make clean         remove what the others have installed"
 
 serve: $(VENV)/.installed
 	@echo "Starting the server; press Ctrl+C to stop it."
@@ -33,6 +34,11 @@ test: $(VENV)/.test-tools
 	@echo "Left out, and run by 'make test-all': other interpreters, the server, most of the core and of the plugins, property"
 	@echo "tests, clients, attacks, killed processes, full disks, sanitizers, type and style checks. 'pytest -n auto' runs most."
 	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist worksteal $(QUICK) $(ARGS)
+
+# What the environment lacks, such as a browser, is left out and named.
+test-changed: BASE ?= HEAD
+test-changed: $(VENV)/.test-tools
+	KB_TEST_EXAMPLES=some $(BIN)/python -m pytest -q -n auto --dist worksteal $$($(BIN)/python tests/support/changed.py $(BASE)) $(ARGS)
 
 test-all: $(VENV)/.tox
 	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),)
