@@ -23,7 +23,7 @@ class SymbolAnswers:
     """The answers of a goal, in answer order, as of the time when the goal was asked.
 
     An answer takes four bytes for each column. Symbols never change, so that later writes do not
-    change the answers.
+    change the answers. `warnings` is how often a function or an aggregate had no value.
     """
 
     def __init__(self, engine: Engine, arity: int) -> None:
@@ -32,6 +32,7 @@ class SymbolAnswers:
         self._symbols = array("I")
         self._count = 0
         self._parts: list[tuple[str | None, int]] = []
+        self.warnings = 0
 
     def __len__(self) -> int:
         return self._count

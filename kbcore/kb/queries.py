@@ -369,6 +369,7 @@ class Queries(TenantHandle):
                 result.append(partition.name, rows, count)
                 if returns_all:
                     budget.check_answers(len(result))
+            result.warnings = budget.notes.warnings
             return result
 
         result = self._evaluated(evaluate, options.request_limits, None, "ask", goal)

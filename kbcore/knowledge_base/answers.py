@@ -40,8 +40,11 @@ Convert: TypeAlias = "Callable[[str], Any]"
 class Tuples(Protocol):
     """Answers that are converted to tuples when they are read.
 
-    `convert` replaces each text; None leaves the texts.
+    `convert` replaces each text; None leaves the texts. `warnings` is how often a function or an
+    aggregate had no value.
     """
+
+    warnings: int
 
     def __len__(self) -> int:
         """Return the number of answers."""
@@ -63,8 +66,9 @@ class Tuples(Protocol):
 class TupleList:
     """Answers that are tuples already."""
 
-    def __init__(self, tuples: list[tuple[str, ...]]) -> None:
+    def __init__(self, tuples: list[tuple[str, ...]], warnings: int = 0) -> None:
         self._tuples = tuples
+        self.warnings = warnings
 
     def __len__(self) -> int:
         return len(self._tuples)
@@ -91,8 +95,8 @@ class TupleList:
 class RowTuples(TupleList):
     """The tuples of rows."""
 
-    def __init__(self, rows: list[Row]) -> None:
-        super().__init__([tuple(row["args"]) for row in rows])
+    def __init__(self, rows: list[Row], warnings: int = 0) -> None:
+        super().__init__([tuple(row["args"]) for row in rows], warnings)
         self.rows = rows
 
     def table(
@@ -160,6 +164,13 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
     def unknown(self) -> list[str]:
         """Predicates of the query that have no fact and no rule now, as `name/arity`."""
         return self._query.unknown()
+
+    @property
+    def warnings(self) -> int:
+        """How often a function or an aggregate had no value, such as a division by zero or a whole
+        number beyond 64 bits. Whether it is zero does not depend on the order of evaluation.
+        """
+        return self._answers.warnings
 
     def one(self) -> tuple[Any, ...]:
         """Return the only answer; raises NotFound or NotUnique if there is not exactly one."""

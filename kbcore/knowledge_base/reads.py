@@ -23,6 +23,7 @@ from kbcore.proofs.text import proof_text
 from kbcore.python_values import Arg, Instant, fraction, instant, named, positive, whole
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import body_variables
+from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, NeighbourOptions, Neighbours
 from kbcore.state.facts import Row
@@ -119,7 +120,9 @@ class Reads(Handle):
         if len(body) == 1 and isinstance(item, Literal):
             query = AtomQuery(self.kb, item, options)
             if item.negated or include_undefined or min_confidence is not None:
-                return AnswerSet(RowTuples(self.kb.infer(item, options)), query, values)
+                notes = Notes()
+                rows = self.kb.infer(item, options, notes=notes)
+                return AnswerSet(RowTuples(rows, notes.warnings), query, values)
             return AnswerSet(self.kb.answers(item.atom, options), query, values)
         if include_undefined or min_confidence is not None:
             field = "include_undefined" if include_undefined else "min_confidence"

@@ -406,3 +406,11 @@ def test_without_a_model_texts_are_refused(kb):
     kb.tell("likes(ann, tea)")
     with pytest.raises(ModelNotConfigured):
         kb.synthesize("What does Ann like?")
+
+
+def test_values_that_cannot_be_computed_are_counted(kb):
+    kb.teach("n(9223372036854775807). n(5). p(?y) :- n(?x), ?y = ?x + 1.")
+    assert (list(kb.ask("p(?x)")), kb.ask("p(?x)").warnings) == ([("6",)], 1)
+    assert kb.ask("p(?x), ?x > 1").warnings == 1
+    assert kb.ask("p(?x)", min_confidence=0.1).warnings == 1
+    assert kb.ask("n(?x)").warnings == kb.query("n(?x)").warnings == 0

@@ -51,6 +51,14 @@ def test_goals_of_several_literals(where):
     assert "one literal" in kbcore("ask", "p(?x), q(?x)", "--scope", "*", *where, expect=1).stderr
 
 
+def test_values_that_cannot_be_computed_are_said(where):
+    kbcore("teach", *where, "n(9223372036854775807). n(5). p(?y) :- n(?x), ?y = ?x + 1.")
+    done = kbcore("ask", "p(?x)", *where)
+    assert done.stdout == "p(6)\n"
+    assert done.stderr.startswith("kbcore: no value once: a division by zero,")
+    assert kbcore("ask", "n(?x)", *where).stderr == ""
+
+
 def test_tell_and_teach_take_facts_and_rules(where):
     both = ("p(a)", "q(?x) :- p(?x)  % a comment")
     assert kbcore("tell", *where, *both).stdout == "1 stored\nq(?x) :- p(?x).\n"

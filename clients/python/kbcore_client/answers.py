@@ -30,7 +30,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
     variables, in order of appearance, for a goal of several literals.
     """
 
-    __slots__ = ("_args", "_as_python", "_goal", "_rows", "_tuples", "unknown")
+    __slots__ = ("_args", "_as_python", "_goal", "_rows", "_tuples", "unknown", "warnings")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         args: Sequence[Arg] | None,
         values: str = "text",
         unknown: str | None = None,
+        warnings: int = 0,
     ) -> None:
         self._as_python = checked_values(values)
         self._rows = rows
@@ -47,6 +48,9 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         self._tuples: list[tuple[Any, ...]] | None = None
         self.unknown: list[str] = [unquote(each) for each in unknown.split(", ")] if unknown else []
         """Predicates of the query that had no fact and no rule, as `name/arity`."""
+        self.warnings = warnings
+        """How often a function or an aggregate had no value, such as a division by zero or a whole
+        number beyond 64 bits. Whether it is zero does not depend on the order of evaluation."""
 
     @property
     def goal(self) -> str:

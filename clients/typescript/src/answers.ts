@@ -16,6 +16,8 @@ export class Answers implements Iterable<string[]> {
     readonly unknownPredicates: readonly string[] = [],
     /** The `Link` header, with the address of the next page. */
     readonly link: string = "",
+    /** How often a function or an aggregate had no value, such as a division by zero or a whole number beyond 64 bits. */
+    readonly warnings: number = 0,
   ) {}
 
   get length(): number {

@@ -94,7 +94,8 @@ export class KnowledgeBase {
     const { data, response } = await post("/ask", { body: { text: goal, ...options }, ...sent });
     const unknown = response.headers.get("X-Unknown-Predicates");
     const names = unknown ? unknown.split(", ").map(decodeURIComponent) : [];
-    return new Answers(goal, data, names, response.headers.get("Link") ?? "");
+    const warnings = Number(response.headers.get("X-Answer-Warnings") ?? 0);
+    return new Answers(goal, data, names, response.headers.get("Link") ?? "", warnings);
   }
 
   // ---- writes ----

@@ -86,6 +86,14 @@ describe("writes", () => {
     }
   });
 
+  test("values that cannot be computed are counted", async () => {
+    const kb = empty();
+    await kb.tell("n(9223372036854775807). n(5).");
+    await kb.teach("p(?y) :- n(?x), ?y = ?x + 1.");
+    const answers = await kb.ask("p(?x)");
+    expect([[...answers], answers.warnings, (await kb.ask("n(?x)")).warnings]).toEqual([[["6"]], 1, 0]);
+  });
+
   test("a discarded fact is counted", async () => {
     const kb = empty();
     await kb.teach("@key capital(?country, _).");

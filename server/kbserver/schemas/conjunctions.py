@@ -80,6 +80,7 @@ class Conjunction:
 
     def _answers(self, kb: TenantKB, notes: Notes, options: AnswerOptions) -> SymbolAnswers:
         answers = kb.body_answers(self.body, body_variables(self.body), options)
+        notes.warnings += answers.warnings
         if not len(answers):
             atoms = [item.atom for item in self.body if isinstance(item, Literal)]
             signatures = [(atom.predicate, len(atom.args)) for atom in atoms]

@@ -37,6 +37,7 @@ from kbcore_client.values import (
 ALL_SCOPES = "*"
 PAGE_SIZE = 1000
 UNKNOWN = "x-unknown-predicates"
+WARNINGS = "x-answer-warnings"
 
 
 class Reads(Handle):
@@ -415,7 +416,8 @@ def _pattern(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
 
 
 def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -> AnswerSet:
-    return AnswerSet(reply.json(), goal, args, values, reply.headers.get(UNKNOWN))
+    unknown, warnings = reply.headers.get(UNKNOWN), int(reply.headers.get(WARNINGS, "0"))
+    return AnswerSet(reply.json(), goal, args, values, unknown, warnings)
 
 
 def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:

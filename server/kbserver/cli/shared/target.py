@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbserver.cli.shared.folder import Folder
 
 UNKNOWN_HEADER = "x-unknown-predicates"
+WARNINGS_HEADER = "x-answer-warnings"
 
 _FOLLOWER_HINT = (
     "a follower is read-only; write to the leader, or run `kbcore promote` to make it the leader"
@@ -71,11 +72,19 @@ class Target(Protocol):
 
 
 def ask_target(target: Target, path: str, body: Mapping[str, Any]) -> Answer:
-    """POST a request, and report the unknown predicates that the response names."""
+    """POST a request, and report what the response says besides answers: unknown predicates, and
+    functions without a value.
+    """
     answer = target.send("POST", path, body)
     if names := answer.headers.get(UNKNOWN_HEADER):
         for name in names.split(", "):
             note(f"no fact or rule for {unquote(name)}")
+    count = answer.headers.get(WARNINGS_HEADER, "")
+    if count.isdecimal():
+        note(
+            f"no value {'once' if count == '1' else f'{count} times'}: a division by zero, arithmetic with"
+            " a text, or a number beyond 64 bits"
+        )
     return answer
 
 
