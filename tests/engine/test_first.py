@@ -143,9 +143,9 @@ def test_keys_of_any_number_of_columns(make, columns):
     assert world.in_order(relation) == list(first.values())
     symbols = world.engine.intern_many([text for row in table for text in row])
     ids = relation.locate(symbols, len(table))
-    kept = list(first.values())
-    assert [kept[row] if row < len(kept) else None for row in ids] == [
-        row if row in kept else None for row in table
+    rows = list(first.values())
+    assert [rows[index] if index < len(rows) else None for index in ids] == [
+        row if row in rows else None for row in table
     ]
 
 

@@ -105,16 +105,16 @@ class GroundPlans:
         clauses = as_paths(slice_.clauses) if form.as_paths else slice_.clauses
         skip = OPTIONAL if sources is None else {"restrict", "equivalence", "project"}
         rewritten = rewrite(clauses, relation, adornment, statistics, skip=skip)
-        full = None
+        full, keeps_first = None, form == PATHS and bool(recursions(clauses))
         if (
-            form == PATHS
+            keeps_first
             and demand_can_cost_more(rewritten)
             and ends_without_demand(rewritten, slice_)
         ):
             marks = "f" * relation.arity
             all_rows = rewrite(clauses, relation, marks, statistics, skip=skip, full=True)
             full = self._goal(slice_, instances(all_rows, first=True), statistics, None)
-        program = instances(rewritten, sources, first=form == PATHS)
+        program = instances(rewritten, sources, first=keeps_first)
         compiled = self._goal(slice_, program, statistics, full)
         self._plans.put(key, compiled)
         return compiled
@@ -337,23 +337,20 @@ class GroundRun:
 
         A conclusion has a node in each version of its relation that has it, and their proofs may
         differ. If each premise is proved by its lowest node, the heights of the nodes of a proof fall
-        from each conclusion to its premises, so that it has no cycle.
+        from each conclusion to its premises, so that it has no cycle. Of nodes equally low that of
+        `schema` is chosen.
         """
-        versions = [
-            version
-            for version in self._offsets
-            if version.role in CONCLUDED and version.derived == schema.derived
-        ]
-        if len(versions) < 2:
-            return self.nodes(schema, rows, count)
-        lowest = array("I", [NO_ROW]) * count
-        for version in versions:
-            offset = self._offsets[version]
+        lowest = self.nodes(schema, rows, count)
+        for version, offset in self._offsets.items():
+            if (
+                version == schema
+                or version.role not in CONCLUDED
+                or version.derived != schema.derived
+            ):
+                continue
             ids = self.run.relation(self.goal.slots[version]).locate(rows, count)
             for index, row in enumerate(ids):
-                if row != NO_ROW and (
-                    lowest[index] == NO_ROW or heights[offset + row] < heights[lowest[index]]
-                ):
+                if row != NO_ROW and heights[offset + row] < heights[lowest[index]]:
                     lowest[index] = offset + row
         return lowest
 

@@ -110,7 +110,7 @@ def keep_first(program: Program, firsts: Sequence[FirstInstances]) -> Program:
 
 
 def _widths(firsts: Iterable[FirstInstances]) -> dict[RelationSchema, int]:
-    """Return for each concluded relation the most values that an instance has beside it."""
+    """Return for each concluded relation the most further values that an instance has."""
     widths: dict[RelationSchema, int] = {}
     for first in firsts:
         schema = first.whole.head.schema

@@ -168,8 +168,8 @@ def instances(
             if own.head.schema.role in BEST:  # other instances conclude values that are not kept
                 body = (*body, own.head)
             clauses.append(Clause(instance, body, own.rule))
-    kept = keep_first(program, firsts) if firsts else program
-    extended = replace(kept, clauses=(*kept.clauses, *clauses))
+    program = keep_first(program, firsts) if firsts else program
+    extended = replace(program, clauses=(*program.clauses, *clauses))
     return GroundProgram(extended, tuple(relations), seed_relation, tuple(groups))
 
 
