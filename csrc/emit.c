@@ -280,9 +280,9 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_step *emit = step + 1;
     const kb_pair *pairs = run->plan->pairs + emit->pairs;
     kb_relation *target = run->target;
-    uint32_t arity = step->arity, column = emit->row_last, start = cursor->at, at = start;
+    uint32_t arity = step->arity, column = emit->row_last, key = target->key, start = cursor->at, at = start;
     uint32_t end = cursor->end - at > (uint64_t)(run->left + 1) / 2 ? at + (uint32_t)((run->left + 1) / 2) : cursor->end;
-    kb_sym head[2] = { emit->arity == 2 ? run->registers[pairs[0].with] : 1, 0 };
+    kb_sym head[2] = { key == 2 ? run->registers[pairs[0].with] : 1, 0 }, whole[KB_MAX_ARITY];
     kb_status status = KB_OK;
 
     while (at < end && status == KB_OK && target->matrix.words != NULL) {
@@ -303,7 +303,8 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
         }
         head[1] = value;
         if (fresh)
-            status = add_fresh(run, head + 2 - emit->arity);
+            status = add_fresh(run, key == emit->arity ? head + 2 - key
+                                    : whole_head(run, emit, cells - column + (size_t)list[at - 1] * arity, whole));
     }
     cursor->at = at;
     run->left -= 2 * (int64_t)(at - start);
@@ -322,9 +323,9 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
             status = emit_heads(run, step, cursor);
         else if (run->head_count != 0)
             status = kb_heads_flush(run);
-        else if (run->target->matrix.words != NULL && run->target->key == step[1].arity && step->op == KB_OP_PROBE && step->sames == 0
+        else if (run->target->matrix.words != NULL && step->op == KB_OP_PROBE && step->sames == 0
                  && run->slots[step->slot]->state == NULL && step[1].row_last != KB_FIXED
-                 && (step[1].row_first == KB_FIXED || step[1].arity == 1))
+                 && (step[1].row_first == KB_FIXED || run->target->key == 1))
             status = emit_words(run, step, cursor);
         else
             status = emit_bits(run, step, cursor);
