@@ -107,7 +107,7 @@ kb_status kb_blocks_from_matrix(kb_relation *relation)
 
 void kb_bits_add(kb_relation *relation, const kb_sym *row)
 {
-    uint64_t key = kb_block_key(row, relation->arity), bit = kb_block_bit(row, relation->arity);
+    uint64_t key = kb_block_key(row, relation->key), bit = kb_block_bit(row, relation->key);
     uint64_t *word;
 
     if (relation->blocks != NULL) {
@@ -121,7 +121,7 @@ void kb_bits_add(kb_relation *relation, const kb_sym *row)
 
 void kb_bits_remove(kb_relation *relation, const kb_sym *row)
 {
-    uint64_t key = kb_block_key(row, relation->arity), bit = kb_block_bit(row, relation->arity);
+    uint64_t key = kb_block_key(row, relation->key), bit = kb_block_bit(row, relation->key);
     uint64_t *word;
 
     if (relation->blocks != NULL) {
@@ -135,7 +135,7 @@ void kb_bits_remove(kb_relation *relation, const kb_sym *row)
 
 kb_status kb_bits_reserve(kb_relation *relation, const kb_sym *row)
 {
-    uint64_t key = kb_block_key(row, relation->arity);
+    uint64_t key = kb_block_key(row, relation->key);
 
     if (relation->blocks != NULL && reserve_block(relation) < 0)
         return KB_NOMEM;
@@ -161,7 +161,7 @@ kb_status kb_bits_forbid(kb_relation *relation)
 
 int kb_bits_try(kb_relation *relation)
 {
-    if (!relation->owned || relation->by_id || relation->arity == 0 || relation->arity > 2)
+    if (!relation->owned || relation->by_id || relation->key == 0 || relation->key > 2)
         return 0;
     for (uint32_t id = 0; id < relation->rows; id++) {
         const kb_sym *row = kb_row(relation, id);
@@ -171,7 +171,7 @@ int kb_bits_try(kb_relation *relation)
                 kb_blocks_free(relation);
                 return 0;
             }
-        add_block(relation, kb_block_key(row, relation->arity), kb_block_bit(row, relation->arity));
+        add_block(relation, kb_block_key(row, relation->key), kb_block_bit(row, relation->key));
         if (relation->block_count > relation->rows / MIN_ROWS_PER_BLOCK) {
             kb_blocks_free(relation);
             return 0;

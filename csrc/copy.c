@@ -55,7 +55,7 @@ static kb_status copy_rows(const kb_relation *source, kb_relation *copy)
         if (source->columns[i] != NULL
             && (copy->columns[i] = copy_column(source, copy, source->columns[i], sizeof(int64_t))) == NULL)
             return KB_NOMEM;
-    if (keeps_ids && source->slots != NULL && !kb_is_bits(source)) {
+    if (keeps_ids && source->slots != NULL && source->key == source->arity && !kb_is_bits(source)) {
         size_t size = kb_capacity(source->slots);
 
         if ((copy->slots = kb_resize(copy->heap, NULL, size, 1)) == NULL)

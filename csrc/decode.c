@@ -7,7 +7,8 @@
 #define MAGIC 0x4B425031u
 #define VERSION 1u
 #define MAX_REGISTERS 0x10000u        /* so that a register number fits a kb_pair */
-#define KB_SLOT_KINDS 6u
+#define KB_SLOT_FIRST 6u              /* FIRST with a key of no columns; then of one, and so on */
+#define KB_SLOT_KINDS (KB_SLOT_FIRST + KB_MAX_ARITY + 1u)
 #define MAX_WORDS 0x10000000u
 
 static int read_rule(kb_reader *reader)
@@ -93,9 +94,12 @@ static int read_all(kb_reader *reader)
         if (!kb_read_below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !kb_read_below(reader, KB_SLOT_KINDS, &plan->slots[i].derived))
             return 0;
         plan->slots[i].demand = plan->slots[i].derived == 2;
+        plan->slots[i].key = plan->slots[i].arity;
         if (plan->slots[i].derived > 2) {
-            plan->slots[i].best = plan->slots[i].derived - 2;
-            if (plan->slots[i].arity == 0 || (plan->slots[i].best == KB_BEST_CLASSES && plan->slots[i].arity != 2))
+            plan->slots[i].best = plan->slots[i].derived < KB_SLOT_FIRST ? plan->slots[i].derived - 2 : KB_BEST_FIRST;
+            if (plan->slots[i].best == KB_BEST_FIRST)
+                plan->slots[i].key = plan->slots[i].derived - KB_SLOT_FIRST;
+            if (plan->slots[i].arity == 0 || plan->slots[i].key > plan->slots[i].arity || (plan->slots[i].best == KB_BEST_CLASSES && plan->slots[i].arity != 2))
                 return kb_read_refuse(reader, reader->at - 2);
         }
         plan->slots[i].derived = plan->slots[i].derived != 0;

@@ -19,7 +19,7 @@ static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
         run->stats.budget = KB_BUDGET_ROWS;
         return KB_LIMIT;
     }
-    if (target->arity == 2 && target->rows < target->capacity && target->indexes == NULL
+    if (target->arity == 2 && target->key == 2 && target->rows < target->capacity && target->indexes == NULL
         && (word = kb_matrix_word(matrix, head[0], head[1] >> 6)) != NULL) {
         matrix->filled += *word == 0; /* as kb_relation_append, without what can fail */
         *word |= UINT64_C(1) << (head[1] & 63);
@@ -119,7 +119,7 @@ kb_status kb_heads_flush(kb_run *run)
     run->head_count = 0;
     if (target->best == KB_BEST_CLASSES)
         return kb_classes_add(run, run->heads, count);
-    if (target->best)
+    if (target->best && target->best != KB_BEST_FIRST)
         return kb_best_add(run, run->heads, count);
     if (run->distinct)
         return append_all(run, count, rows_left);
@@ -159,7 +159,7 @@ static int is_large(const kb_relation *target)
  * of a large bitmap. */
 static int is_scattered(const kb_relation *target, const kb_step *emit)
 {
-    return emit->arity == 2 && emit->row_first != KB_FIXED && is_large(target);
+    return target->key == 2 && emit->row_first != KB_FIXED && is_large(target);
 }
 
 /* Make heads from rows and gather them in the batch. */
@@ -213,6 +213,17 @@ static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return status;
 }
 
+/* Gather a head that has columns beside its key, from the registers and the row of its loop. */
+static const kb_sym *whole_head(const kb_run *run, const kb_step *emit, const kb_sym *row, kb_sym *head)
+{
+    const kb_pair *loads_from = run->plan->pairs + emit->pairs + emit->keys;
+
+    kb_gather(run, emit, head);
+    for (uint32_t i = 0; i < emit->loads; i++)
+        head[loads_from[i].column] = row[loads_from[i].with];
+    return head;
+}
+
 /* Emit where the set is a bitmap: each head is looked up at once and only a new one is written. The
  * bitmap is small, or the heads of one loop share its cache lines, so no misses need to overlap. A
  * relation of one column has 1 as its first value. */
@@ -221,8 +232,9 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_step *emit = step + 1;
     const kb_relation *relation = run->slots[step->slot];
     const kb_pair *pairs = run->plan->pairs + emit->pairs;
-    uint32_t arity = emit->arity, first = arity == 2 ? emit->row_first : KB_FIXED, last = emit->row_last;
-    kb_sym head[2] = { arity == 2 ? run->registers[pairs[0].with] : 1, run->registers[pairs[arity - 1].with] };
+    uint32_t key = run->target->key, first = key == 2 ? emit->row_first : KB_FIXED, last = emit->row_last;
+    kb_sym head[2] = { key == 2 ? run->registers[pairs[0].with] : 1, run->registers[pairs[key - 1].with] };
+    kb_sym whole[KB_MAX_ARITY];
     int checks = kb_has_checks(step);
     int64_t left = run->left;
     uint64_t probes = 0;
@@ -232,11 +244,13 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
         const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
         const kb_sym *cells = relation->cells;
         uint32_t at = cursor->at, end = cursor->end;
+        const kb_sym *row = NULL;
         int fresh = 0;
 
         while (at < end && left > 0 && !fresh) {
             uint32_t id = list != NULL ? list[at] : at;
-            const kb_sym *row = cells + (size_t)id * step->arity;
+
+            row = cells + (size_t)id * step->arity;
 
             at++;
             left--;
@@ -252,7 +266,7 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
         }
         cursor->at = at;
         if (fresh)                    /* invalidates pointers into the relations */
-            status = add_fresh(run, head + 2 - arity);
+            status = add_fresh(run, key == emit->arity ? head + 2 - key : whole_head(run, emit, row, whole));
     }
     run->left = left;
     run->stats.probes += probes;
@@ -266,9 +280,9 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_step *emit = step + 1;
     const kb_pair *pairs = run->plan->pairs + emit->pairs;
     kb_relation *target = run->target;
-    uint32_t arity = step->arity, column = emit->row_last, start = cursor->at, at = start;
+    uint32_t arity = step->arity, column = emit->row_last, key = target->key, start = cursor->at, at = start;
     uint32_t end = cursor->end - at > (uint64_t)(run->left + 1) / 2 ? at + (uint32_t)((run->left + 1) / 2) : cursor->end;
-    kb_sym head[2] = { emit->arity == 2 ? run->registers[pairs[0].with] : 1, 0 };
+    kb_sym head[2] = { key == 2 ? run->registers[pairs[0].with] : 1, 0 }, whole[KB_MAX_ARITY];
     kb_status status = KB_OK;
 
     while (at < end && status == KB_OK && target->matrix.words != NULL) {
@@ -289,7 +303,8 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
         }
         head[1] = value;
         if (fresh)
-            status = add_fresh(run, head + 2 - emit->arity);
+            status = add_fresh(run, key == emit->arity ? head + 2 - key
+                                    : whole_head(run, emit, cells - column + (size_t)list[at - 1] * arity, whole));
     }
     cursor->at = at;
     run->left -= 2 * (int64_t)(at - start);
@@ -310,7 +325,7 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
             status = kb_heads_flush(run);
         else if (run->target->matrix.words != NULL && step->op == KB_OP_PROBE && step->sames == 0
                  && run->slots[step->slot]->state == NULL && step[1].row_last != KB_FIXED
-                 && (step[1].row_first == KB_FIXED || step[1].arity == 1))
+                 && (step[1].row_first == KB_FIXED || run->target->key == 1))
             status = emit_words(run, step, cursor);
         else
             status = emit_bits(run, step, cursor);

@@ -160,8 +160,9 @@ typedef struct kb_lookup {
     uint8_t columns[KB_MAX_ARITY];
 } kb_lookup;
 
-/* best.c: what is kept of the rows that agree in all columns but the last; CLASSES: classes.c */
-enum { KB_BEST_NONE, KB_BEST_LEAST, KB_BEST_GREATEST, KB_BEST_CLASSES };
+/* best.c: what is kept of the rows that agree in all columns but the last; CLASSES: classes.c;
+ * FIRST: of the rows that agree in their key, the one that came first */
+enum { KB_BEST_NONE, KB_BEST_LEAST, KB_BEST_GREATEST, KB_BEST_CLASSES, KB_BEST_FIRST };
 
 /* rows.c and relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
@@ -215,6 +216,7 @@ typedef struct kb_relation {
     uint64_t changed, moved;          /* total of such rows; how often ids changed, or a change was
                                        * not recorded */
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
+    uint32_t key;                     /* leading columns that no two rows share: all of them, but for FIRST */
     uint32_t block_mask, block_count, placed;
     uint32_t unwritten;               /* the last rows, which the matrix has and the cells do not
                                        * yet */
@@ -301,8 +303,8 @@ static inline kb_block *kb_block_seek(const kb_relation *relation, uint64_t key)
     return relation->blocks + at;
 }
 
-/* Return the id of a row that is live or hidden, or KB_NO_ROW. A relation with blocks needs
- * kb_relation_place first. */
+/* Return the id of the row with the key of `row` that is live or hidden, or KB_NO_ROW. A relation with
+ * blocks needs kb_relation_place first. */
 static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sym *row, uint64_t hash)
 {
     uint32_t at, slot;
@@ -311,9 +313,18 @@ static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sy
         return KB_NO_ROW;
     for (at = (uint32_t)hash & relation->slot_mask; (slot = relation->slots[at]) != 0;
          at = (at + 1) & relation->slot_mask)
-        if (kb_same_row(kb_row(relation, slot - 1), row, relation->arity))
+        if (kb_same_row(kb_row(relation, slot - 1), row, relation->key))
             return slot - 1;
     return KB_NO_ROW;
+}
+
+/* Return the id of a whole row, as kb_relation_find. */
+static inline uint32_t kb_relation_locate(const kb_relation *relation, const kb_sym *row)
+{
+    uint32_t id = kb_relation_find(relation, row, kb_hash_row(row, relation->key));
+
+    return id == KB_NO_ROW || relation->key == relation->arity || kb_same_row(kb_row(relation, id), row, relation->arity)
+               ? id : KB_NO_ROW;
 }
 
 static inline int kb_is_bits(const kb_relation *relation)
@@ -344,8 +355,8 @@ static inline int kb_bits_have(const kb_relation *relation, kb_sym first, kb_sym
 static inline int kb_relation_has(const kb_relation *relation, const kb_sym *row)
 {
     if (!kb_is_bits(relation))
-        return kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW;
-    return kb_bits_have(relation, relation->arity == 2 ? row[0] : 1, row[relation->arity - 1]);
+        return kb_relation_find(relation, row, kb_hash_row(row, relation->key)) != KB_NO_ROW;
+    return kb_bits_have(relation, relation->key == 2 ? row[0] : 1, row[relation->key - 1]);
 }
 
 /* Prefetch what the next look-up of the row will read first, and return its hash. */
@@ -354,12 +365,12 @@ static KB_ALWAYS_INLINE uint64_t kb_relation_prefetch(const kb_relation *relatio
     uint64_t key, hash;
 
     if (!kb_is_bits(relation)) {
-        hash = kb_hash_row(row, relation->arity);
+        hash = kb_hash_row(row, relation->key);
         if (relation->slots != NULL)
             KB_PREFETCH(relation->slots + ((uint32_t)hash & relation->slot_mask));
         return hash;
     }
-    key = kb_block_key(row, relation->arity);
+    key = kb_block_key(row, relation->key);
     if (relation->blocks != NULL)
         KB_PREFETCH(relation->blocks + (kb_block_home(key) & relation->block_mask));
     else

@@ -85,7 +85,7 @@ void kb_mark_linear(kb_plan *plan, kb_component *component)
         }
     }
     if (plan->slots[component->target].best) {
-        component->best_first = linear != 0 && plan->slots[component->target].best != KB_BEST_CLASSES;
+        component->best_first = linear != 0 && kb_keeps_best(plan->slots + component->target);
         return;
     }
     component->live = linear == 1;

@@ -60,7 +60,7 @@ typedef struct kb_step {
     uint8_t sort_column;              /* SCAN: 1 + the column to sort its rows by; 0: none */
     uint8_t intersects;               /* INTERSECT: its first step, a PROBE; the next step, a
                                        * MEMBER, is its second */
-    uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of the preceding
+    uint8_t row_first, row_last;      /* EMIT with a key of one or two columns: the column of the preceding
                                        * step's row from which it is copied, or KB_FIXED. INTERSECT:
                                        * row_first of its second step is the common column */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: the iterating step before
@@ -104,7 +104,8 @@ typedef struct kb_component {
 /* component: the one that emits to it, from 1 */
 /* bits: a relation of pairs that dense.c keeps as rows of bits */
 /* best: KB_BEST_* */
-typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best, outside; } kb_slot;
+/* key: as in kb_relation */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component, bits, best, key, outside; } kb_slot;
 
 struct kb_plan {
     kb_slot *slots;
@@ -125,6 +126,8 @@ struct kb_plan {
 /* 1 if a rule can make symbols, or read symbols that were made after it began: its heads can have
  * other symbols than its relations and the plan */
 int kb_rule_has_new_symbols(const kb_plan *plan, const kb_rule *rule);
+/* 1 if better rows replace others */
+int kb_keeps_best(const kb_slot *slot);
 
 /* decode.c */
 kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);

@@ -96,7 +96,7 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
     }
     if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)
         && kb_relation_place(relation) == KB_OK) {
-        id_of_row = kb_relation_find(relation, pattern, kb_hash_row(pattern, relation->arity));
+        id_of_row = kb_relation_locate(relation, pattern);
         list = &id_of_row;
         count = id_of_row != KB_NO_ROW;
         has_list = 1;

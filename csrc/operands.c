@@ -179,7 +179,7 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
             continue;
         if (!add_pair(reader, column, reader->written[reg].column))
             return 0;
-        if (column + 1u == step->arity)
+        if (column + 1u == slot->key)
             step->row_last = (uint8_t)reader->written[reg].column;
         else if (column == 0)
             step->row_first = (uint8_t)reader->written[reg].column;
@@ -371,6 +371,8 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
         return 0;
     if ((op == KB_OP_AGGREGATE || op == KB_OP_INTERSECT) && plan->slots[step->slot].best)
+        return kb_read_refuse(reader, step->word);
+    if ((op == KB_OP_MEMBER || op == KB_OP_ABSENT) && plan->slots[step->slot].best == KB_BEST_FIRST)
         return kb_read_refuse(reader, step->word);
     if (op == KB_OP_AGGREGATE && (step->view != KB_VIEW_DELTA || plan->step_count - rule->first != 1
                                   || !plan->slots[step->slot].derived))

@@ -37,7 +37,8 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
     return 1;
 }
 
-static int keeps_best(const kb_slot *slot)
+/* Return 1 if better rows replace others. */
+int kb_keeps_best(const kb_slot *slot)
 {
     return slot->best == KB_BEST_LEAST || slot->best == KB_BEST_GREATEST;
 }
@@ -54,7 +55,7 @@ static void mark_outside(kb_plan *plan)
         for (uint32_t s = 0; s < plan->rules[r].count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
 
-            if (kb_step_reads(steps + s) && keeps_best(slot) && !(keeps_best(head) && head->component == slot->component))
+            if (kb_step_reads(steps + s) && kb_keeps_best(slot) && !(kb_keeps_best(head) && head->component == slot->component))
                 slot->outside = 1;
         }
     }
@@ -132,7 +133,7 @@ static void mark_relaxes(kb_plan *plan, const kb_rule *rule)
     kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *call = emit - 1, *loop = emit - 2;
     const kb_pair *heads = plan->pairs + emit->pairs;
 
-    if (rule->count < 3 || !plan->slots[emit->slot].best || plan->slots[emit->slot].best == KB_BEST_CLASSES || call->op != KB_OP_CALL || call->keys != 2
+    if (rule->count < 3 || !kb_keeps_best(plan->slots + emit->slot) || call->op != KB_OP_CALL || call->keys != 2
         || call->compare >= KB_FUNCTION_CONCAT || call->compare == KB_FUNCTION_ROUND || loop->intersects || (loop->op != KB_OP_PROBE && loop->op != KB_OP_SCAN))
         return;
     for (uint32_t i = 0; i < emit->arity; i++)

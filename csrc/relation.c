@@ -168,7 +168,7 @@ kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, siz
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
-        ids[i] = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+        ids[i] = kb_relation_locate(relation, row);
     }
     return KB_OK;
 }
@@ -189,7 +189,7 @@ kb_status kb_missing(const kb_engine *engine, kb_rel rel, const kb_sym *rows, si
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
-        if (kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW)
+        if (kb_relation_locate(relation, row) != KB_NO_ROW)
             continue;
         for (uint32_t column = 0; column < relation->arity; column++)
             missing[kept * relation->arity + column] = row[column];

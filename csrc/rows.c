@@ -12,7 +12,7 @@ void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 {
     memset(relation, 0, sizeof *relation);
     relation->heap = heap;
-    relation->arity = arity;
+    relation->arity = relation->key = arity;
 }
 
 void kb_relation_clear(kb_relation *relation)
@@ -50,7 +50,7 @@ static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
 
 static void place(const kb_relation *relation, uint32_t *slots, uint32_t mask, uint32_t id)
 {
-    place_at(slots, mask, (uint32_t)kb_hash_row(kb_row(relation, id), relation->arity) & mask, id);
+    place_at(slots, mask, (uint32_t)kb_hash_row(kb_row(relation, id), relation->key) & mask, id);
 }
 
 /* Insert all live rows into a hash table, a few at a time so that their slots are prefetched
@@ -62,7 +62,7 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
     for (uint32_t id = 0, end; id < relation->rows; id = end) {
         end = relation->rows - id < 32 ? relation->rows : id + 32;
         for (uint32_t i = id; i < end; i++) {
-            homes[i - id] = (uint32_t)kb_hash_row(kb_row(relation, i), relation->arity) & mask;
+            homes[i - id] = (uint32_t)kb_hash_row(kb_row(relation, i), relation->key) & mask;
             KB_PREFETCH(slots + homes[i - id]);
         }
         for (uint32_t i = id; i < end; i++)
@@ -76,12 +76,12 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
 void kb_relation_unplace(kb_relation *relation, uint32_t id)
 {
     uint32_t mask = relation->slot_mask;
-    uint32_t hole = (uint32_t)kb_hash_row(kb_row(relation, id), relation->arity) & mask;
+    uint32_t hole = (uint32_t)kb_hash_row(kb_row(relation, id), relation->key) & mask;
 
     while (relation->slots[hole] != id + 1)
         hole = (hole + 1) & mask;
     for (uint32_t at = (hole + 1) & mask; relation->slots[at] != 0; at = (at + 1) & mask) {
-        uint32_t home = (uint32_t)kb_hash_row(kb_row(relation, relation->slots[at] - 1), relation->arity) & mask;
+        uint32_t home = (uint32_t)kb_hash_row(kb_row(relation, relation->slots[at] - 1), relation->key) & mask;
 
         if (((at - home) & mask) >= ((at - hole) & mask)) {
             relation->slots[hole] = relation->slots[at];
@@ -267,7 +267,7 @@ kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
 {
     if (!kb_is_bits(relation)) {
-        *id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+        *id = kb_relation_find(relation, row, kb_hash_row(row, relation->key));
         *fresh = *id == KB_NO_ROW;
     } else {
         *id = KB_NO_ROW;

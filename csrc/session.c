@@ -62,7 +62,8 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
             kb_relation_init(run->slots[i], &run->heap, plan->slots[i].arity);
             run->slots[i]->owned = 1;
             run->slots[i]->best = plan->slots[i].best;
-            run->slots[i]->by_id = plan->slots[i].best != KB_BEST_NONE;
+            run->slots[i]->key = plan->slots[i].key;
+            run->slots[i]->by_id = plan->slots[i].best != KB_BEST_NONE && plan->slots[i].best != KB_BEST_FIRST;
         } else {
             run->slots[i] = kb_engine_relation(engine, base[source]);
             run->sources[source].rel = base[source];

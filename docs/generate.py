@@ -429,10 +429,11 @@ PASS_ORDER = (
     "stratify",
     "build",
     "instances",
+    "first",
     "parts",
 )
-"""Modules of `kbplanner.passes` in the order they run; `order` is used by other passes, `instances` and
-`parts` by proofs."""
+"""Modules of `kbplanner.passes` in the order they run; `order` is used by other passes, `instances`,
+`first` and `parts` by proofs."""
 
 
 def operation_list() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -77,9 +77,9 @@ Their proofs share lemmas, but the size of a run could grow out of proportion.
 """
 
 LOWEST_LIMITS = Limits(rows=20_000, steps=200_000)
-"""Limits of a run for the lowest proofs where transitive relations can have proofs by paths: one or two
-milliseconds. Their instances grow with the cube of the names, and those of paths with the square
-at most.
+"""Limits of a run for the lowest proofs where a recursion has several recursive premises: one or two
+milliseconds. Its instances can be many more than its conclusions: those of a transitive relation
+grow with the cube of the names.
 """
 
 EXPANSIONS_PER_REST = 50
@@ -154,6 +154,7 @@ class Prover:
         """
         engine = self._tenant.engine
         goals, as_of = (schema,), self._as_of
+        solved: Solved | None = None
         with (
             viewed(self._tenant, self._partition, self._rules, goals, self._budget, as_of) as view,
             closing(
@@ -166,6 +167,7 @@ class Prover:
                     self._budget.yield_now,
                 )
             ) as witnesses,
+            ExitStack() as runs,
         ):
             for start in range(0, len(answers), ANSWERS_PER_RUN):
                 batch = answers[start : start + ANSWERS_PER_RUN]
@@ -175,13 +177,16 @@ class Prover:
                     proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
-                with closing(self._run(view, schema, rows)) as run:
-                    ground = run.ground
-                    lowest = shortest(engine, ground, self._budget.offload)
+                if solved is None or not solved.run.has_all_rows:
+                    runs.close()
+                    run = runs.enter_context(closing(self._run(view, schema, rows)))
+                    lowest = shortest(engine, run.ground, self._budget.offload)
                     complete = CompleteInstances(run, lowest, witnesses)
-                    proof = self._proof(view.bind, Solved(engine, run, ground, lowest, complete))
-                    answer = run.goal.plan.slots[run.goal.plan.answer]
-                    yield from ((fact, proof) for fact in proof.answers(answer, rows))
+                    solved = Solved(engine, run, run.ground, lowest, complete)
+                proof = self._proof(view.bind, solved)
+                plan = solved.run.goal.plan
+                facts = proof.answers(plan.slots[plan.answer], rows)
+                yield from ((fact, proof) for fact in facts)
 
     def _proof(self, bind: Bind, solved: Solved | None = None) -> Proof:
         return Proof(self._context, bind, solved)
@@ -189,12 +194,12 @@ class Prover:
     def _run(self, view: View, schema: RelationSchema, rows: Sequence[Symbols]) -> GroundRun:
         """Return a run that was read, with the lowest proofs of the rows of a relation.
 
-        Where transitive relations have too many instances for that, it has proofs by paths.
+        Where there are too many instances for that, it has proofs by paths and first instances.
         """
         plans, marks = self._context.reasoner.ground_plans, "b" * schema.arity
         key = (view.rules, schema, marks, view.denied, view.statistics)
         goal = plans.get(*key, LOWEST)
-        if goal.has_closures:
+        if goal.may_outgrow:
             try:
                 return self._read(goal, view.bind, rows, self._drive_lowest)
             except BudgetExceeded as error:
@@ -472,7 +477,8 @@ class Proof:
         if schema.role is Role.STORED or solved is None:
             facts.add_leaves(stored, args, self._stored_rows(stored, symbols, len(rows)))
             return
-        nodes, shortest = solved.run.nodes(schema, symbols, len(rows)), solved.shortest
+        shortest = solved.shortest
+        nodes = solved.run.lowest_nodes(schema, symbols, len(rows), shortest.heights)
         heights = [shortest.heights[node] for node in nodes]
         instances = [shortest.chosen[node] for node in nodes]
         alternatives = [shortest.counts[node] - 1 for node in nodes]

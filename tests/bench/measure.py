@@ -87,10 +87,13 @@ def median_of(
     call: Callable[[], int],
     effort: Effort,
     guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+    *,
+    from_nothing: bool = False,
 ) -> Sample:
     """The median CPU time of `call`, which returns its number of answers; `guard` is entered outside the clock.
 
     A short evaluation is made several times more, whose mean counts: by itself it would show what the caches had forgotten.
+    With `from_nothing` it is not: the first evaluation makes the plans too.
     """
     times: list[float] = []
     counts = set()
@@ -102,7 +105,7 @@ def median_of(
             start = time.process_time_ns()
             counts.add(call())
             seconds = (time.process_time_ns() - start) / 1e9
-            if seconds < SHORT:
+            if seconds < SHORT and not from_nothing:
                 start = time.process_time_ns()
                 for _ in range(AGAIN):
                     call()

@@ -6,17 +6,24 @@ hundred instances, of which a proof may make but few rows. Every proof is checke
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from support.proofs import Checker
 from support.runtimes import runtime
 
 from kbcore.errors import BudgetExceeded
+from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
+from kbplanner.engine.backend import Limits
+from kbplanner.evaluate import race
+from kbplanner.evaluate.grounding import GroundRun
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_goal, parse_program
+from kbplanner.syntax.printer import print_rule
 
 SIZE = 6
 FEW = RequestLimits(rows=300)
@@ -185,6 +192,65 @@ def test_a_pair_of_a_short_chain_has_a_lowest_proof(node, request):
     (found,) = kb.prove(literal, proof=ProofOptions(form="dag", nodes=1000))
     Checker(rules, facts).dag(found, 1000)
     assert found["proof"]["nodes"]["n1"]["depth"] == 4
+
+
+GRAMMAR = """
+phrase(?nt, ?a, ?b) :- word(?a, ?w, ?b), lexical(?nt, ?w).
+phrase(?nt, ?a, ?c) :- binary(?nt, ?l, ?r), phrase(?l, ?a, ?b), phrase(?r, ?b, ?c).
+"""
+
+
+def sums(numbers):
+    """The words of a sum of numbers, and a grammar that reads it in as many ways as there are binary trees."""
+    words = ["plus" if place % 2 else "number" for place in range(2 * numbers - 1)]
+    facts = [Fact("word", (f"n{place}", word, f"n{place + 1}")) for place, word in enumerate(words)]
+    facts += [Fact("lexical", pair) for pair in (("sum", "number"), ("sign", "plus"))]
+    return [
+        *facts,
+        Fact("binary", ("sum", "sum", "rest")),
+        Fact("binary", ("rest", "sign", "sum")),
+    ]
+
+
+def test_a_sentence_of_an_ambiguous_grammar_has_a_proof_from_first_instances(node, request):
+    facts = sums(16)
+    kb, rules = taught(node, request, GRAMMAR, facts)
+    (literal,) = parse_goal("phrase(sum, n0, n31)").body
+    # A run for the lowest proofs derives 1,885 rows, one for first instances 860.
+    limits = AnswerOptions(request_limits=RequestLimits(rows=1500))
+    (found,) = kb.prove(literal, limits, ProofOptions(form="dag", nodes=10_000))
+    nodes = found["proof"]["nodes"]
+    words = {tuple(n["fact"]["args"]) for n in nodes.values() if n["fact"]["predicate"] == "word"}
+    assert words == {fact.args for fact in facts if fact.predicate == "word"}
+    for derived in (n for n in nodes.values() if n["kind"] == "derived"):
+        assert all(nodes[name]["depth"] < derived["depth"] for name in derived["premises"])
+        assert derived["rule"]["text"] in {print_rule(rule) for rule in rules}
+    assert len(kb.prove(literal, limits)) == 1
+
+
+def test_all_answers_of_a_recursion_are_proved_by_one_evaluation_in_full(node, request):
+    """Each pair demands others of all names, so that the evaluation without demand ends first."""
+    facts = [Fact("edge", (f"n{i}", f"n{(i + 1) % 12}")) for i in range(12)]
+    text = """
+    odd(?x, ?y) :- edge(?x, ?y).
+    odd(?x, ?z) :- even(?x, ?y), odd(?y, ?z).
+    even(?x, ?z) :- odd(?x, ?y), odd(?z, ?y).
+    even(?x, ?z) :- odd(?x, ?y), odd(?y, ?z).
+    """
+    kb, _ = taught(node, request, text, facts)
+    (literal,) = parse_goal("even(n0, ?y)").body
+    read = mock.patch.object(GroundRun, "read", autospec=True, side_effect=GroundRun.read)
+    with (
+        mock.patch.object(prover, "LOWEST_LIMITS", Limits(rows=1)),
+        mock.patch.object(prover, "ANSWERS_PER_RUN", 2),
+        mock.patch.object(race, "HEAD_START_STEPS", 1),
+        mock.patch.object(race, "HEAD_START_STEPS_PER_FACT", 0),
+        read as reads,
+    ):
+        found = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
+    assert [proof["result"] for proof in found] == kb.infer(literal)
+    assert len(found) == 6
+    assert reads.call_count == 2  # the first met the limits of the search for lowest proofs
 
 
 def test_tests_that_the_first_premise_decides_bound_its_instances(node, request):

@@ -10,6 +10,8 @@ from kbplanner.engine.engine import opcodes
 OP = {name: number for name, (number, _) in opcodes().items()}
 FULL, DELTA, OLD = 0, 1, 2
 BASE, DERIVED, DEMAND, LEAST, GREATEST, CLASSES = range(6)
+FIRST = 6
+"""The kind of a relation of first rows is this number and the columns of its key."""
 NO_SLOT = 0xFFFFFFFF
 COMPARE = {"=": 0, "!=": 1, "==": 2, "!==": 3, "<": 4, "<=": 5, ">": 6, ">=": 7}
 

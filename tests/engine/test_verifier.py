@@ -15,6 +15,7 @@ from engine.assembler import (
     CLASSES,
     DELTA,
     DERIVED,
+    FIRST,
     FULL,
     LEAST,
     absent,
@@ -40,6 +41,7 @@ from kbplanner.ir.operators import AGGREGATES
 
 BEST = [(2, BASE), (1, DERIVED), (2, LEAST), (0, DERIVED)]
 SLOTS = [(2, BASE), (1, DERIVED), (2, DERIVED), (0, DERIVED)]
+FIRST_ROWS = [(2, BASE), (1, DERIVED), (2, FIRST + 1), (0, DERIVED)]
 
 
 def refused_at(engine, words):
@@ -200,6 +202,19 @@ FAULTS = {
         MEET,
     ),
     "best rows without a column": (one(emit(3), slots=[*SLOTS[:3], (0, LEAST)]), 8 + 6),
+    "a key of more columns than the row": (
+        one(emit(3), slots=[*SLOTS[:2], (2, FIRST + 3), SLOTS[3]]),
+        8 + 4,
+    ),
+    "first rows without a column": (one(emit(3), slots=[*SLOTS[:3], (0, FIRST)]), 8 + 6),
+    "an absence of a first row": (
+        one(SCANNED, absent(2, key(1), key(2)), emit(3), slots=FIRST_ROWS),
+        HEAD + 6,
+    ),
+    "a first row as a member": (
+        one(SCANNED, member(2, FULL, key(1), key(2)), emit(3), slots=FIRST_ROWS),
+        HEAD + 6,
+    ),
     "classes of three columns": (one(emit(3), slots=[*SLOTS[:2], (3, CLASSES), SLOTS[3]]), 8 + 4),
     "numbers into a parameter": (one([asm.OP["EQUAL"], 0, 0], emit(3)), HEAD + 1),
     "numbers of nothing": (one([asm.OP["EQUAL"], 1, 1], emit(3)), HEAD + 2),
@@ -272,7 +287,7 @@ def test_faults_of_the_frame(engine):
         (7, 3, 7),
         (7, 0, 7),
         (8, 65, 8),
-        (9, 6, 9),
+        (9, 71, 9),
         (slots, 2, slots),
         (slots + 1, 2, slots + 1),
         (slots + 2, 4, len(good) - 1),

@@ -99,6 +99,10 @@ def with_instances(source: Source) -> str:
     return show(instances(source.after("magic")).program)
 
 
+def with_first_instances(source: Source) -> str:
+    return show(instances(source.after("magic"), first=True).program)
+
+
 def ordered_strata(source: Source) -> str:
     lines = []
     for number, part in enumerate(strata(source.after("magic")), 1):
@@ -115,6 +119,7 @@ RUN: dict[str, Callable[[Source], str]] = {
     "order": ordered,
     "parts": levels,
     "instances": with_instances,
+    "first": with_first_instances,
     "stratify": ordered_strata,
 }
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
+from unittest import mock
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
-from support.proofs import Checker
+from support.proofs import Checker, row_atom
 from support.runtimes import runtime as open_runtime
 
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
+from kbplanner.engine.backend import Limits
+from kbplanner.evaluate import race
 from kbplanner.ir.terms import Atom, Literal, Rule
 from kbplanner.syntax.parser import parse_rule
 from kbplanner.syntax.printer import print_rule
@@ -87,6 +92,64 @@ def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
         for proof, row in zip(kb.prove(literal, proof=ProofOptions(nodes=200)), rows, strict=True):
             assert proof["result"] == row
             checker.tree(proof, 200, 100)
+
+
+BRANCHING = [
+    parse_rule(text)
+    for text in (
+        "p(?x, ?z) :- q(?x, ?y), p(?y, ?z).",
+        "p(?x, ?z) :- q(?x, ?y), q(?y, ?z).",
+        "q(?x, ?z) :- p(?x, ?y), q(?z, ?y).",
+        "q(?y, ?x) :- p(?x, ?y), q(?y, ?_).",
+        "q(?x, ?y) :- e(?x, ?y), p(?y, ?_), not n(?x).",
+        "p(?x, ?y) :- f(?x, ?u), p(?u, ?v), q(?v, ?w), p(?w, ?y).",
+        "p(?x, ?y) :- s(?x, ?u, ?y), e(?u, ?v), ?v != ?x.",
+        "s(?x, ?y, ?z) :- p(?x, ?y), p(?y, ?z), t(?z, ?_, ?_).",
+        "s(?x, ?x, ?z) :- s(?x, ?y, ?z), s(?y, ?x, ?z), q(?y, a).",
+        "r(?x) :- r(?y), r(?z), p(?y, ?z), e(?x, ?y).",
+        "on :- on, r(?x), p(?x, ?x).",
+        "r(?x) :- on, n(?x), r(?y).",
+        "p(?x, ?y) :- e(?x, ?y).",
+        "q(?x, ?y) :- f(?x, ?y).",
+        "r(?x) :- n(?x).",
+    )
+]
+"""Recursions with several recursive atoms, and what begins them."""
+
+branching_rules = st.builds(
+    lambda branching, others: [*branching, *others],
+    st.lists(st.sampled_from(BRANCHING), min_size=3, max_size=9, unique=True),
+    st.one_of(st.just([]), written_rules.map(lambda found: found[:2])),
+)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@examples(300)
+@given(
+    branching_rules,
+    st.lists(programs.facts(), min_size=4, max_size=20),
+    st.lists(literals, min_size=1, max_size=4),
+)
+def test_proofs_from_first_instances_hold(runtime, full, rules, facts, literals):
+    kb = told(runtime, rules, facts)
+    checker = Checker(rules, facts, lowest=False)
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(prover, "LOWEST_LIMITS", Limits(rows=1)))
+        if full:
+            patches.enter_context(mock.patch.object(race, "HEAD_START_STEPS", 1))
+            patches.enter_context(mock.patch.object(race, "HEAD_START_STEPS_PER_FACT", 0))
+            patches.enter_context(mock.patch.object(race, "FIRST_TURN_STEPS", 1))
+        for literal in literals:
+            rows = kb.infer(literal)
+            found = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
+            assert [proof["result"] for proof in found] == rows
+            for proof in found:
+                assert not proof["proof"]["truncated"]
+                checker.dag(proof, 10_000)
+                for node in proof["proof"]["nodes"].values():
+                    assert node["kind"] != "derived" or row_atom(node["fact"]) not in checker.facts
+            for proof in kb.prove(literal, proof=ProofOptions(nodes=200)):
+                checker.tree(proof, 200, 100)
 
 
 @examples(100)

@@ -112,7 +112,10 @@ def _constants(item: ClauseItem) -> Iterator[str]:
         yield from (side for side in (item.left, item.right) if isinstance(side, str))
 
 
-_KEPT = {role: function for function, role in ROLE_OF_EXTREMUM.items()} | {Role.CLASSES: "classes"}
+_KEPT = {role: function for function, role in ROLE_OF_EXTREMUM.items()} | {
+    Role.CLASSES: "classes",
+    Role.FIRST: "first",
+}
 _IDENTICAL = COMPARISONS.index("==")
 
 

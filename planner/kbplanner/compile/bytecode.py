@@ -69,7 +69,8 @@ def encode(plan: Plan) -> array[int]:
     words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
     kinds = zip(plan.slots, plan.derived, plan.demand, plan.best, strict=True)
     for schema, derived, demand, best in kinds:
-        words += [schema.arity, int(derived) + int(demand) if best is None else KIND_OF[best]]
+        kind = int(derived) + int(demand) if best is None else KIND_OF[best]
+        words += [schema.arity, kind + len(schema.adornment) if best == "first" else kind]
     for stratum in plan.strata:
         words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
         for join in stratum.plans:
@@ -83,8 +84,9 @@ def _rule(join: JoinPlan) -> list[int]:
     return [Opcode.RULE, join.rule, len(steps), *steps]
 
 
-KIND_OF = {"min": 3, "max": 4, "classes": 5}
-"""Kinds of slots that keep the best row of each group, or the classes of names."""
+KIND_OF = {"min": 3, "max": 4, "classes": 5, "first": 6}
+"""Kinds of slots that keep the best row of each group, the classes of names, or the first row with a
+key; to the last kind the number of columns of the key is added."""
 
 _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 

@@ -268,10 +268,10 @@ class Plan:
 
     `slots[i]` is the relation of slot i, `derived[i]` whether the run derives it, `demand[i]`
     whether it is demand, which guards the other steps of its rules, and `best[i]` which value of
-    its last column it keeps of each group of rows, "min" or "max", "classes" for classes of names, None
-    for all rows; `parameters` are the constants
-    of the rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None:
-    nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
+    its last column it keeps of each group of rows, "min" or "max", "classes" for classes of names,
+    "first" if it keeps of the rows of a conclusion the one that came first, None for all rows;
+    `parameters` are the constants of the rules, in registers from 0. `seed` takes rows of bound
+    goal arguments, in order (None: nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
     `answer`, or None where it is the goal's own constant; then the answers are those of one seed
     only, and the run serves one goal. `external` has the calls of plugins that the goal depends on.
     """

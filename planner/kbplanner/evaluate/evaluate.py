@@ -127,7 +127,7 @@ class PlanCache:
             raise naming_call(error, slice_.rules) from error
         full = None
         can_be_full = kind != FULL and not program.external
-        if can_be_full and demand_can_cost_more(program) and _ends_without_demand(program, slice_):
+        if can_be_full and demand_can_cost_more(program) and ends_without_demand(program, slice_):
             full = self._get((slice_, relation, "f" * relation.arity, FULL), statistics, version)
             if "b" not in adornment and full.joins_pairs:
                 # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
@@ -149,7 +149,7 @@ class PlanCache:
         return len(self._plans)
 
 
-def _ends_without_demand(program: Program, rules: RuleSlice) -> bool:
+def ends_without_demand(program: Program, rules: RuleSlice) -> bool:
     """Return False if the program recurses through computed values: demand may be the only bound on
     them.
     """

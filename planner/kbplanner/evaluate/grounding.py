@@ -11,20 +11,25 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet, RuleSlice
-from kbplanner.engine.backend import Engine, Limits, YieldNow
+from kbplanner.engine.backend import NO_ROW, Engine, Limits, Run, YieldNow
 from kbplanner.engine.ground import Ground
+from kbplanner.evaluate.evaluate import ends_without_demand
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, load
+from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import ClauseAtom
-from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
 from kbplanner.pacing import paced
 from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.first import recursions
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
-from kbplanner.passes.linearise import as_paths, closures
+from kbplanner.passes.linearise import as_paths
+from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
 
 
@@ -35,7 +40,9 @@ class GroundForm:
     Without `confidence_sources` it is for proofs: rules keep their shape, and it serves many
     bindings. With them it is for the confidence that conclusions inherit from facts of these stored
     relations, however they are reached. With `as_paths` transitive relations grow by single steps:
-    then they have few instances, but the proofs of pairs are paths and not the lowest ones.
+    then they have few instances, but the proofs of pairs are paths and not the lowest ones. For
+    proofs, other recursions with several recursive premises then have one instance for each
+    conclusion: the one that is found first.
     """
 
     confidence_sources: frozenset[RelationSchema] | None = None
@@ -51,14 +58,17 @@ PlanKey = tuple[RuleSlice, RelationSchema, str, GroundForm]
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundGoal:
     """A ground program for one predicate and binding pattern, its loaded plan, and the slot of each
-    relation. Its clauses number `rules` from 1. `has_closures` if it depends on a transitive relation.
+    relation. Its clauses number `rules` from 1. `may_outgrow` if it depends on a recursion with several
+    recursive premises, whose instances can be many more than its conclusions. `full` is the same goal
+    without demand, where demand can cost more than it saves.
     """
 
     rules: tuple[Rule, ...]
     program: GroundProgram
     loaded: LoadedPlan
     slots: Mapping[RelationSchema, int]
-    has_closures: bool
+    may_outgrow: bool
+    full: GroundGoal | None = None
 
     @property
     def plan(self) -> Plan:
@@ -94,13 +104,37 @@ class GroundPlans:
             return cached
         clauses = as_paths(slice_.clauses) if form.as_paths else slice_.clauses
         skip = OPTIONAL if sources is None else {"restrict", "equivalence", "project"}
-        program = instances(rewrite(clauses, relation, adornment, statistics, skip=skip), sources)
-        loaded = load(self._engine, program.program, statistics)
-        slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
-        compiled = GroundGoal(slice_.rules, program, loaded, slots, bool(closures(slice_.clauses)))
+        rewritten = rewrite(clauses, relation, adornment, statistics, skip=skip)
+        full, keeps_first = None, form == PATHS and bool(recursions(clauses))
+        if (
+            keeps_first
+            and demand_can_cost_more(rewritten)
+            and ends_without_demand(rewritten, slice_)
+        ):
+            marks = "f" * relation.arity
+            all_rows = rewrite(clauses, relation, marks, statistics, skip=skip, full=True)
+            full = self._goal(slice_, instances(all_rows, first=True), statistics, None)
+        program = instances(rewritten, sources, first=keeps_first)
+        compiled = self._goal(slice_, program, statistics, full)
         self._plans.put(key, compiled)
         return compiled
 
+    def _goal(
+        self,
+        slice_: RuleSlice,
+        program: GroundProgram,
+        statistics: Statistics,
+        full: GroundGoal | None,
+    ) -> GroundGoal:
+        loaded = load(self._engine, program.program, statistics)
+        slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
+        return GroundGoal(
+            slice_.rules, program, loaded, slots, bool(recursions(slice_.clauses)), full
+        )
+
+
+CONCLUDED = (Role.DERIVED, Role.STEP, *BEST)
+"""Roles of relations that have the conclusions of a predicate."""
 
 INSTANCES_PER_YIELD = 5_000
 """Instances read between two calls of `yield_now`: about a millisecond."""
@@ -148,7 +182,9 @@ class GroundRun:
     ) -> None:
         self.engine = engine
         self.goal = goal
-        self.run = goal.loaded.open_run(engine, bind, limits, now)
+        self._open = partial(_open, engine, bind, limits, now)
+        self.run = self._open(goal)
+        self._limits = limits
         self.ground = Ground(0, array("I"), array("I"), array("I"))
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
@@ -156,6 +192,11 @@ class GroundRun:
         self._starts: list[int] = []
         self._seeds = array("I")
         self._seed_count = 0
+
+    @property
+    def has_all_rows(self) -> bool:
+        """True if the run has all conclusions of the goal's relation, not only those it was asked."""
+        return "b" not in self.goal.plan.adornment
 
     def seed(self, rows: array[int], count: int) -> None:
         """Ask for these whole rows of the goal; only the columns that its adornment binds are used."""
@@ -172,7 +213,7 @@ class GroundRun:
         It has the instances of `blocks`, of which the first `parts` are those of parts of clauses,
         one for each group, and at the end one for each seed.
         """
-        drive(self.run)
+        self._finish(drive)
         nodes = 0
         program = self.goal.program
         seed_relation = program.seed_relation
@@ -205,6 +246,26 @@ class GroundRun:
             ends.extend(array("I", [len(premises)]) * self._seed_count)
         self.ground = Ground(nodes, heads, ends, premises, free)
         return self.ground
+
+    def _finish(self, drive: Drive) -> None:
+        """Step the run to its end; with a goal without demand, step both until one ends.
+
+        Their steps are compared and not their times, on which proofs should not depend.
+        """
+        full = self.goal.full
+        if full is None:
+            drive(self.run)
+            return
+        facts = sum(full.loaded.sizes.values())
+        race = Race(self.run, partial(self._open, full), self._limits, facts, now=lambda: 0.0)
+        try:
+            drive(race)
+        except BaseException:
+            race.close()
+            raise
+        winner, _ = race.finish()
+        if winner is not self.run:
+            self.goal, self.run = full, winner
 
     def _add(self, source: InstanceRelation, arrays: _Arrays, yield_now: YieldNow) -> None:
         """Add the instances of a clause to the arrays."""
@@ -269,6 +330,30 @@ class GroundRun:
         offset = self._offsets[schema]
         return array("I", [offset + index for index in ids]) if offset else ids
 
+    def lowest_nodes(
+        self, schema: RelationSchema, rows: array[int], count: int, heights: array[int]
+    ) -> array[int]:
+        """Return the node numbers of conclusions that hold, of each the lowest node.
+
+        A conclusion has a node in each version of its relation that has it, and their proofs may
+        differ. If each premise is proved by its lowest node, the heights of the nodes of a proof fall
+        from each conclusion to its premises, so that it has no cycle. Of nodes equally low that of
+        `schema` is chosen.
+        """
+        lowest = self.nodes(schema, rows, count)
+        for version, offset in self._offsets.items():
+            if (
+                version == schema
+                or version.role not in CONCLUDED
+                or version.derived != schema.derived
+            ):
+                continue
+            ids = self.run.relation(self.goal.slots[version]).locate(rows, count)
+            for index, row in enumerate(ids):
+                if row != NO_ROW and heights[offset + row] < heights[lowest[index]]:
+                    lowest[index] = offset + row
+        return lowest
+
     def block(self, number: int) -> Block:
         """Return the block of a single instance, of a clause that does not aggregate."""
         return self.blocks[bisect_right(self._starts, number) - 1]
@@ -283,6 +368,10 @@ class GroundRun:
 
     def _nodes(self, block: Block, atom: ClauseAtom) -> array[int]:
         return self.nodes(atom.schema, self.column(block, atom), block.count)
+
+
+def _open(engine: Engine, bind: Bind, limits: Limits, now: int | None, goal: GroundGoal) -> Run:
+    return goal.loaded.open_run(engine, bind, limits, now)
 
 
 def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:

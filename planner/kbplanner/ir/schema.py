@@ -33,6 +33,9 @@ class Role(str, Enum):
     CLASSES = "classes"
     """The names of an equivalence relation, each with the representative of its class; a clause that
     concludes a pair of names unites their classes."""
+    FIRST = "first"
+    """Conclusions of a recursion, each with the values of the instance that concluded it first; see
+    `passes/first.py`. Later rows with the same conclusion are not added."""
     STEP = "step"
     """Conclusions of a transitive relation that the rule which closes it is not needed for: the steps of
     its paths. Proofs and confidences are read from such paths."""

@@ -25,7 +25,7 @@ alone, as for `?x` and `?z` here, and independent choices are parts with instanc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -34,7 +34,8 @@ from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
-from kbplanner.passes.parts import Unseen, split
+from kbplanner.passes.first import FirstInstances, keep_first, recursions
+from kbplanner.passes.parts import Unseen, split, undivided
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,17 @@ class GroundProgram:
 
 
 def instances(
-    program: Program, confidence_sources: Collection[RelationSchema] | None = None
+    program: Program,
+    confidence_sources: Collection[RelationSchema] | None = None,
+    *,
+    first: bool = False,
 ) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
     They distinguish instances with other premises, and, if `confidence_sources` names stored relations, with
-    other facts of these. Raises BudgetExceeded for a clause whose instances have too many columns.
+    other facts of these. With `first`, recursions with several recursive premises have for each
+    conclusion the instance that comes first, and asserted facts. Raises BudgetExceeded for a clause
+    whose instances have too many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None
@@ -109,7 +115,14 @@ def instances(
     relations: list[InstanceRelation] = []
     groups: list[GroupRelation] = []
     clauses: list[Clause] = []
-    for clause in _supporting(program, seed_relation):
+    firsts: list[FirstInstances] = []
+    supporting = _supporting(program, seed_relation)
+    recursive = (
+        recursions(supporting, lambda atom: _concluded(atom.schema, seed_relation))
+        if first
+        else frozenset[RelationSchema]()
+    )
+    for clause in supporting:
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
@@ -118,8 +131,14 @@ def instances(
             )
             continue
         whole = _named(_canonical(clause), seed_relation, confidence_sources)
-        for level in split(whole, names, distinguishes):
-            if len(level.columns) > MAX_COLUMNS:
+        levels = split(whole, names, distinguishes)
+        is_first = clause.head.schema in recursive
+        if is_first and _is_copy(clause, seed_relation):  # an asserted fact is shown as asserted
+            firsts.append(FirstInstances(clause, whole, (), None))
+        elif is_first:
+            levels = [undivided(whole, distinguishes)]
+        for level in levels:
+            if len(level.columns) + is_first > MAX_COLUMNS:
                 raise BudgetExceeded(
                     f"a rule for {clause.head.schema.stored} has {len(level.columns)} variables that matter to its "
                     f"instances; these have at most {MAX_COLUMNS}",
@@ -138,6 +157,9 @@ def instances(
             relations.append(
                 InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen)
             )
+            if is_first and not _is_copy(clause, seed_relation):
+                firsts.append(FirstInstances(clause, whole, level.columns, schema))
+                continue
             clauses.extend(level.guards)
             instance = ClauseAtom(schema, level.columns)
             if own.head.schema.role is Role.PART:
@@ -146,12 +168,13 @@ def instances(
             if own.head.schema.role in BEST:  # other instances conclude values that are not kept
                 body = (*body, own.head)
             clauses.append(Clause(instance, body, own.rule))
+    program = keep_first(program, firsts) if firsts else program
     extended = replace(program, clauses=(*program.clauses, *clauses))
     return GroundProgram(extended, tuple(relations), seed_relation, tuple(groups))
 
 
-def _supporting(program: Program, seed_relation: RelationSchema | None) -> Iterator[Clause]:
-    """Yield the clauses of the answer relation and of its dependencies, by rule; those of the
+def _supporting(program: Program, seed_relation: RelationSchema | None) -> list[Clause]:
+    """Return the clauses of the answer relation and of its dependencies, by rule; those of the
     compiler first.
     """
     heads = program.heads()
@@ -163,10 +186,8 @@ def _supporting(program: Program, seed_relation: RelationSchema | None) -> Itera
                 if atom.schema not in reached and _concluded(atom.schema, seed_relation):
                     reached.add(atom.schema)
                     todo.append(atom.schema)
-    return iter(
-        sorted(
-            (c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule
-        )
+    return sorted(
+        (c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule
     )
 
 
@@ -187,6 +208,13 @@ def _canonical(clause: Clause) -> Clause:
 
 
 _KEPT = Variable("kept#")
+
+
+def _is_copy(clause: Clause, seed_relation: RelationSchema | None) -> bool:
+    """Return True if a clause of the compiler copies stored facts."""
+    return not clause.rule and not any(
+        _concluded(atom.schema, seed_relation) for atom in clause.atoms()
+    )
 
 
 def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> bool:

@@ -109,6 +109,23 @@ def split(clause: Clause, names: Iterator[str], distinguishes: Distinguishes) ->
     return levels
 
 
+def undivided(clause: Clause, distinguishes: Distinguishes) -> SplitClause:
+    """Return a clause as one level, with a column for each variable of its head and of the atoms that
+    distinguish instances.
+    """
+    atoms = (atom for atom in clause.all_atoms() if distinguishes(atom))
+    columns = dict.fromkeys(v for atom in (clause.head, *atoms) for v in _named(atom))
+    unseen = (
+        Unseen(
+            group.shared(columns),
+            tuple(v for v in group.variables if v not in columns),
+            group.items,
+        )
+        for group in _groups(clause.body, columns)
+    )
+    return SplitClause(clause, tuple(columns), tuple(unseen), ())
+
+
 def _spine(
     body: Sequence[ClauseItem], columns: dict[Variable, None], distinguishes: Distinguishes
 ) -> list[ClauseItem]:

@@ -43,7 +43,7 @@ from kbplanner.ir.values.numbers import answer_key
 from kbplanner.ir.values.pattern import captured, matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
-from kbplanner.reference.relation import BestRows, Classes, ReferenceRelation
+from kbplanner.reference.relation import BestRows, Classes, FirstRows, ReferenceRelation
 
 
 class ReferenceRun:
@@ -62,8 +62,8 @@ class ReferenceRun:
         self._plan = plan
         self._params = list(params)
         self._slots = [
-            _derived(arity, best, engine) if derived else next(base_relations)
-            for arity, derived, best in zip(plan.arities, plan.derived, plan.best, strict=True)
+            _derived(plan, slot, engine) if derived else next(base_relations)
+            for slot, derived in enumerate(plan.derived)
         ]
         self._epochs = [relation.epoch for relation in self._slots]
         self._marks: list[dict[int, int]] = [dict.fromkeys(c.reads, 0) for c in plan.components]
@@ -394,12 +394,15 @@ class ReferenceRun:
         raise BudgetExceeded.of_run(limit, value, str(self._rule))
 
 
-def _derived(arity: int, best: str | None, engine: ReferenceEngine) -> ReferenceRelation:
-    """Return an empty relation of a run, which keeps what `best` says."""
+def _derived(plan: ReferencePlan, slot: int, engine: ReferenceEngine) -> ReferenceRelation:
+    """Return the empty relation of a slot, which keeps what `plan.best` says."""
+    arity, best = plan.arities[slot], plan.best[slot]
     if best is None:
         return ReferenceRelation(arity)
     if best == "classes":
         return Classes(arity)
+    if best == "first":
+        return FirstRows(arity, plan.keys[slot])
     return BestRows(arity, best, engine.text)
 
 

@@ -32,7 +32,7 @@ class Component:
 
 @dataclass(slots=True)
 class ReferencePlan:
-    """Decoded bytecode."""
+    """Decoded bytecode. `keys` has the columns of the keys of relations that keep first rows."""
 
     arities: list[int]
     derived: list[bool]
@@ -41,6 +41,7 @@ class ReferencePlan:
     seed: int | None
     answer: int
     best: list[str | None]
+    keys: list[int]
     components: list[Component] = field(default_factory=list)
     sensitive: set[int] = field(default_factory=set)
 
@@ -48,7 +49,7 @@ class ReferencePlan:
         """Do nothing: there is nothing to free."""
 
 
-_EXTREMUM = {kind: function for function, kind in KIND_OF.items()}
+_KIND = {kind: function for function, kind in KIND_OF.items()}
 _FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.EQUAL: 3, Opcode.TEST: 4}
 _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
 
@@ -66,7 +67,8 @@ def decode(words: array[int]) -> ReferencePlan:
         registers,
         None if seed == NO_SLOT else seed,
         answer,
-        [_EXTREMUM.get(kind) for kind in shapes[1::2]],
+        [_KIND.get(min(kind, KIND_OF["first"])) for kind in shapes[1::2]],
+        [max(kind - KIND_OF["first"], 0) for kind in shapes[1::2]],
     )
     at = 8 + 2 * slots
     for _ in range(parts):

@@ -371,6 +371,22 @@ class BestRows(ReferenceRelation):
         return symbol != other and best_of(self._best, (text, other_text)) == text
 
 
+class FirstRows(ReferenceRelation):
+    """Rows of which those that agree in their first `key` columns have one: the first that was added."""
+
+    def __init__(self, arity: int, key: int) -> None:
+        super().__init__(arity)
+        self._key = key
+        self._first: dict[Row, int] = {}
+
+    def add(self, row: Row) -> int:
+        """Add a row unless one with its key exists; return the id of the row with its key."""
+        key = row[: self._key]
+        if key not in self._first:
+            self._first[key] = super().add(row)
+        return self._first[key]
+
+
 class Classes(ReferenceRelation):
     """Names with the representatives of their classes; adding a pair of names unites their classes."""
 
