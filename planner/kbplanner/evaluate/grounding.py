@@ -21,7 +21,7 @@ from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
-from kbplanner.pacing import paced
+from kbplanner.pacing import current_rest, paced
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.linearise import as_paths, closures
@@ -94,8 +94,10 @@ class GroundPlans:
             return cached
         clauses = as_paths(slice_.clauses) if form.as_paths else slice_.clauses
         skip = OPTIONAL if sources is None else {"restrict", "equivalence", "project"}
-        program = instances(rewrite(clauses, relation, adornment, statistics, skip=skip), sources)
-        loaded = load(self._engine, program.program, statistics)
+        rest = current_rest()
+        rewritten = rewrite(clauses, relation, adornment, statistics, skip=skip, rest=rest)
+        program = instances(rewritten, sources, rest)
+        loaded = load(self._engine, program.program, statistics, rest)
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
         compiled = GroundGoal(slice_.rules, program, loaded, slots, bool(closures(slice_.clauses)))
         self._plans.put(key, compiled)

@@ -31,9 +31,18 @@ from itertools import count
 
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
+from kbplanner.ir.program import (
+    REWRITES_PER_REST,
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+)
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.parts import Unseen, split
 
 
@@ -88,12 +97,15 @@ class GroundProgram:
 
 
 def instances(
-    program: Program, confidence_sources: Collection[RelationSchema] | None = None
+    program: Program,
+    confidence_sources: Collection[RelationSchema] | None = None,
+    rest: Rest = no_rest,
 ) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
-    They distinguish instances with other premises, and, if `confidence_sources` names stored relations, with
-    other facts of these. Raises BudgetExceeded for a clause whose instances have too many columns.
+    They distinguish instances with other premises, and, if `confidence_sources` names stored
+    relations, with other facts of these. `rest` is called about once a millisecond. Raises
+    BudgetExceeded for a clause whose instances have too many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None
@@ -109,7 +121,7 @@ def instances(
     relations: list[InstanceRelation] = []
     groups: list[GroupRelation] = []
     clauses: list[Clause] = []
-    for clause in _supporting(program, seed_relation):
+    for clause in paced(_supporting(program, seed_relation), rest, REWRITES_PER_REST):
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
