@@ -36,6 +36,9 @@ from kbplanner.syntax.parser import parse_rule
 DEFAULT_LISTED = 100
 """Default limit of each list of a preview."""
 
+RULES_PER_YIELD = 200
+"""Rules compared between two calls of `yield_now`: about a millisecond."""
+
 Name = tuple[str | None, RelationSchema]
 """Scope and stored schema of a relation."""
 
@@ -126,29 +129,31 @@ class Staged:
         Raises BudgetExceeded, with the differences of the predicates compared before in `outcome`.
         """
         for scope in self._scopes():
-            compare_truth(self._comparison(scope), limit, budget, outcome)
+            compare_truth(self._comparison(scope, budget), limit, budget, outcome)
 
     def new_conclusions(
         self, schema: RelationSchema, budget: Budget
     ) -> Iterator[tuple[str | None, list[str]]]:
         """Yield the scope and the arguments of each atom of one predicate that becomes true."""
         for scope in self._scopes():
-            for args in new_rows(self._comparison(scope), schema, budget):
+            for args in new_rows(self._comparison(scope, budget), schema, budget):
                 yield scope, args
 
-    def _comparison(self, scope: str | None) -> Comparison:
+    def _comparison(self, scope: str | None, budget: Budget) -> Comparison:
         tenant, overlay = self.tenant, self.overlay
-        before, after = tenant.rules.visible(scope), overlay.rules.visible(scope)
+        before, after = (
+            book.visible(scope, budget.yield_now) for book in (tenant.rules, overlay.rules)
+        )
         if self.external is not None:
             before, after = map(self.external.independent, (before, after))
-        changed_rules = set(before.rules) ^ set(after.rules)
+        old, new = (set(budget.paced(each.rules, RULES_PER_YIELD)) for each in (before, after))
         return Comparison(
             State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
             State(overlay, overlay.partition(scope), after),
             frozenset(schema for name, schema in self.written if name == scope),
             frozenset(
                 RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
-                for rule in changed_rules
+                for rule in budget.paced(old ^ new, RULES_PER_YIELD)
             ),
         )
 
@@ -226,7 +231,7 @@ def _change_rules(
     added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_REST)]
     modes = NO_MODES if external is None else external.modes
     cycles = book.check(added, modes, budget.yield_now)
-    for rule in added:
+    for rule in budget.paced(added, RULES_PER_YIELD):
         book.add(rule)
     return [
         *book.endless(added, budget.yield_now),

@@ -205,7 +205,9 @@ def _extensions(
 
     Empty if there are few, or if all of them together exceed a limit of a run.
     """
-    derived = sorted((each for each in schemas if each in state.rules.derived), key=str)
+    derived = sorted(
+        (each for each in budget.paced(schemas) if each in state.rules.derived), key=str
+    )
     if len(derived) < MIN_TOGETHER:
         return {}
     tenant, partition = state.tenant, state.partition

@@ -26,6 +26,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Limits
 from kbplanner.ir.terms import BodyItem, Literal
+from kbplanner.pacing import begin_resting, end_resting
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
@@ -324,7 +325,7 @@ class TenantHandle:
 class Reading:
     """Context manager of a read: yields the tenant under its read lock, and the request's budget."""
 
-    __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant")
+    __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant", "_token")
 
     _lock: AbstractContextManager[None] | None
 
@@ -345,6 +346,7 @@ class Reading:
         except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
             handle._ended(tenant, self._kind, None, self._budget)
             raise
+        self._token = begin_resting(self._budget.yield_compiling)
         # Facts are shown as of the last advance, which may be later if the lock was waited for.
         self._budget.now = tenant.at(self._budget.now or 0)
         return tenant, self._budget
@@ -370,6 +372,7 @@ class Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        end_resting(self._token)
         if self._lock is not None:
             self._lock.__exit__(kind, error, trace)
         handle = self._handle

@@ -73,7 +73,7 @@ from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, paced, resting
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -354,10 +354,11 @@ class TenantKB(
             tuple(each.rule for each in self.rules()),
             self._modes(),
         )
-        if kind == GOAL:
-            check_goal_size(text, "text")
-            return check_goal(text, stored, rest=rest)
-        return check_programs([text], stored, scope, rest)[0]
+        with resting(rest):
+            if kind == GOAL:
+                check_goal_size(text, "text")
+                return check_goal(text, stored, rest=rest)
+            return check_programs([text], stored, scope, rest)[0]
 
     def preview(
         self,

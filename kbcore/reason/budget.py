@@ -45,6 +45,9 @@ SLICE_ROWS = 500
 ITEMS_AT_ONCE = 5000
 """Items processed by a cheap loop between two calls of `yield_now`."""
 
+COMPILE_SECONDS = 0.01
+"""Time for which a goal is compiled although its deadline has passed: most take a millisecond."""
+
 LONG_SECONDS = 0.1
 """Python time after which a request counts as long and needs a slot."""
 
@@ -216,6 +219,16 @@ class Budget:
         ):
             self.admission.request(self.deadline - now)
         if self.runtime_yield is not None:
+            self.runtime_yield()
+
+    def yield_compiling(self) -> None:
+        """Yield as `yield_now` does, between two pieces of the compilation of a goal.
+
+        A request without any time gets COMPILE_SECONDS: it returns the answers of its first slice.
+        """
+        if self.clock.monotonic() - self.begun >= COMPILE_SECONDS:
+            self.yield_now()
+        elif self.runtime_yield is not None:
             self.runtime_yield()
 
     def check_answers(self, count: int) -> None:

@@ -23,6 +23,9 @@ from kbplanner.passes import OPTIONAL, rewrite
 COMBINED_GOAL = "?together"
 """Predicate that depends on several others; no rule text can use this name."""
 
+RELATIONS_PER_YIELD = 50
+"""Relations of a run looked up between two calls of `yield_now`: about a millisecond."""
+
 
 @contextmanager
 def viewed(
@@ -100,7 +103,7 @@ def conclusions_together(
     goal = RelationSchema(COMBINED_GOAL, 0).derived
     asked = [
         Clause(ClauseAtom(goal, ()), (ClauseAtom(each, numbered_variables(each.arity)),))
-        for each in sought
+        for each in budget.paced(sought, RELATIONS_PER_YIELD)
     ]
     program = rewrite(
         (*rules.clauses(view.denied), *asked),
@@ -111,14 +114,13 @@ def conclusions_together(
         full=True,
         rest=budget.yield_now,
     )
-    loaded = load(engine, program, view.statistics)
-    budget.yield_now()
+    loaded = load(engine, program, view.statistics, budget.yield_now)
     run = loaded.open_run(engine, view.bind, budget.limits, budget.now)
     open_runs.callback(run.close)
     budget.drive(run)
     return {
         sought[slot_schema.bare]: run.relation(slot)
-        for slot, slot_schema in enumerate(loaded.plan.slots)
+        for slot, slot_schema in budget.paced(enumerate(loaded.plan.slots), RELATIONS_PER_YIELD)
         if slot_schema.bare in sought
         and "b" not in slot_schema.adornment
         and slot_schema.arity == slot_schema.bare.arity

@@ -28,12 +28,12 @@ from kbplanner.ir.terms import (
     Variable,
     extremum_of,
 )
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, no_rest, paced, resting
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_phrase, print_rule
 
-RULES_PER_REST = 4
-"""Rules examined between two calls of `rest`: about a millisecond."""
+RULES_PER_REST = 1
+"""Rules examined between two calls of `rest`: one can have 64 KiB of expressions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,11 @@ class RuleBook:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
-    def visible(self, scope: str | None, rest: Rest = no_rest) -> RuleSet:
+    def visible(self, scope: str | None, rest: Rest | None = None) -> RuleSet:
         """Return the rules that are valid in a partition: those without scope, and its own.
 
-        `rest` is called about once a millisecond while they are compiled.
+        `rest` is called about once a millisecond while they are compiled; by default it is
+        `current_rest`.
         """
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
@@ -220,7 +221,8 @@ class RuleBook:
             rules = RuleSet(self._chosen(merged.values(), scope), rest=rest)
             checked[scope] = rules
             if not rules.reads.isdisjoint(external):
-                rules.with_external(external).check(schema.stored for schema in heads)
+                with resting(rest):
+                    rules.with_external(external).check(schema.stored for schema in heads)
             parts = (
                 part
                 for part in paced(

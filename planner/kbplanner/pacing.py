@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 from typing import TypeVar
@@ -27,18 +26,29 @@ def current_rest() -> Rest:
     return _CURRENT.get()
 
 
-@contextmanager
-def resting(rest: Rest) -> Iterator[None]:
-    """Have the readers of texts in this block call `rest`, unless they are given another one.
+class resting:  # noqa: N801  used like a function, in `with resting(rest):`
+    """Context manager: have the readers of texts and the compiler of rules in this block call `rest`, unless they
+    are given another one.
 
-    The block reads the body of a request, whose texts are in many places: it holds no lock.
+    The block reads the body of a request, or evaluates one: it has texts and rules in many places.
+    While it holds a lock, other work waits only if it needs the same lock.
     """
-    token = _CURRENT.set(rest)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
 
+    __slots__ = ("_rest", "_token")
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._rest)
+
+    def __exit__(self, *error: object) -> None:
+        _CURRENT.reset(self._token)
+
+
+begin_resting = _CURRENT.set
+end_resting = _CURRENT.reset
+"""The two halves of `resting`, for blocks that are entered for each short request."""
 
 STEPS_PER_YIELD = 10_000
 """Steps of Python between two calls of `yield_now`: about a millisecond."""
@@ -48,6 +58,12 @@ def paced(
     items: Iterable[T], yield_now: Callable[[], None], every: int = STEPS_PER_YIELD
 ) -> Iterator[T]:
     """Yield the items, and call `yield_now` after every `every` of them."""
+    if yield_now is no_rest or (isinstance(items, (tuple, list)) and len(items) <= every):
+        return iter(items)
+    return _paced(items, yield_now, every)
+
+
+def _paced(items: Iterable[T], yield_now: Callable[[], None], every: int) -> Iterator[T]:
     left, more = iter(items), False
     for item in left:
         if more:

@@ -43,8 +43,8 @@ def strata(monkeypatch):
     strata = []
     build = loaded.build
 
-    def counted(program, statistics):
-        plan = build(program, statistics)
+    def counted(*args):
+        plan = build(*args)
         strata.extend(plan.strata)
         return plan
 

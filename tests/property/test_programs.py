@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ from kbplanner.errors import RecursiveAggregate
 from kbplanner.ir.terms import Atom
 from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
+
+PASS = import_module("kbplanner.passes.adorn")
 
 FORMS = [
     parse_rule(text)
@@ -72,6 +76,23 @@ def test_goals_have_the_answers_of_the_model(name, rules, facts, goals):
     model = naive.model(rules, facts)
     for goal in goals:
         assert world.ask(goal) == naive.answers(model, goal)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@examples(300)
+@given(
+    random_rules,
+    st.lists(programs.facts(), max_size=14),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+)
+def test_relations_that_may_be_asked_in_one_way_have_the_same_answers(name, rules, facts, goals):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PASS, "MAX_ADORNMENTS", 1)
+        world = programs.World(ENGINES[name](), rule_set(rules))
+        world.tell(facts)
+        model = naive.model(rules, facts)
+        for goal in goals:
+            assert world.ask(goal) == naive.answers(model, goal)
 
 
 CYCLES = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,10 @@ from kbplanner.engine.engine import Engine
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import Program
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Variable
-from kbplanner.passes.restrict import restrict
+from kbplanner.passes.restrict import MAX_VERSIONS, restrict
 from kbplanner.reference.engine import ReferenceEngine
+
+PASS = import_module("kbplanner.passes.restrict")
 
 NAMES = [Variable(name) for name in "xyz"]
 
@@ -52,6 +56,7 @@ layered = st.builds(
 )
 
 
+@pytest.mark.parametrize("most", [1, MAX_VERSIONS])
 @pytest.mark.parametrize("engine", [ReferenceEngine, Engine], ids=["reference", "c"])
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
@@ -59,21 +64,26 @@ layered = st.builds(
     st.lists(programs.facts(), max_size=16),
     st.lists(programs.goals(), min_size=1, max_size=4),
 )
-def test_restricted_rules_have_the_answers_of_the_model(engine, rules, facts, goals):
-    world = programs.World(engine(), RuleSet(rules))
-    for part in (facts[::2], facts[1::2]):
-        world.tell(part)
-    model = naive.model(rules, facts)
-    for goal in goals:
-        assert world.ask(goal, keep=True) == naive.answers(model, goal)
+def test_restricted_rules_have_the_answers_of_the_model(engine, most, rules, facts, goals):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PASS, "MAX_VERSIONS", most)
+        world = programs.World(engine(), RuleSet(rules))
+        for part in (facts[::2], facts[1::2]):
+            world.tell(part)
+        model = naive.model(rules, facts)
+        for goal in goals:
+            assert world.ask(goal, keep=True) == naive.answers(model, goal)
 
 
-@given(layered)
+@pytest.mark.parametrize("most", [1, MAX_VERSIONS])
+@given(rules=layered)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_version_that_is_called_has_clauses(rules):
+def test_every_version_that_is_called_has_clauses(most, rules):
     compiled = RuleSet(rules)
     for stored in compiled.derived:
-        program = restrict(Program(compiled.clauses(frozenset()), stored.derived))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PASS, "MAX_VERSIONS", most)
+            program = restrict(Program(compiled.clauses(frozenset()), stored.derived))
         heads = program.heads()
         assert program.goal in heads
         for clause in program.clauses:

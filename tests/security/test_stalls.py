@@ -1,4 +1,4 @@
-"""No text stops a node: whatever a request holds, others get their turn and its deadline ends it.
+"""No text stops a node: while a request is read, others get their turn, and its deadline ends it.
 
 The matrix is every operation that takes text, with hostile texts in each of its text fields. Steps
 are counted, not seconds.
@@ -6,15 +6,27 @@ are counted, not seconds.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import cycle, product
 from typing import Any
 
 import pytest
-from support.http import error_of, serve_in_memory
+from support.agents import Agent
+from support.http import Served, error_of, serve_in_memory
 from support.runtimes import runtime
+from support.stalls import (
+    CALLS_BETWEEN,
+    FORMS,
+    SHAPES,
+    WITHOUT_TEXT,
+    Turns,
+    body_with,
+    fields_with_texts,
+    grown,
+    operations_with_texts,
+)
+from werkzeug.test import TestResponse
 
 from kbcore.branching.preview import Proposal
 from kbplanner.check.texts import check_texts
@@ -22,6 +34,7 @@ from kbplanner.compile import rules as compile_rules
 from kbplanner.compile.build import _Builder
 from kbplanner.errors import InvalidInput, RuleSyntaxError
 from kbplanner.ir.terms import Rule
+from kbplanner.passes.lower import lower
 from kbplanner.syntax.parser import (
     MAX_GOAL_BYTES,
     load_grammar,
@@ -30,86 +43,16 @@ from kbplanner.syntax.parser import (
     parse_rule,
 )
 from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS, TOO_LONG, scan_statement
+from kbserver.mcp.tools import all_tools
 from kbserver.operations import operations
-
-CALLS_BETWEEN = 2 * MAX_STATEMENT_CHARS
-"""Calls of functions between two turns of others, at most: two for each token of the longest
-statement, some ten milliseconds. Texts of any shape take more in all.
-"""
-
-SIZE = 80 * 1024
-SIZE_OF_BODIES = 6 * 1024
-
-
-def grown(text: str, size: int = SIZE) -> str:
-    return (text * (size // len(text) + 1))[:size]
+from kbserver.schemas.base import Body
+from kbserver.schemas.fields import Value
 
 
 @pytest.fixture(autouse=True, scope="module")
 def loaded_grammar() -> None:
     """Load the grammar, as a server does at its start."""
     load_grammar()
-
-
-def short(shape: str) -> str:
-    """Return the text of a shape, cut short."""
-    return SHAPES[shape][:SIZE_OF_BODIES]
-
-
-SHAPES = {
-    "calls": grown("p("),
-    "brackets": grown("("),
-    "lists": grown("["),
-    "quotes": grown('"'),
-    "unclosed lines": grown('"\n'),
-    "comments": grown("%\n"),
-    "block comments": grown("/**/"),
-    "one comment": "%" * SIZE,
-    "blanks": " " * SIZE,
-    "not": grown("not ") + "p(a)",
-    "signs": grown("~"),
-    "minus": grown("-"),
-    "arguments": "p(" + grown("a,") + "a)",
-    "variables": "p(" + ",".join(f"?v{i}" for i in range(8000)) + ")",
-    "conjunction": grown("p(?x),") + "p(?x)",
-    "sum": "p(?x), ?x = " + grown("1+") + "1",
-    "escapes": 'p("' + grown("\\n") + '").',
-    "one word": "a" * SIZE,
-    "word with dashes": grown("a-"),
-    "facts": grown("p(a).\n", 8000),
-    "rules": grown("p(?x) :- q(?x).\n", 8000),
-    "keys": grown("@key p(?x, _).\n", 8000),
-    "errors": grown("p(.\n", 8000),
-    "lines": grown("p(a, b)\n", 8000),
-    "arrows": grown("a :- b\n", 8000),
-    "tests": grown('test "a" { p(a). ?- p(a). }\n', 8000),
-}
-
-
-class Turns:
-    """Counts the turns of others, and the most calls of functions between two of them."""
-
-    def __init__(self) -> None:
-        self.count = self.calls = self.most_calls = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-        self.most_calls = max(self.most_calls, self.calls)
-        self.calls = 0
-
-    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
-        self.calls += event in ("call", "c_call")
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        self.calls = 0
-        before = sys.getprofile()
-        sys.setprofile(self._called)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-            self()
 
 
 def read_or_refused(read: Callable[[], Any]) -> None:
@@ -170,67 +113,149 @@ def test_a_goal_has_a_limit() -> None:
 
 # ---- every operation that takes text ----
 
+SIZE_OF_BODIES = 16 * 1024
+CALLS_OF_BODIES = 30_000
+"""Calls of functions between two turns while a body of that size is read and answered."""
 
-def text_operations() -> list[tuple[str, str]]:
-    """Path and field of every text field of a body of an operation."""
-    from kbserver.app import create_app  # noqa: F401 - declares all operations
-
-    found = []
-    for each in operations():
-        method, _, path = each.routes[0].partition(" ")
-        body = each.body_reader
-        if method != "POST" or body is None or "{" in path or path.startswith("/admin"):
-            continue
-        for key in body._fields:
-            if key in (
-                "text",
-                "command",
-                "teach",
-                "tell",
-                "forget",
-                "forgetRules",
-                "goal",
-                "turns",
-            ):
-                found.append((path, key))
-    return found
+MATRIX_SHAPES = ("facts", "rules", "keys", "errors", "arguments", "calls", "conjunction", "tests")
+OPERATIONS = operations_with_texts()
 
 
-OF_LISTS = ("tell", "forget", "forgetRules", "turns", "goals")
+def short(shape: str) -> str:
+    """Return the text of a shape in the size of a body."""
+    return grown(SHAPES[shape], SIZE_OF_BODIES)
+
+
+def cases(
+    body: Body, keys: Iterable[str], first: int, main: Collection[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield bodies with a long text in each key, and names for them.
+
+    The forms take the shapes in turn, beginning with number `first`, so that each form meets each
+    shape in some operation. A key of `main` gets all shapes as texts.
+    """
+    turn = cycle(MATRIX_SHAPES[first % len(MATRIX_SHAPES) :] + MATRIX_SHAPES)
+    for key in keys:
+        for form, value in FORMS.items():
+            is_main = form == "text" and key in main
+            for shape in MATRIX_SHAPES if is_main else (next(turn),):
+                yield f"{key}: {form} of {shape}", body_with(body, key, value(short(shape)))
+
+
+def body_of(route: str) -> Body:
+    """Return the reader of the body of an operation."""
+    body = OPERATIONS[route].body_reader
+    assert body is not None
+    return body
+
+
+def send(served: Served, route: str, data: Any, tenant: str) -> TestResponse:
+    """Send a body to an operation; a part of the path is a name that exists, or none."""
+    method, path = route.split()
+    path = re.sub("<[a-z]+>", "default", path)
+    return served.client.flask.open(path, method=method, json=data, headers={"X-Tenant-ID": tenant})
+
+
+@pytest.mark.parametrize("route", OPERATIONS)
+def test_operations_give_turns(route: str) -> None:
+    body = body_of(route)
+    with serve_in_memory() as served:
+        main = ("text", "teach", "command", "goal")
+        named = cases(body, fields_with_texts(body), len(route), main)
+        for number, (name, data) in enumerate(named):
+            served.runtime.yield_now = turns = Turns()
+            with turns.counted():
+                answer = send(served, route, data, f"t{number}")
+            assert answer.status_code < 500 or answer.status_code == 501, (name, answer.text)
+            assert turns.most_calls < CALLS_OF_BODIES, (name, turns.most_calls)
+
+
+@pytest.mark.parametrize("name", all_tools())
+def test_tools_give_turns(name: str) -> None:
+    tool = all_tools()[name]
+    body = tool.operation.body_reader if tool.declared.body is None else tool.declared.body()
+    if body is None:
+        return
+    keys = [key for key in fields_with_texts(body) if key in tool.declared.takes]
+    with serve_in_memory(mcp_tools="all") as served:
+        agent = Agent(served.client)
+        for number, (case, arguments) in enumerate(cases(body, keys, len(name))):
+            served.runtime.yield_now = turns = Turns()
+            call = {"name": name, "arguments": arguments}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            with turns.counted():
+                answer = agent.send(message, X_Tenant_ID=f"t{number}")
+            assert answer.status_code == 200, (case, answer.text)
+            assert turns.most_calls < CALLS_OF_BODIES, (case, turns.most_calls)
+
+
+@pytest.mark.parametrize("shape", MATRIX_SHAPES)
+def test_agent_messages_give_turns(shape: str) -> None:
+    text = short(shape)
+    parts: list[list[Any]] = [
+        [{"text": text}],
+        [{"text": f"?- {text}"}],
+        [{"text": line} for line in text.split("\n")[:64]],
+        *([{"data": {"op": op, "text": text}}] for op in ("ask", "teach", "ingest", "tell")),
+        [{"data": {"op": "preview", "teach": text}}],
+    ]
+    with serve_in_memory(mcp_tools="all") as served:
+        for number, each in enumerate(parts):
+            served.runtime.yield_now = turns = Turns()
+            content = {"messageId": "m", "role": "ROLE_USER", "parts": each}
+            params = {"message": content, "tenant": f"t{number}"}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+            with turns.counted():
+                answer = served.client.flask.post("/a2a", json=message)
+            assert answer.status_code == 200, answer.text
+            assert turns.most_calls < CALLS_OF_BODIES, (number, turns.most_calls)
+
+
+MIN_TURNS = 10
+"""Turns of a text that takes long to read: some are given after a write, which no deadline ends."""
+
+
+@pytest.mark.parametrize("route", OPERATIONS)
+def test_the_deadline_ends_reading(route: str) -> None:
+    """A text that gives many turns ends after the two that its time allows."""
+    body = body_of(route)
+    with serve_in_memory(query_timeout_ms=2000) as served:
+        for key in fields_with_texts(body):
+            for shape in ("rules", "calls"):
+                data = body_with(body, key, short(shape))
+                served.runtime.yield_now = turns = Turns()
+                answer = send(served, route, data, "t")
+                if turns.count < MIN_TURNS or answer.status_code == 501:
+                    continue
+                served.runtime.yield_now = lambda: served.clock.advance(1000)
+                answer = send(served, route, data, "u")
+                details = error_of(answer, 422, "BUDGET_EXCEEDED")["details"]
+                assert details["limit"] == "timeMs", (key, shape)
+
+
+def test_the_fields_without_texts_refuse_long_ones() -> None:
+    """The exceptions of the matrix: each is in use, and none takes a text of any shape."""
+    fields = [
+        field
+        for each in operations()
+        if each.body_reader is not None
+        for field in each.body_reader.fields.values()
+    ]
+    assert {type(field) for field in fields} >= set(WITHOUT_TEXT)
+    for field in fields:
+        if isinstance(field, Value) and type(field) in WITHOUT_TEXT:
+            for form, shape in product(FORMS.values(), ("facts", "one word")):
+                with pytest.raises(ValueError, match=r"."):
+                    field.read(form(short(shape)))
 
 
 def test_the_matrix_has_the_operations_that_take_text() -> None:
-    paths = {path for path, _ in text_operations()}
+    paths = {route.split()[1] for route in OPERATIONS}
     assert {"/infer", "/query", "/check", "/preview", "/execute", "/extract", "/explain"} <= paths
-    assert {"/context", "/context/ingest"} & paths
-    assert {"/teach", "/assert/rule"} & paths
-
-
-@pytest.mark.parametrize("shape", ["calls", "facts", "rules", "errors", "arguments", "keys"])
-def test_operations_give_turns(shape: str) -> None:
-    with serve_in_memory() as served:
-        for path, key in text_operations():
-            turns = Turns()
-            served.runtime.yield_now = turns
-            value: Any = [short(shape)] if key in OF_LISTS else short(shape)
-            with turns.counted():
-                answer = served.client.post(path, {key: value})
-            assert answer.status_code < 500 or answer.status_code == 501, (path, answer.text)
-            assert turns.most_calls < CALLS_BETWEEN, (path, key, turns.most_calls)
-
-
-@pytest.mark.parametrize("shape", ["calls", "facts", "rules", "errors", "arguments"])
-def test_the_deadline_ends_reading(shape: str) -> None:
-    with serve_in_memory() as served:
-        served.runtime.yield_now = lambda: served.clock.advance(1000)
-        for path, key in text_operations():
-            if path in ("/extract",) or key in OF_LISTS:
-                continue
-            answer = served.client.post(path, {key: short(shape), "timeoutMs": 2000})
-            if answer.status_code == 422:
-                assert answer.get_json()["details"]["limit"] == "timeMs"
-            else:  # refused before two seconds of steps
-                assert answer.status_code in (400, 404, 501), (path, answer.text)
+    assert {"/context", "/context/ingest", "/episodes", "/goals/subscribe"} <= paths
+    assert fields_with_texts(body_of("POST /preview")) == [
+        *("tell", "teach", "forget", "forgetRules", "scope")
+    ]
 
 
 def test_a_request_over_its_deadline_stores_nothing() -> None:
@@ -300,7 +325,6 @@ def test_teaching_compiles_the_rules_once(
     rules_of: Callable[[int], list[Rule]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lowered: list[int] = []
-    lower = compile_rules.lower
 
     def counted(rules: Any, *args: Any) -> Any:
         lowered.append(len(rules))

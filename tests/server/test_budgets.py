@@ -119,6 +119,13 @@ def test_a_wait_of_zero_returns_available_answers(taught: Client) -> None:
     assert len(response.get_json()) == 1
 
 
+def test_a_wait_of_zero_compiles_a_goal(taught: Client) -> None:
+    rules = "".join(f"w{i}(?x) :- edge(?x, ?y), not w{i + 1}(?x).\n" for i in range(50))
+    assert taught.post("/teach", {"text": rules}).status_code == 200
+    response = taught.post("/ask", {"predicate": "w49", "args": ["?x"]}, {"Prefer": "wait=0"})
+    assert response.status_code == 200, response.text
+
+
 def test_several_preferences_are_honoured_at_once(taught: Client) -> None:
     prefer = {"Prefer": "return=representation, wait=5"}
     response = taught.post("/retract", {"predicate": "edge", "args": ["1", "x"]}, prefer)

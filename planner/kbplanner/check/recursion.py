@@ -40,7 +40,9 @@ def recursion_findings(
     """
     numbers = list(range(len(rules)))
     refused: set[int] = set()
-    for index in paced(numbers[first:], rest, RULES_PER_REST):
+    lowered = _lowered(rules, rest)
+    suspects = numbers[first:] if lowered is None else []
+    for index in paced(suspects, rest, RULES_PER_REST):
         try:
             lower([rules[index]])
         except InvalidInput as error:
@@ -53,8 +55,8 @@ def recursion_findings(
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
     rest()
-    lowered = lower([rules[index] for index in numbers], rest=rest)
-    rest()
+    if lowered is None or refused:
+        lowered = lower([rules[index] for index in numbers], rest=rest)
     clauses = linearise(lowered, rest)
     rest()
     for cycle, inside in aggregate_cycles(clauses, rest):
@@ -92,6 +94,14 @@ def recursion_findings(
     yield from _accepted(rules, numbers, first, rest)
 
 
+def _lowered(rules: Sequence[Rule], rest: Callable[[], None]) -> tuple[Clause, ...] | None:
+    """Return the rules lowered; None if one of them is not valid."""
+    try:
+        return lower(rules, rest=rest)
+    except InvalidInput:
+        return None
+
+
 def _found(finding: ExtremumFinding, indexes: Sequence[int], first: int) -> Iterator[Recursion]:
     """Yield a finding for each rule that is not stored."""
     for index in indexes:
@@ -103,10 +113,9 @@ def _accepted(
     rules: Sequence[Rule], numbers: Sequence[int], first: int, rest: Callable[[], None]
 ) -> Iterator[Recursion]:
     rule_set = RuleSet((rules[index] for index in numbers), rest=rest)
-    clauses = rule_set.clauses(frozenset())
     for part in rule_set.negative_components(frozenset(), rest):
         rest()
-        index = _rule_in(part.relations, clauses, numbers, first)
+        index = _rule_in(part.relations, part.clauses, numbers, first)
         if index is not None:
             yield Recursion(
                 "negative-recursion",

@@ -60,10 +60,10 @@ class Stored:
 NOTHING_STORED = Stored()
 
 
-PACE = 8
+PACE = 1
 CHEAP_PACE = 500
-"""Statements or rules between two calls of `rest`, in checks of one or all of them: about a
-millisecond."""
+"""Statements or rules between two calls of `rest`, in checks of one or all of them: one can have 64
+KiB of expressions."""
 
 
 def _accept(statement: Statement) -> str | None:
@@ -113,13 +113,13 @@ def check_texts(
         for error in parsed.errors:
             findings.add_error(error)
         parts.append(_Checked(findings, source.statements, parsed.unread_names, source.blocks))
-    _check_blocks(parts)
+    _check_blocks(parts, rest)
     for part in parts:
         _check_statements(part, paced(part.statements, rest, PACE), limits, problem_of)
         for warning in lint(paced(part.safe, rest, PACE)):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
-    stored = _with_searches(parts, stored)
+    stored = _with_searches(parts, stored, rest)
     _check_definitions(parts, stored, rest)
     _check_uses(parts, stored, rest)
     refused = _check_recursion(parts, stored, scope, rest)
@@ -154,8 +154,8 @@ def check_goal(
         if len(goal.body) == 1 and isinstance(goal.body[0], Comparison):
             message = "a goal is an atom, found a builtin, which has no answers of its own"
             findings.add("wrong-statement", goal.span, message)
-    _check_statements(part, part.statements, limits, _accept)
-    stored = _with_searches([part], stored)
+    _check_statements(part, paced(part.statements, rest, PACE), limits, _accept)
+    stored = _with_searches([part], stored, rest)
     _check_definitions([part], stored, rest)
     _check_external([part], stored, None, set(), rest)
     return findings.in_order()
@@ -237,18 +237,22 @@ def _placed(
 # ---- test blocks ----
 
 
-def _check_blocks(parts: Sequence[_Checked]) -> None:
+BLOCKS_PER_REST = 20
+"""Test blocks checked between two calls of `rest`: about a millisecond; each has some queries."""
+
+
+def _check_blocks(parts: Sequence[_Checked], rest: Callable[[], None]) -> None:
     """Check names of tests and fixtures, and the fixtures and rules that tests name."""
     first: dict[tuple[str, str], Block] = {}
     fixtures = {block.name for part in parts for block in part.blocks if block.kind == "fixture"}
     rules = {
         statement.rule.name
         for part in parts
-        for statement in part.statements
+        for statement in paced(part.statements, rest, CHEAP_PACE)
         if isinstance(statement, RuleStatement)
     }
     for part in parts:
-        for block in part.blocks:
+        for block in paced(part.blocks, rest, BLOCKS_PER_REST):
             other = first.setdefault((block.kind, block.name), block)
             if other is not block:
                 line = other.span.line
@@ -279,9 +283,9 @@ def _check_definitions(parts: Sequence[_Checked], stored: Stored, rest: Callable
     Where neither the texts nor the storage have facts, the facts come from elsewhere, and only
     names that are similar to a known one are reported.
     """
-    has_facts = bool(stored.predicates) or any(True for part in parts for _ in _facts(part))
+    has_facts = bool(stored.predicates) or any(True for part in parts for _ in _facts(part, rest))
     known = {name: set(arities) for name, arities in stored.predicates.items()}
-    defined = {signature for part in parts for signature in _defined(part)}
+    defined = {signature for part in parts for signature in _defined(part, rest)}
     defined |= _signatures(stored.external)
     unread = _unread_names(parts)
     for part in parts:
@@ -292,8 +296,8 @@ def _check_definitions(parts: Sequence[_Checked], stored: Stored, rest: Callable
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
 
 
-def _defined(part: _Checked) -> Iterator[Signature]:
-    for statement in part.statements:
+def _defined(part: _Checked, rest: Callable[[], None]) -> Iterator[Signature]:
+    for statement in paced(part.statements, rest, CHEAP_PACE):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity
         elif isinstance(statement, RuleStatement):
@@ -309,7 +313,9 @@ def _check_uses(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], No
     if not any(part.goals for part in parts):
         return
     unread = _unread_names(parts)
-    used = {signature for rule in stored.rules for signature in _read_by(rule)}
+    used = {
+        signature for rule in paced(stored.rules, rest, CHEAP_PACE) for signature in _read_by(rule)
+    }
     used.add((CONTRADICTION, 3))  # windows and summaries show it
     for part in parts:
         for statement in paced(part.statements, rest, CHEAP_PACE):
@@ -368,7 +374,7 @@ def _check_rules(
                 general = f"the rule in line {shadowing.span.line}{where}"
             message = f"the rule adds nothing: {general} has all of its conclusions"
             part.findings.add("shadowed-rule", statement.predicates[0][2], message)
-    facts = {signature for part in parts for signature in _facts(part)}
+    facts = {signature for part in parts for signature in _facts(part, rest)}
     facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
     if not facts and not any(part.goals for part in parts):
         return  # the facts come from elsewhere
@@ -390,8 +396,8 @@ def _check_rules(
             part.findings.add("never-fires", statement.predicates[0][2], message, hint)
 
 
-def _facts(part: _Checked) -> Iterator[Signature]:
-    for statement in part.statements:
+def _facts(part: _Checked, rest: Callable[[], None]) -> Iterator[Signature]:
+    for statement in paced(part.statements, rest, CHEAP_PACE):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity
 
@@ -454,9 +460,9 @@ def _check_recursion(
 # ---- predicates of plugins ----
 
 
-def _with_searches(parts: Sequence[_Checked], stored: Stored) -> Stored:
+def _with_searches(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> Stored:
     """Return what is stored, with the predicates that search the facts where nothing defines them."""
-    defined = {signature for part in parts for signature in _defined(part)}
+    defined = {signature for part in parts for signature in _defined(part, rest)}
     defined |= {(name, n) for name, arities in stored.predicates.items() for n in arities}
     searches = {
         schema: modes

@@ -50,6 +50,8 @@ from kbplanner.ir.operators import (
     TRUE,
 )
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -60,26 +62,34 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import REPLACING, ROLE_OF_EXTREMUM, RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Comparison, Expr, Term, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
 
 
-def build(program: Program, statistics: Statistics) -> Plan:
-    """Build the plan of a rewritten program; join orders follow `statistics`."""
+def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Plan:
+    """Build the plan of a rewritten program; join orders follow `statistics`.
+
+    `rest` is called about once a millisecond.
+    """
     if program.answer is None:
         raise EngineFault("a program without an answer relation cannot be built")
-    builder = _Builder(program)
+    builder = _Builder(program, rest)
     heads = program.heads()
     order = {schema: number for number, schema in enumerate(heads)}
     stages = []
-    for part in strata(program):
+    for part in paced(strata(program, rest), rest, 1):
         clauses = [
             clause
             for schema in sorted(part.relations, key=order.__getitem__)
             for clause in heads[schema]
         ]
         builder.growing = part.relations
-        plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
+        plans = [
+            plan
+            for clause in paced(clauses, rest, REWRITES_PER_REST)
+            for plan in builder.join_plans(clause, statistics)
+        ]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
         stages.append(StratumPlan(part.recursive, tuple(plans), relations))
     return Plan(
@@ -120,13 +130,14 @@ _IDENTICAL = COMPARISONS.index("==")
 
 
 class _Builder:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, rest: Rest) -> None:
+        self._rest = rest
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
         # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
         asked = {clause.head.schema for clause in program.clauses}
         self._seed = None if program.seed in asked else program.seed
-        for clause in program.clauses:
+        for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
@@ -163,6 +174,8 @@ class _Builder:
             return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
         plans = []
         for index, driver in enumerate(reads):
+            if index:
+                self._rest()  # bodies can be long: each driver has an order of its own
             views = {
                 id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL
                 for i, atom in enumerate(reads)

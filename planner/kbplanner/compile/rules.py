@@ -13,16 +13,19 @@ from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
     CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
     ClauseItem,
     Computation,
     dependencies,
+    dependents,
+    emptied,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, current_rest, paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
@@ -50,6 +53,50 @@ class RuleSlice:
     external: Modes
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ComponentSource:
+    """The clauses that a negative component is evaluated from: its own, and those of the relations
+    outside of components that they depend on, in order; and the indexes of the components they read.
+    """
+
+    clauses: tuple[Clause, ...]
+    components: tuple[int, ...]
+
+
+class _Places:
+    """The places of the clauses of each relation, and the component of each relation in one."""
+
+    def __init__(
+        self, clauses: Sequence[Clause], parts: Sequence[NegativeComponent], rest: Rest
+    ) -> None:
+        self._clauses = clauses
+        self._places: dict[RelationSchema, list[int]] = {}
+        for place, clause in paced(enumerate(clauses), rest):
+            self._places.setdefault(clause.head.schema, []).append(place)
+        self._component = {
+            schema: index for index, part in enumerate(parts) for schema in part.relations
+        }
+
+    def source(self, part: NegativeComponent, index: int, rest: Rest) -> ComponentSource:
+        """Return the source of a component, given by its index too."""
+        todo = list(part.relations)
+        reached, components, places = set(todo), set[int](), list[int]()
+        for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
+            component = self._component.get(schema, index)
+            if component != index:
+                components.add(component)
+                continue
+            own = self._places.get(schema, [])
+            places += own
+            for place in own:
+                for atom in self._clauses[place].all_atoms():
+                    if atom.schema not in reached:
+                        reached.add(atom.schema)
+                        todo.append(atom.schema)
+        clauses = tuple(self._clauses[place] for place in sorted(places))
+        return ComponentSource(clauses, tuple(sorted(components)))
+
+
 _SLICES: WeakValueDictionary[tuple[object, ...], RuleSlice] = WeakValueDictionary()
 """The slices in use, by content."""
 
@@ -61,15 +108,17 @@ class RuleSet:
     (goals of several literals). Models of its components also hold for these rules. Raises
     InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
     together recurse through an aggregate, RefusedExtremum where a best value is not monotone.
-    `rest` is called about once a millisecond.
+    `rest` is called about once a millisecond, here and in the methods; by default it is
+    `current_rest`.
     """
 
     external: Modes = NO_MODES
     """The modes of the DERIVED relations that plugins provide."""
 
     def __init__(
-        self, rules: Iterable[Rule], within: RuleSet | None = None, rest: Rest = no_rest
+        self, rules: Iterable[Rule], within: RuleSet | None = None, rest: Rest | None = None
     ) -> None:
+        rest = current_rest() if rest is None else rest
         self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
@@ -78,15 +127,16 @@ class RuleSet:
         ] = {}
         self._external_form: ExternalRules | None = None
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
+        self._sources: dict[tuple[frozenset[RelationSchema], int], ComponentSource] = {}
+        self._places: dict[frozenset[RelationSchema], _Places] = {}
         self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
         ] = {}
         rest()
-        check_extrema(mixed_extrema(self.rules))
-        rest()
+        check_extrema(mixed_extrema(self.rules, rest))
         self._best = {
             stored: relation
-            for stored, relation in conclusions(self.rules).items()
+            for stored, relation in conclusions(self.rules, rest).items()
             if relation.role in BEST
         }
         clauses = self.clauses(frozenset(), rest)
@@ -152,12 +202,13 @@ class RuleSet:
         return self._best.get(schema.stored, schema.derived)
 
     def negative_components(
-        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+        self, denied: frozenset[RelationSchema], rest: Rest | None = None
     ) -> tuple[NegativeComponent, ...]:
         """Return the components that recurse through negation, each after those it depends on."""
         if self.within is not self:
-            return self.within.negative_components(denied & self.within.deniable)
+            return self.within.negative_components(denied & self.within.deniable, rest)
         if denied not in self._negative:
+            rest = current_rest() if rest is None else rest
             self._negative[denied] = negative_components(self.clauses(denied, rest), rest)
         return self._negative[denied]
 
@@ -173,25 +224,24 @@ class RuleSet:
         reached = self._reached(denied, frozenset(map(self.conclusions, goals)))
         return [index for index, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
 
-    def components_below(self, denied: frozenset[RelationSchema], index: int) -> list[int]:
-        """Return the indexes of the components that the given one depends on, in order."""
-        parts = self.negative_components(denied)
-        reached = self._reached(denied, parts[index].relations)
-        return [
-            other
-            for other, part in enumerate(parts[:index])
-            if not reached.isdisjoint(part.relations)
-        ]
+    def component_source(self, denied: frozenset[RelationSchema], index: int) -> ComponentSource:
+        """Return what the clauses of a component read, as far as other components are settled."""
+        source = self._sources.get((denied, index))
+        if source is None:
+            parts, rest = self.negative_components(denied), current_rest()
+            if denied not in self._places:
+                self._places[denied] = _Places(self.clauses(denied), parts, rest)
+            source = self._places[denied].source(parts[index], index, rest)
+            self._sources[denied, index] = source
+        return source
 
     def components_reading(
         self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]
     ) -> frozenset[RelationSchema]:
         """Return the relations of those components that depend on any of these stored relations."""
-        read = frozenset(stored)
+        depending = dependents(self.clauses(denied), stored, current_rest())
         parts = (part.relations for part in self.negative_components(denied))
-        return frozenset(
-            schema for own in parts if read & self._reached(denied, own) for schema in own
-        )
+        return frozenset(schema for own in parts if not depending.isdisjoint(own) for schema in own)
 
     def _reached(
         self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]
@@ -199,7 +249,7 @@ class RuleSet:
         """Return the relations that `roots` depend on, including `roots`."""
         if (denied, roots) in self._reachable:
             return self._reachable[denied, roots]
-        reached = frozenset(dependencies(self.clauses(denied), roots))
+        reached = frozenset(dependencies(self.clauses(denied), roots, current_rest()))
         self._reachable[denied, roots] = reached
         return reached
 
@@ -229,12 +279,16 @@ class RuleSet:
                 if allow_rewriting is None
                 else self.proof_clauses(denied, allow_rewriting)
             )
-            reached = dependencies(clauses, roots)
-            used = [clause for clause in clauses if clause.head.schema in reached]
+            rest = current_rest()
+            reached = dependencies(clauses, roots, rest)
+            used = [clause for clause in paced(clauses, rest) if clause.head.schema in reached]
             numbers = sorted({clause.rule for clause in used if clause.rule})
             new_numbers = {0: 0} | {old: new for new, old in enumerate(numbers, 1)}
             content = (
-                tuple(replace(clause, rule=new_numbers[clause.rule]) for clause in used),
+                tuple(
+                    Clause(clause.head, clause.body, new_numbers[clause.rule])
+                    for clause in paced(used, rest, CLAUSES_PER_REST)
+                ),
                 tuple(self.rules[number - 1] for number in numbers),
                 frozenset(
                     new_numbers[number]
@@ -258,13 +312,16 @@ class RuleSet:
         """Return clauses for proofs, in the shape of the rules; `allow_rewriting` allows rewritten linear
         recursion.
         """
-        return self.clauses(denied) if allow_rewriting else lower(self.rules, denied)
+        return (
+            self.clauses(denied) if allow_rewriting else lower(self.rules, denied, current_rest())
+        )
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+        self, denied: frozenset[RelationSchema], rest: Rest | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, given which of `deniable` have rows."""
         if denied not in self._lowered:
+            rest = current_rest() if rest is None else rest
             self._lowered[denied] = linearise(lower(self.rules, denied, rest), rest)
         return self._lowered[denied]
 
@@ -283,13 +340,13 @@ class SettledRules(RuleSet):
         self.derived, self.external = rules.derived, rules.external
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+        self, denied: frozenset[RelationSchema], rest: Rest | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, over what was settled."""
         if denied not in self._lowered:
             parts = self._source.negative_components(denied)
             self._lowered[denied] = without_negative_components(
-                self._source.clauses(denied), parts, self._undefined
+                self._source.clauses(denied), parts, self._undefined, rest=current_rest()
             )
         return self._lowered[denied]
 
@@ -299,9 +356,9 @@ class SettledRules(RuleSet):
         """Return clauses for proofs: those that recurse through negation test the absence of
         possible rows.
         """
-        source = self._source.proof_clauses(denied, allow_rewriting)
+        source, rest = self._source.proof_clauses(denied, allow_rewriting), current_rest()
         return without_negative_components(
-            source, negative_components(source), self._undefined, keep=True
+            source, negative_components(source, rest), self._undefined, keep=True, rest=rest
         )
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
@@ -309,7 +366,7 @@ class SettledRules(RuleSet):
         if denied not in self._uncertain:
             parts = self._source.negative_components(denied)
             self._uncertain[denied] = uncertain(
-                self._source.clauses(denied), parts, self._undefined
+                self._source.clauses(denied), parts, self._undefined, current_rest()
             )
         return self.conclusions(goal) in self._uncertain[denied]
 
@@ -318,7 +375,7 @@ class MonotoneRules(RuleSet):
     """The same rules without the clauses that test absence, aggregate or keep best values."""
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+        self, denied: frozenset[RelationSchema], rest: Rest | None = None
     ) -> tuple[Clause, ...]:
         """Return the clauses whose conclusions new facts leave as they are."""
         return tuple(
@@ -346,13 +403,13 @@ class ExternalRules(RuleSet):
         self.computes_values = True
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest = no_rest
+        self, denied: frozenset[RelationSchema], rest: Rest | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, reading the derived relations of external predicates."""
         if denied not in self._lowered:
             clauses = [
                 replace(clause, body=tuple(self._readable(item) for item in clause.body))
-                for clause in self._source.clauses(denied)
+                for clause in paced(self._source.clauses(denied), current_rest(), REWRITES_PER_REST)
             ]
             for schema in self.external:
                 args = numbered_variables(schema.arity)
@@ -368,8 +425,10 @@ class ExternalRules(RuleSet):
         predicates = self._external_goals.get(goal)
         if predicates is None:
             # With every explicit negative that can matter, since a goal may ask for another time.
-            reached = self._reached(self.deniable, frozenset((goal.derived,)))
-            predicates = frozenset(schema.stored for schema in self.external if schema in reached)
+            predicates = frozenset()
+            if goal.derived in self._depending:
+                reached = self._reached(self.deniable, frozenset((goal.derived,)))
+                predicates = frozenset(s.stored for s in self.external if s in reached)
             self._external_goals[goal] = predicates
         return predicates
 
@@ -379,15 +438,24 @@ class ExternalRules(RuleSet):
         """
         if self._independent is None:
             rules = self._source.rules
-            chosen = [rule for rule in rules if not self.external_of(_head(rule))]
+            chosen = [
+                rule
+                for rule in paced(rules, current_rest(), CLAUSES_PER_REST)
+                if _head(rule).derived not in self._depending
+            ]
             same = len(chosen) == len(rules)
             self._independent = self._source if same else RuleSet(chosen)
         return self._independent
 
     @cached_property
+    def _depending(self) -> set[RelationSchema]:
+        """The relations that can depend on an external predicate, as in `external_of`."""
+        return dependents(self.clauses(self.deniable), self.external, current_rest())
+
+    @cached_property
     def inferred(self) -> Modes:
         """The modes of the external relations and of those derived ones that depend on them."""
-        return infer_modes(self.clauses(frozenset()), self.external)
+        return infer_modes(self.clauses(frozenset()), self.external, current_rest())
 
     def check_components(
         self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
@@ -397,6 +465,8 @@ class ExternalRules(RuleSet):
         """
         parts = self.negative_components(denied)
         for index in self.needed_components(denied, goals):
+            if parts[index].relations.isdisjoint(self._depending):
+                continue
             reached = self._reached(denied, parts[index].relations)
             names = sorted(str(schema.stored) for schema in self.external if schema in reached)
             if names:
@@ -407,7 +477,7 @@ class ExternalRules(RuleSet):
         evaluated for any goal.
         """
         denied: frozenset[RelationSchema] = frozenset()
-        goals = [schema for schema in heads if self.external_of(schema)]
+        goals = [schema for schema in heads if schema.derived in self._depending]
         if not goals:
             return
         self.check_components(denied, goals)
@@ -415,7 +485,9 @@ class ExternalRules(RuleSet):
         for schema in goals:
             marks = "b" * schema.arity
             try:
-                check_callable(clauses, schema.derived, marks, self.inferred, self.external)
+                check_callable(
+                    clauses, schema.derived, marks, self.inferred, self.external, current_rest()
+                )
             except UnboundArgument as error:
                 raise naming_call(error, self.rules) from error
 
@@ -427,6 +499,8 @@ class ExternalRules(RuleSet):
         clauses = self.clauses(denied)
         refused: set[int] = set()
         for part in self.negative_components(denied):
+            if part.relations.isdisjoint(self._depending):
+                continue
             reached = self._reached(denied, part.relations)
             names = sorted(str(schema.stored) for schema in self.external if schema in reached)
             numbers = (c.rule for c in clauses if c.rule and c.head.schema in part.relations)
@@ -434,7 +508,7 @@ class ExternalRules(RuleSet):
             if names and number:
                 refused.add(number)
                 yield number, ExternalRecursion(names)
-        for number, error in blocked_rules(clauses, self.inferred, self.external):
+        for number, error in blocked_rules(clauses, self.inferred, self.external, current_rest()):
             if number not in refused:
                 refused.add(number)
                 yield number, error

@@ -33,6 +33,9 @@ from kbplanner.passes.wellfounded import (
     settled,
 )
 
+RELATIONS_PER_YIELD = 20
+"""Relations read or made between two calls of `yield_now`: about a millisecond."""
+
 INSTANCES_PER_YIELD = 5_000
 """Instances read between two calls of `yield_now`: about a millisecond."""
 
@@ -56,12 +59,12 @@ class ComponentReader:
         self._inverted = program.inverted
         self._relations = {
             schema: run.relation(slot)
-            for slot, schema in enumerate(plan.slots)
+            for slot, schema in paced(enumerate(plan.slots), yield_now, RELATIONS_PER_YIELD)
             if schema.role is not Role.STORED
         }
         self._offsets: dict[RelationSchema, int] = {}
         self._undefined_node = 0
-        for source in self._sources:
+        for source in paced(self._sources, yield_now, RELATIONS_PER_YIELD):
             for atom in (source.head, *source.premises):
                 if atom.schema not in self._offsets:
                     self._offsets[atom.schema] = self._undefined_node
@@ -71,7 +74,8 @@ class ComponentReader:
     def ground(self) -> Ground:
         """Return the instances, as a ground program."""
         heads, ends, premises = array("I"), array("I"), array("I")
-        for index, source in enumerate(self._sources):
+        sources = enumerate(self._sources)
+        for index, source in paced(sources, self._yield_now, RELATIONS_PER_YIELD):
             rows, ids = self._relations[source.schema].match(
                 [0] * source.schema.arity, yield_now=self._yield_now
             )
@@ -111,7 +115,7 @@ class ComponentReader:
         """
         relations: dict[RelationSchema, Relation] = {}
         undefined = set()
-        for schema in self._part.relations:
+        for schema in paced(self._part.relations, self._yield_now, RELATIONS_PER_YIELD):
             rows, ids = self._relations[schema].match([0] * schema.arity)
             offset = self._offsets[schema]
             values_of_relation = values[offset : offset + len(ids)]

@@ -16,6 +16,7 @@ from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.values.instants import instant_text
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.order import Statistics
 
 Bind = Callable[[RelationSchema], Relation]
@@ -120,14 +121,26 @@ class LoadedPlan:
         return False
 
 
-def load(engine: Engine, program: Program, statistics: Statistics) -> LoadedPlan:
-    """Build the plan of a rewritten program and load it into an engine."""
-    plan = build(program, statistics)
+CONSTANTS_PER_REST = 500
+"""Constants interned between two calls of `rest`: about a millisecond."""
+
+
+def load(
+    engine: Engine, program: Program, statistics: Statistics, rest: Rest = no_rest
+) -> LoadedPlan:
+    """Build the plan of a rewritten program and load it into an engine.
+
+    `rest` is called about once a millisecond.
+    """
+    plan = build(program, statistics, rest)
     return LoadedPlan(
         plan,
-        engine.load(encode(plan)),
-        tuple(0 if text == NOW else engine.intern(text) for text in plan.parameters),
-        {schema: statistics.rows(schema) for schema in plan.base},
+        engine.load(encode(plan, rest)),
+        tuple(
+            0 if text == NOW else engine.intern(text)
+            for text in paced(plan.parameters, rest, CONSTANTS_PER_REST)
+        ),
+        {schema: statistics.rows(schema) for schema in paced(plan.base, rest, CONSTANTS_PER_REST)},
     )
 
 

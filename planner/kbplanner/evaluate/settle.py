@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kbplanner.compile.rules import RuleSet, RuleSlice, SettledRules
+from kbplanner.compile.rules import ComponentSource, RuleSet, RuleSlice, SettledRules
 from kbplanner.engine.backend import Engine, Relation, RelationCounts
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.component import ComponentReader
@@ -22,6 +22,7 @@ from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
 from kbplanner.lru import LruCache
+from kbplanner.pacing import current_rest
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 
@@ -147,9 +148,12 @@ class Models:
         within = replace(facts, rules=rules.within, denied=denied & rules.within.deniable)
         used: dict[int, Settled] = {}
         try:
-            for index in rules.needed_components(denied, goals):
-                used[index] = self._settled((scope, index), within, used, budget, version)
-            yield self._over(facts, tuple(used.values()))
+            needed = rules.needed_components(denied, goals)
+            caches = len(needed) <= MAX_CACHED_MODELS  # else the last ones would replace the first
+            for index in needed:
+                used[index] = self._settled((scope, index), within, used, budget, version, caches)
+            models = tuple(used.values())
+            yield _over(facts, models, self._settled_rules(facts.rules, models))
         finally:
             for model in used.values():
                 self._release(model)
@@ -172,48 +176,52 @@ class Models:
         used: Mapping[int, Settled],
         budget: RunBudget,
         version: int,
+        caches: bool,
     ) -> Settled:
         """Return the current model of a component, cached or new, with the caller as a user.
 
         `component` is its scope and its index, `used` has the models of the components
-        before it.
+        before it. Without `caches` neither the model nor its program is cached: the rules that a
+        component depends on can be as many as all rules.
         """
         scope, index = component
-        key = scope, _component_rules(facts, index)
-        below = tuple(used[other] for other in facts.rules.components_below(facts.denied, index))
+        source = facts.rules.component_source(facts.denied, index)
+        below = tuple(used[other] for other in source.components)
+        key = (scope, _component_rules(facts, index)) if caches else None
         with self._mutex:
-            if version != -1:
+            if key is not None and version != -1:
                 cached = self._models.get(key)
                 if cached is not None and cached.is_current(facts.bind, below, version):
                     self._models.move_to_end(key)
                     cached.users += 1
                     return cached
-        view = self._over(facts, below)
-        program = self._program(key[1], facts.rules, index, view)
+        view = _over(facts, below, facts.rules)
+        program = self._program(None if key is None else key[1], source, index, view)
         try:
             model = self._settle(program, view, budget)
         except BudgetExceeded as error:
             raise naming_rule(error, program.rules) from error
         model.below, model.version, model.users = below, version, 1
         model.dated = program.loaded.dated or any(other.dated for other in below)
-        is_kept = version != -1 and not model.dated
+        is_kept = key is not None and version != -1 and not model.dated
         model.dropped = not is_kept
-        if is_kept:
-            count = len(facts.rules.negative_components(facts.denied))
-            self._store(key, model, {_component_rules(facts, other) for other in range(count)})
+        if key is not None and is_kept:
+            self._store(key, model, _current_rules(facts))
         return model
 
-    def _store(self, key: Key, model: Settled, current: Container[RuleSlice]) -> None:
+    def _store(self, key: Key, model: Settled, current: Container[RuleSlice] | None) -> None:
         """Cache a model; drop those that it replaces and those of rules that have been replaced.
 
-        `current` are the rules of all components of the scope.
+        `current` are the rules of all components of the scope; None if they are very many.
         """
         with self._mutex:
             replaced = [self._models.pop(key)] if key in self._models else []
             self._models[key] = model
             scope = key[0]
             stale = [
-                other for other in self._models if other[0] == scope and other[1] not in current
+                other
+                for other in self._models
+                if current is not None and other[0] == scope and other[1] not in current
             ]
             replaced += [self._models.pop(other) for other in stale]
             while len(self._models) > MAX_CACHED_MODELS:
@@ -224,20 +232,24 @@ class Models:
         for old in unused:
             old.drop()
 
-    def _program(self, slice_: RuleSlice, rules: RuleSet, index: int, view: View) -> _Program:
+    def _program(
+        self, slice_: RuleSlice | None, source: ComponentSource, index: int, view: View
+    ) -> _Program:
         """Return the overestimate of a component with its plan; made again when the plan is
-        outdated.
+        outdated, or not cached as there is no slice.
         """
-        undefined = frozenset(schema for model in view.settled for schema in model.undefined)
-        key = (slice_, undefined)
-        cached = self._programs.get(key)
+        undefined = _undefined(view.settled)
+        cached = None if slice_ is None else self._programs.get((slice_, undefined))
         if cached is not None and not cached.loaded.is_outdated(view.statistics):
             return cached
-        parts = rules.negative_components(view.denied)
-        source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
-        loaded = load(self._engine, source.program, view.statistics)
-        program = _Program(parts[index], source, loaded, rules.rules)
-        self._programs.put(key, program)
+        parts, rest = view.rules.negative_components(view.denied), current_rest()
+        own = parts[index]
+        read = [parts[other] for other in source.components]
+        whole = overestimate(source.clauses, [*read, own], own, undefined, rest)
+        loaded = load(self._engine, whole.program, view.statistics, rest)
+        program = _Program(own, whole, loaded, view.rules.rules)
+        if slice_ is not None:
+            self._programs.put((slice_, undefined), program)
         return program
 
     def _release(self, model: Settled) -> None:
@@ -247,21 +259,14 @@ class Models:
         if is_unused:
             model.drop()
 
-    def _over(self, facts: View, models: tuple[Settled, ...]) -> View:
-        """Return the view of facts and of settled components."""
-        undefined = frozenset(schema for model in models for schema in model.undefined)
-        rules = self._rules.get((facts.rules, undefined))
-        if rules is None:
-            rules = SettledRules(facts.rules, undefined)
-            self._rules.put((facts.rules, undefined), rules)
-        relations = {
-            schema: relation for model in models for schema, relation in model.relations.items()
-        }
-
-        def read(schema: RelationSchema) -> Relation:
-            return relations[schema] if schema.truth else facts.bind(schema)
-
-        return View(rules, facts.denied, read, _Sizes(relations, facts.statistics), models)
+    def _settled_rules(self, rules: RuleSet, models: Sequence[Settled]) -> SettledRules:
+        """Return the rules over settled components."""
+        key = (rules, _undefined(models))
+        over = self._rules.get(key)
+        if over is None:
+            over = SettledRules(*key)
+            self._rules.put(key, over)
+        return over
 
     def _settle(self, program: _Program, view: View, budget: RunBudget) -> Settled:
         """Return the model of one component."""
@@ -289,6 +294,31 @@ class Models:
             return Settled(relations, undefined, reads, (), -1)
         finally:
             run.close()
+
+
+def _over(facts: View, models: tuple[Settled, ...], rules: RuleSet) -> View:
+    """Return the view of facts and of settled components, with these rules."""
+    relations = {
+        schema: relation for model in models for schema, relation in model.relations.items()
+    }
+
+    def read(schema: RelationSchema) -> Relation:
+        return relations[schema] if schema.truth else facts.bind(schema)
+
+    return View(rules, facts.denied, read, _Sizes(relations, facts.statistics), models)
+
+
+def _undefined(models: Iterable[Settled]) -> frozenset[RelationSchema]:
+    """Return the relations with undefined rows."""
+    return frozenset(schema for model in models for schema in model.undefined)
+
+
+def _current_rules(facts: View) -> set[RuleSlice] | None:
+    """Return the rules that each component depends on; None if there are very many components."""
+    count = len(facts.rules.negative_components(facts.denied))
+    if count > MAX_CACHED_MODELS:
+        return None
+    return {_component_rules(facts, index) for index in range(count)}
 
 
 def _component_rules(facts: View, index: int) -> RuleSlice:

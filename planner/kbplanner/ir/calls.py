@@ -22,22 +22,31 @@ permitted until a clause shows that they are not.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import TypeVar
 
 from kbplanner.errors import EngineFault, UnboundArgument
 from kbplanner.ir.modes import Modes, missing, permits, permitted
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
     ClauseItem,
     Computation,
     by_head,
+    components,
+    dependents,
     equated,
 )
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Term, Variable
+from kbplanner.pacing import Rest, no_rest, paced
+
+T = TypeVar("T")
 
 Call = tuple[RelationSchema, str]
 """A relation, and the arguments with which it is asked."""
@@ -48,25 +57,35 @@ the other.
 """
 
 
-def infer_modes(clauses: Sequence[Clause], external: Modes) -> Modes:
+def infer_modes(clauses: Sequence[Clause], external: Modes, rest: Rest = no_rest) -> Modes:
     """Return the modes of the external relations and of those that depend on them.
 
-    Relations that can be asked in any way are left out.
+    Relations that can be asked in any way are left out. `rest` is called about once a millisecond.
     """
     heads = by_head(clauses)
-    depending = _depending(clauses, external)
+    depending = dependents(clauses, external, rest).difference(external)
+    own = [clause for clause in clauses if clause.head.schema in depending]
+    readers: dict[RelationSchema, set[RelationSchema]] = {}
+    for clause in paced(own, rest, CLAUSES_PER_REST):
+        for atom in clause.all_atoms():
+            readers.setdefault(atom.schema, set()).add(clause.head.schema)
+    # Callees before callers, so that a chain is done at once; then those whose callees have changed.
+    parts = components(own, rest)
+    todo = deque(schema for part in parts for schema in sorted(part.relations, key=str))
     modes: dict[RelationSchema, tuple[str, ...]] = {
-        schema: ("f" * schema.arity,) for schema in depending
+        schema: ("f" * schema.arity,) for schema in todo
     }
     modes.update(external)
-    is_stable = False
-    while not is_stable:
-        is_stable = True
-        for schema in depending:
-            smallest = tuple(_smallest(schema, heads[schema], modes))
-            if smallest != modes[schema]:
-                modes[schema] = smallest
-                is_stable = False
+    waiting = set(todo)
+    while todo:
+        schema = todo.popleft()
+        waiting.remove(schema)
+        smallest = tuple(_smallest(schema, heads[schema], modes, rest))
+        if smallest != modes[schema]:
+            modes[schema] = smallest
+            changed = readers.get(schema, set()) - waiting
+            todo.extend(sorted(changed, key=str))
+            waiting |= changed
     return {
         schema: own
         for schema, own in modes.items()
@@ -74,40 +93,46 @@ def infer_modes(clauses: Sequence[Clause], external: Modes) -> Modes:
     }
 
 
-def marks_of(atom: ClauseAtom, known: Iterable[Variable]) -> str:
+def marks_of(atom: ClauseAtom, known: Container[Variable]) -> str:
     """Return `b` for each argument of an atom that is a constant or known, `f` for the others."""
-    bound = set(known)
-    return "".join("b" if isinstance(arg, str) or arg in bound else "f" for arg in atom.args)
+    return "".join("b" if isinstance(arg, str) or arg in known else "f" for arg in atom.args)
 
 
 def check_callable(
-    clauses: Sequence[Clause],
+    clauses: Iterable[Clause],
     goal: RelationSchema,
     marks: str,
     modes: Modes,
     external: Iterable[RelationSchema],
+    rest: Rest = no_rest,
 ) -> None:
     """Raise UnboundArgument if a relation cannot be asked with these arguments bound.
 
-    The error names the external predicate and the argument that nothing binds.
+    The error names the external predicate and the argument that nothing binds. `rest` is called
+    about once a millisecond.
     """
     if not permitted(modes, goal, marks):
         heads = by_head(clauses)
-        error = _blocked(heads, goal, marks, modes, frozenset(external), set())
+        error = _blocked(heads, goal, marks, modes, frozenset(external), rest)
         raise error or EngineFault(f"{goal} cannot be asked with {marks}, for no reason")
 
 
 def blocked_rules(
-    clauses: Sequence[Clause], modes: Modes, external: Iterable[RelationSchema]
+    clauses: Sequence[Clause],
+    modes: Modes,
+    external: Iterable[RelationSchema],
+    rest: Rest = no_rest,
 ) -> Iterator[tuple[int, UnboundArgument]]:
     """Yield the number of the rule of each clause that has no order even if all of its head is
     bound, and the error of the call that is to blame.
 
-    Clauses that only call relations of such clauses are not reported.
+    Clauses that only call relations of such clauses are not reported. `rest` is called about once a
+    millisecond.
     """
     heads = by_head(clauses)
     callable_modes = {schema: own for schema, own in modes.items() if own}
-    for clause in clauses:
+    errors: dict[Call, UnboundArgument | None] = {}
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
         marks = "b" * clause.head.schema.arity
         call = stuck(clause, marks, callable_modes) if clause.rule else None
         if call is not None:
@@ -115,7 +140,11 @@ def blocked_rules(
             if atom.schema in external:
                 yield clause.rule, unbound(atom, own, modes, clause.rule)
             else:
-                error = _blocked(heads, atom.schema, own, modes, frozenset(external), set())
+                if (atom.schema, own) not in errors:
+                    errors[atom.schema, own] = _blocked(
+                        heads, atom.schema, own, modes, frozenset(external), rest
+                    )
+                error = errors[atom.schema, own]
                 if error is not None:
                     yield clause.rule, error
 
@@ -155,7 +184,8 @@ def stuck(
             break
         for item in ready:
             known.update(_bound_by(item, known))
-        left = [item for item in left if not any(item is other for other in ready)]
+        done = set(map(id, ready))
+        left = [item for item in left if id(item) not in done]
     for item in left:
         if isinstance(item, ClauseAtom):
             own = marks_of(item, known)
@@ -187,26 +217,17 @@ def _bound_by(item: ClauseItem, known: set[Variable]) -> Iterator[Variable]:
         yield equation[0]
 
 
-def _depending(clauses: Sequence[Clause], external: Modes) -> list[RelationSchema]:
-    """Return the relations that depend on external ones, without these, in order."""
-    reached: dict[RelationSchema, None] = dict.fromkeys(external)
-    is_growing = True
-    while is_growing:
-        is_growing = False
-        for clause in clauses:
-            if clause.head.schema not in reached and any(
-                atom.schema in reached for atom in clause.all_atoms()
-            ):
-                reached[clause.head.schema] = None
-                is_growing = True
-    return [schema for schema in reached if schema not in external]
-
-
-def _smallest(schema: RelationSchema, clauses: Sequence[Clause], modes: Modes) -> Iterator[str]:
+def _smallest(
+    schema: RelationSchema, clauses: Sequence[Clause], modes: Modes, rest: Rest
+) -> Iterator[str]:
     """Yield the smallest sets of arguments with which every clause has an order, as modes."""
 
     def has_order(marks: str) -> bool:
-        return all(stuck(clause, marks, modes) is None for clause in clauses)
+        rest()
+        return all(
+            stuck(clause, marks, modes) is None
+            for clause in paced(clauses, rest, REWRITES_PER_REST)
+        )
 
     arity = schema.arity
     if arity > MAX_ENUMERATED:
@@ -232,22 +253,34 @@ def _blocked(
     marks: str,
     modes: Modes,
     external: frozenset[RelationSchema],
-    visited: set[Call],
+    rest: Rest,
 ) -> UnboundArgument | None:
     """Return the error of the external atom because of which a relation cannot be asked.
 
-    The calls that led here are taken as permitted, so that the reason is not the recursion itself.
+    The calls that led to a clause are taken as permitted, so that the reason is not the recursion
+    itself.
     """
     if schema in external:
         whole: tuple[Term, ...] = tuple(Variable(f"a{i}") for i in range(schema.arity))
         return unbound(ClauseAtom(schema, whole), marks, modes, named=False)
-    visited.add((schema, marks))
-    for clause in heads.get(schema, ()):
-        while (call := stuck(clause, marks, modes, visited)) is not None:
+    visited = {(schema, marks)}
+    path = [(marks, deque(heads.get(schema, ())))]
+    for marks, clauses in paced(_last(path), rest, REWRITES_PER_REST):
+        call = stuck(clauses[0], marks, modes, visited) if clauses else None
+        if call is not None:
             atom, own = call
             if atom.schema in external:
-                return unbound(atom, own, modes, clause.rule)
-            error = _blocked(heads, atom.schema, own, modes, external, visited)
-            if error is not None:
-                return error
+                return unbound(atom, own, modes, clauses[0].rule)
+            visited.add((atom.schema, own))
+            path.append((own, deque(heads.get(atom.schema, ()))))
+        elif clauses:
+            clauses.popleft()
+        else:
+            path.pop()
     return None
+
+
+def _last(path: Sequence[T]) -> Iterator[T]:
+    """Yield the last element of a list, which the caller changes, until the list is empty."""
+    while path:
+        yield path[-1]

@@ -35,6 +35,8 @@ from dataclasses import replace
 
 from kbplanner.ir.operators import CHOICES
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -43,28 +45,36 @@ from kbplanner.ir.program import (
     Program,
     components,
     dependencies,
+    dependents,
 )
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
+from kbplanner.pacing import Rest, no_rest, paced
 
 
-def by_classes(program: Program) -> Program:
-    """Replace the pairs of equivalence relations by classes."""
+def by_classes(program: Program, rest: Rest = no_rest) -> Program:
+    """Replace the pairs of equivalence relations by classes.
+
+    `rest` is called about once a millisecond.
+    """
     heads = program.heads()
-    equivalences = {
+    candidates = {
         schema: base
-        for schema, clauses in heads.items()
+        for schema, clauses in paced(heads.items(), rest, CLAUSES_PER_REST)
         if schema.role is Role.DERIVED
         and schema.arity == 2
         and (base := _base(schema, clauses)) is not None
-        and not _may_not_end(program.clauses, schema)
     }
+    if not candidates:
+        return program
+    endless = _that_may_not_end(program.clauses, rest)
+    equivalences = {schema: base for schema, base in candidates.items() if schema not in endless}
     if not equivalences:
         return program
     names = {schema: replace(schema, role=Role.CLASSES) for schema in equivalences}
     rewritten: list[Clause] = []
-    by_class = _groups_by_class(program.clauses, heads, names)
-    for schema, clauses in heads.items():
+    by_class = _groups_by_class(program.clauses, heads, names, rest)
+    for schema, clauses in paced(heads.items(), rest, REWRITES_PER_REST):
         if schema in by_class:
             own = names[by_class[schema]]
             rewritten.extend(
@@ -88,7 +98,7 @@ def by_classes(program: Program) -> Program:
                 for clause in clauses
             )
     concluded = {clause.head.schema for clause in rewritten}
-    full = dependencies(rewritten, names.values()) & concluded
+    full = dependencies(rewritten, names.values(), rest) & concluded
     return replace(program, clauses=tuple(rewritten), full=program.full | full)
 
 
@@ -98,9 +108,11 @@ def _base(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause] | N
     transitive = [clause for clause in clauses if is_transitive(schema, clause)]
     if not symmetric or not transitive:
         return None
-    implied = [*symmetric, *transitive]
+    implied = {*map(id, symmetric), *map(id, transitive)}
     return [
-        clause for clause in clauses if clause not in implied and not is_reflexive(schema, clause)
+        clause
+        for clause in clauses
+        if id(clause) not in implied and not is_reflexive(schema, clause)
     ]
 
 
@@ -145,45 +157,48 @@ def is_reflexive(schema: RelationSchema, clause: Clause) -> bool:
     return x == y and any(x in atom.args for atom in _own_atoms(schema, clause, 1))
 
 
-def _may_not_end(clauses: Sequence[Clause], schema: RelationSchema) -> bool:
-    """Return True if a relation depends on a recursion that computes values: demand may be the only
+def _that_may_not_end(clauses: Sequence[Clause], rest: Rest) -> set[RelationSchema]:
+    """Return the relations that depend on a recursion that computes values: demand may be the only
     bound on them.
     """
-    reached = dependencies(clauses, (schema,))
-    recursive = {s for part in components(clauses) if part.recursive for s in part.relations}
-    return any(
-        clause.head.schema in recursive & reached
+    parts = components(clauses, rest)
+    recursive = {schema for part in parts if part.recursive for schema in part.relations}
+    computing = (
+        clause.head.schema
+        for clause in paced(clauses, rest, CLAUSES_PER_REST)
+        if clause.head.schema in recursive
         and any(isinstance(item, Computation) for item in clause.body)
-        for clause in clauses
     )
+    return dependents(clauses, computing, rest)
 
 
 def _groups_by_class(
     clauses: Sequence[Clause],
     heads: Mapping[RelationSchema, Sequence[Clause]],
     equivalences: Collection[RelationSchema],
+    rest: Rest,
 ) -> dict[RelationSchema, RelationSchema]:
     """Return the bindings and groups of rules that choose one of the names equal to a name, each with
     its equivalence relation.
     """
     chosen: dict[RelationSchema, RelationSchema] = {}
-    for schema, own in heads.items():
+    readers_of: dict[RelationSchema, list[Clause]] = {}
+    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+        for read in {atom.schema for atom in clause.all_atoms()}:
+            if read.role is Role.BINDINGS:
+                readers_of.setdefault(read, []).append(clause)
+    for schema, own in paced(heads.items(), rest, CLAUSES_PER_REST):
         source = _chosen_from(own) if schema.role is Role.GROUPS else None
         if source is None or len(heads[source.schema]) != 1:
             continue
         (bindings,) = heads[source.schema]
         atom = bindings.body[0]
-        readers = [
-            clause
-            for clause in clauses
-            if any(each.schema == source.schema for each in clause.all_atoms())
-        ]
         if (
             isinstance(atom, ClauseAtom)
             and bindings.body == (ClauseAtom(atom.schema, bindings.head.args),)
             and len(set(bindings.head.args)) == len(bindings.head.args)
             and atom.schema in equivalences
-            and readers == list(own)
+            and readers_of.get(source.schema) == list(own)
         ):
             chosen[schema] = chosen[source.schema] = atom.schema
     return chosen

@@ -15,6 +15,7 @@ it tests it: `range(1, 9, ?x)` is `?x := range(1, 9)`, or `value#1 := is_in_rang
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kbplanner.ir.conditions import condition, generated_values, generator_of
 from kbplanner.ir.operators import MEMBERSHIP
@@ -52,20 +53,24 @@ def flatten(
     }
     computed: dict[Variable, Expr] = {}
     aggregated = {term.variable for term in head if isinstance(term, (Aggregate, Extremum))}
+    sides = [_Sides.of(item) for item in items]
     while True:
         # Equations first, then the generator of the fewest values: the others of its variable test it.
-        pairs = [(item, named) for item in items if (named := _named(item, bound)) is not None]
-        pairs.sort(key=lambda pair: _values_of(pair[0]))
+        pairs = [(each, named) for each in sides if (named := _named(each, bound)) is not None]
         if not pairs:
             break
-        equation, (variable, value) = pairs[0]
-        items = [item for item in items if item is not equation]
+        equation, (variable, value) = min(pairs, key=lambda pair: _values_of(pair[0].item))
+        sides = [each for each in sides if each is not equation]
         if isinstance(value, Apply) or variable in aggregated:
             computed[variable] = value
             bound.add(variable)
         else:
-            items = [_substitute(item, variable, value) for item in items]
+            sides = [
+                _Sides.of(_substitute(each.item, variable, value)) if variable in each else each
+                for each in sides
+            ]
             head = tuple(value if term == variable else term for term in head)
+    items = [each.item for each in sides]
     flat = _Flat()
     for target, expr in computed.items():
         flat.assign(target, expr)
@@ -109,24 +114,46 @@ def _values_of(item: BodyItem) -> float:
     return 0.0 if call is None else 1.0 + generated_values(call.function, call.args)
 
 
-def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sides:
+    """An item of a body with the variables of both sides of a comparison, or of an atom."""
+
+    item: BodyItem
+    left: frozenset[Variable]
+    right: frozenset[Variable]
+
+    @classmethod
+    def of(cls, item: BodyItem) -> _Sides:
+        """Find the variables of an item."""
+        if isinstance(item, Comparison):
+            left, right = (expression_variables(side) for side in (item.left, item.right))
+            return cls(item, frozenset(left), frozenset(right))
+        return cls(item, frozenset(item.variables()), frozenset())
+
+    def __contains__(self, variable: Variable) -> bool:
+        return variable in self.left or variable in self.right
+
+
+def _named(sides: _Sides, bound: set[Variable]) -> tuple[Variable, Expr] | None:
     """Return the variable that an equation or a generator binds, and its expression, whose variables
     are all bound.
     """
+    item = sides.item
     call = generator_of(item)
     if call is not None and isinstance(item, Comparison) and not item.negated:
         target = item.left
         if not isinstance(target, Variable) or target.anonymous or target in bound:
             return None
-        return (target, call) if bound.issuperset(expression_variables(call)) else None
+        return (target, call) if bound.issuperset(sides.right) else None
     if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
         return None
-    for variable, value in ((item.left, item.right), (item.right, item.left)):
+    for variable, value, needed in (
+        (item.left, item.right, sides.right),
+        (item.right, item.left, sides.left),
+    ):
         if not isinstance(variable, Variable) or variable.anonymous or variable in bound:
             continue
-        if (item.op == "=" or not isinstance(value, Apply)) and bound.issuperset(
-            expression_variables(value)
-        ):
+        if (item.op == "=" or not isinstance(value, Apply)) and bound.issuperset(needed):
             return variable, value
     return None
 

@@ -60,10 +60,13 @@ class ExtremumFinding:
     relations: frozenset[RelationSchema] = frozenset()
 
 
-def mixed_extrema(rules: Sequence[Rule]) -> Iterator[ExtremumFinding]:
-    """Yield the predicates whose rules do not all have the same extremum in their heads."""
+def mixed_extrema(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[ExtremumFinding]:
+    """Yield the predicates whose rules do not all have the same extremum in their heads.
+
+    `rest` is called about once a millisecond.
+    """
     by_head: dict[RelationSchema, dict[str, list[int]]] = {}
-    for index, rule in enumerate(rules):
+    for index, rule in paced(enumerate(rules), rest, CLAUSES_PER_REST):
         head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
         extremum = extremum_of(rule.head)
         function = "" if extremum is None else extremum.function

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
 from kbplanner.pacing import Rest, no_rest, paced
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +128,19 @@ class Clause:
         """Return the named variables that get values: from atoms, or computed from bound variables."""
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
         bound.update(item.target for item in self.body if isinstance(item, Aggregation))
-        while True:
-            ready = {target for item in self.body if (target := _bound_by(item, bound)) is not None}
-            if not ready:
-                return bound
-            bound |= ready
+        left = [item for item in self.body if isinstance(item, (Computation, Comparison))]
+        while left:  # mostly once or twice: a value stands behind those it is computed from
+            waiting = []
+            for item in left:
+                target = _bound_by(item, bound)
+                if target is None:
+                    waiting.append(item)
+                else:
+                    bound.add(target)
+            if len(waiting) == len(left):
+                break
+            left = waiting
+        return bound
 
 
 def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
@@ -165,6 +176,39 @@ class Program:
 CLAUSES_PER_REST = 200
 """Clauses examined between two calls of `rest`: about a millisecond."""
 
+REWRITES_PER_REST = 2
+"""Clauses rewritten between two calls of `rest`: a tenth of a millisecond, and some milliseconds if
+their bodies are as long as they may be.
+"""
+
+
+def dependents(
+    clauses: Iterable[Clause], sources: Iterable[RelationSchema], rest: Rest = no_rest
+) -> set[RelationSchema]:
+    """Return the relations that depend on any of `sources`, also through absence, including
+    `sources`.
+
+    `rest` is called about once a millisecond.
+    """
+    readers: dict[RelationSchema, dict[RelationSchema, None]] = {}
+    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+        for atom in clause.all_atoms():
+            readers.setdefault(atom.schema, {})[clause.head.schema] = None
+    todo = list(sources)
+    reached = set(todo)
+    for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
+        for reader in readers.get(schema, ()):
+            if reader not in reached:
+                reached.add(reader)
+                todo.append(reader)
+    return reached
+
+
+def emptied(todo: list[T]) -> Iterator[T]:
+    """Yield the last element of a list, and remove it, until the list is empty."""
+    while todo:
+        yield todo.pop()
+
 
 def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
     """Return the clauses by the relation they conclude, in order."""
@@ -174,13 +218,18 @@ def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
     return table
 
 
-def dependencies(clauses: Iterable[Clause], roots: Iterable[RelationSchema]) -> set[RelationSchema]:
-    """Return the relations that `roots` depend on, also through absence, including `roots`."""
-    heads = by_head(clauses)
+def dependencies(
+    clauses: Iterable[Clause], roots: Iterable[RelationSchema], rest: Rest = no_rest
+) -> set[RelationSchema]:
+    """Return the relations that `roots` depend on, also through absence, including `roots`.
+
+    `rest` is called about once a millisecond.
+    """
+    heads = by_head(paced(clauses, rest))
     todo = list(roots)
     reached = set(todo)
-    while todo:
-        for clause in heads.get(todo.pop(), ()):
+    for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
+        for clause in paced(heads.get(schema, ()), rest, CLAUSES_PER_REST):
             for atom in clause.all_atoms():
                 if atom.schema not in reached:
                     reached.add(atom.schema)

@@ -93,7 +93,8 @@ class RelationSchema:
     @property
     def derived(self) -> RelationSchema:
         """Return the conclusions of this predicate and sign, not adorned."""
-        return replace(self.stored, role=Role.DERIVED, truth=self.truth)
+        arity = len(self.adornment) or self.arity
+        return RelationSchema(self.predicate, arity, self.positive, Role.DERIVED, truth=self.truth)
 
     def best(self, function: str) -> RelationSchema:
         """Return the conclusions of this predicate and sign with the best value of each group, for
@@ -104,7 +105,7 @@ class RelationSchema:
     @property
     def bare(self) -> RelationSchema:
         """Return this relation before adornment."""
-        return replace(self, adornment="")
+        return self.adorned("") if self.adornment else self
 
     @property
     def opposite(self) -> RelationSchema:
@@ -113,7 +114,16 @@ class RelationSchema:
 
     def adorned(self, adornment: str) -> RelationSchema:
         """Return this relation with the given arguments bound."""
-        return replace(self, adornment=adornment)
+        return RelationSchema(
+            self.predicate,
+            self.arity,
+            self.positive,
+            self.role,
+            adornment,
+            self.source,
+            self.truth,
+            self.restrictions,
+        )
 
     @property
     def demand(self) -> RelationSchema:

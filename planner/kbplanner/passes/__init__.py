@@ -26,22 +26,31 @@ from kbplanner.passes.stratify import widen
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """Input that every pass may read: the goal's adornment, and statistics of stored relations."""
+    """Input that every pass may read: the goal's adornment, and statistics of stored relations.
+
+    A pass calls `rest` about once a millisecond.
+    """
 
     adornment: str
     statistics: Statistics
+    rest: Rest = no_rest
 
 
 Pass = Callable[[Program, PassContext], Program]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
-    ("restrict", lambda program, context: restrict(program)),
-    ("equivalence", lambda program, context: by_classes(program)),
-    ("slice", lambda program, context: slice_program(program)),
-    ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
-    ("linear_recursion", lambda program, context: rewrite_linear_recursion(program)),
-    ("magic", lambda program, context: magic(program)),
-    ("project", lambda program, context: project(program, context.statistics)),
+    ("restrict", lambda program, context: restrict(program, context.rest)),
+    ("equivalence", lambda program, context: by_classes(program, context.rest)),
+    ("slice", lambda program, context: slice_program(program, context.rest)),
+    (
+        "adorn",
+        lambda program, context: adorn(
+            program, context.adornment, context.statistics, context.rest
+        ),
+    ),
+    ("linear_recursion", lambda program, context: rewrite_linear_recursion(program, context.rest)),
+    ("magic", lambda program, context: magic(program, context.rest)),
+    ("project", lambda program, context: project(program, context.statistics, context.rest)),
 )
 """Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
 
@@ -66,32 +75,31 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds
     by pass name. Where demand would be recursive through absence, the passes run again and compute
     the relations concerned in full. With `full` every relation is computed in full: the program
-    derives all conclusions the goal depends on, also for other constants. `rest` is called between
-    the passes. `external` has the modes
-    of DERIVED relations that plugins provide: their demand is never dropped. Raises UnboundArgument
-    if the goal does not bind what they need, and ExternalRecursion if one would have to be computed
-    in full.
+    derives all conclusions the goal depends on, also for other constants. `rest` is called about
+    once a millisecond. `external` has the modes of DERIVED relations that plugins provide: their
+    demand is never dropped. Raises UnboundArgument if the goal does not bind what they need, and
+    ExternalRecursion if one would have to be computed in full.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
-    context = PassContext(adornment, statistics or NoStatistics())
-    source = Program(tuple(clauses), goal, external=_reached(clauses, goal, external))
+    context = PassContext(adornment, statistics or NoStatistics(), rest)
+    source = Program(tuple(clauses), goal, external=_reached(clauses, goal, external, rest))
     # Once: the passes that may run again name relations that are computed in full.
     for name, run in PASSES[:2]:
         if name not in skip:
-            source = _run(name, run, source, context, timings, rest)
+            source = _run(name, run, source, context, timings)
     if source.external:
-        source = _with_modes(source, adornment)
+        source = _with_modes(source, adornment, rest)
     if full:
-        sliced = slice_program(source)
+        sliced = slice_program(source, rest)
         source = replace(sliced, full=frozenset(clause.head.schema for clause in sliced.clauses))
     while True:
         program = source
         for name, run in PASSES[2:]:
             if name not in skip:
-                program = _run(name, run, program, context, timings, rest)
-        widened = widen(program, source)
+                program = _run(name, run, program, context, timings)
+        widened = widen(program, source, rest)
         if widened is None:
             return program
         widened = widened.difference(source.external)
@@ -104,18 +112,18 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
         source = replace(source, full=widened)
 
 
-def _reached(clauses: Sequence[Clause], goal: RelationSchema, external: Modes) -> Modes:
+def _reached(clauses: Sequence[Clause], goal: RelationSchema, external: Modes, rest: Rest) -> Modes:
     """Return the modes of those external relations that the goal depends on."""
     if not external:
         return NO_MODES
     bare = replace(goal, restrictions=())
-    reached = dependencies(clauses, (bare,))
+    reached = dependencies(clauses, (bare,), rest)
     return {schema: modes for schema, modes in external.items() if schema in reached}
 
 
-def _with_modes(source: Program, adornment: str) -> Program:
+def _with_modes(source: Program, adornment: str, rest: Rest) -> Program:
     """Return the program with the modes of all its relations, checked for its goal."""
-    modes = infer_modes(source.clauses, source.external)
+    modes = infer_modes(source.clauses, source.external, rest)
     check_callable(source.clauses, source.goal, adornment, modes, source.external)
     return replace(source, modes=modes)
 
@@ -132,12 +140,11 @@ def _run(
     program: Program,
     context: PassContext,
     timings: dict[str, int] | None,
-    rest: Rest,
 ) -> Program:
-    rest()
+    context.rest()
     start = perf_counter_ns()
     program = run(program, context)
     if timings is not None:
         timings[name] = timings.get(name, 0) + perf_counter_ns() - start
-    verify(program, name, rest)
+    verify(program, name, context.rest)
     return program

@@ -30,10 +30,13 @@ on it with the arguments bound that it needs for that (`ir/calls.py`).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kbplanner.ir.modes import best_mode, permitted
 from kbplanner.ir.program import (
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -44,23 +47,31 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema
 from kbplanner.ir.terms import Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.order import Statistics, order_items
 
+MAX_ADORNMENTS = 16
+"""Ways to ask one relation; more are made one that leaves free what any of them does. Each rule can
+free another argument of a call, so that there could be 2 to the number of arguments.
+"""
 
-def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
+
+def adorn(
+    program: Program, adornment: str, statistics: Statistics, rest: Rest = no_rest
+) -> Program:
     """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked
     with nothing bound.
 
     The new goal may be more general than the original, where the rules ask it in a more general way
-    themselves.
+    themselves. `rest` is called about once a millisecond.
     """
-    heads = program.heads()
-    adornment = _computed_free(program.goal, adornment, heads.get(program.goal, []))
+    heads = _Heads(program)
+    adornment = heads.computed_free(program.goal, adornment)
     general: dict[RelationSchema, list[str]] = {
         schema: ["f" * schema.arity] for schema in program.full
     }
     while True:
-        clauses, asked = _propagate(program, adornment, heads, general, statistics)
+        clauses, asked = _propagate(program, adornment, heads, general, statistics, rest)
         wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
         if all(len(wider[schema]) == len(adornments) for schema, adornments in asked.items()):
             goal = program.goal.adorned(asked[program.goal][0])
@@ -79,51 +90,62 @@ def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
 def _propagate(
     program: Program,
     adornment: str,
-    heads: dict[RelationSchema, list[Clause]],
+    heads: _Heads,
     general: dict[RelationSchema, list[str]],
     statistics: Statistics,
+    rest: Rest,
 ) -> tuple[list[Clause], dict[RelationSchema, list[str]]]:
     clauses: list[Clause] = []
     goal, modes = program.goal, program.modes
     first = _goal_marks(program, adornment)
     asked: dict[RelationSchema, list[str]] = {goal: [_general_form(goal, first, general)]}
-    todo = [(goal, asked[goal][0])]
-    while todo:
-        schema, marks = todo.pop(0)
-        for clause in heads[schema]:
-            head = replace(clause.head, schema=schema.adorned(marks))
-            head_variables = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
-            known = set(head_variables)
-            body: list[ClauseItem] = []
-            for item in (
-                clause.body
-                if clause.aggregates
-                else order_items(clause.body, known, statistics, modes=modes)
-            ):
-                if isinstance(item, ClauseAtom):
-                    if item.schema in heads:
-                        requested = _requested_marks(
-                            item, head_variables, known, body, heads[item.schema]
-                        )
-                        if item.schema in modes:
-                            requested = _permitted_marks(program, item, known, requested)
-                        requested = _computed_free(item.schema, requested, heads[item.schema])
-                        requested = _general_form(item.schema, requested, general)
-                        if requested not in asked.setdefault(item.schema, []):
-                            asked[item.schema].append(requested)
-                            todo.append((item.schema, requested))
-                        body.append(replace(item, schema=item.schema.adorned(requested)))
-                    else:
-                        body.append(item)
-                    if not item.absent:
-                        known.update(item.variables())
+    todo = deque([(goal, asked[goal][0])])
+
+    def asked_clauses() -> Iterator[tuple[RelationSchema, Clause]]:
+        while todo:
+            schema, marks = todo.popleft()
+            adorned = schema.adorned(marks)
+            for clause in heads.clauses[schema]:
+                yield adorned, clause
+
+    for adorned, clause in paced(asked_clauses(), rest, REWRITES_PER_REST):
+        head = ClauseAtom(adorned, clause.head.args)
+        head_variables = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
+        known = set(head_variables)
+        body: list[ClauseItem] = []
+        for item in (
+            clause.body
+            if clause.aggregates
+            else order_items(clause.body, known, statistics, modes=modes)
+        ):
+            if isinstance(item, ClauseAtom):
+                schema = item.schema
+                if schema in heads.clauses:
+                    requested = _requested_marks(item, head_variables, known, body, heads)
+                    if schema in modes:
+                        requested = _permitted_marks(program, item, known, requested)
+                    requested = heads.computed_free(schema, requested)
+                    requested = _general_form(schema, requested, general)
+                    before = asked.setdefault(schema, [])
+                    if requested not in before and len(before) >= MAX_ADORNMENTS:
+                        requested = _one_form(program, schema, [*before, requested])
+                        general.setdefault(schema, []).insert(0, requested)
+                    if requested not in before:
+                        before.append(requested)
+                        todo.append((schema, requested))
+                    asked_schema = schema.adorned(requested)
+                    body.append(ClauseAtom(asked_schema, item.args, item.absent))
                 else:
                     body.append(item)
-                    if isinstance(item, Computation):
-                        known.add(item.target)
-                    elif (equation := equated(item, known)) is not None:
-                        known.add(equation[0])
-            clauses.append(Clause(head, tuple(body), clause.rule))
+                if not item.absent:
+                    known.update(item.variables())
+            else:
+                body.append(item)
+                if isinstance(item, Computation):
+                    known.add(item.target)
+                elif (equation := equated(item, known)) is not None:
+                    known.add(equation[0])
+        clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 
 
@@ -151,7 +173,7 @@ def _requested_marks(
     head_variables: set[Variable],
     known: set[Variable],
     body: list[ClauseItem],
-    clauses: list[Clause],
+    heads: _Heads,
 ) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
     joined = [
@@ -159,7 +181,8 @@ def _requested_marks(
         for i, arg in enumerate(item.args)
         if isinstance(arg, Variable) and arg in known and arg not in head_variables
     ]
-    passed_on = [index for index in joined if _is_passed_on(item.schema, clauses, index)]
+    unchanged = heads.passed_on(item.schema) if joined else ()
+    passed_on = [index for index in joined if index in unchanged]
     if len(passed_on) < marks.count("b"):
         others = [index for index in joined if index not in passed_on]
         if (
@@ -195,37 +218,70 @@ def _is_product(
     return not any(item.args[index] in reached for index in others)
 
 
-def _computed_free(schema: RelationSchema, marks: str, clauses: list[Clause]) -> str:
-    """Return marks with aggregates and best values free: they are computed, not looked up; a
-    binding is compared afterwards.
+class _Heads:
+    """The clauses of a program by the relation they conclude, and what each call of a relation
+    needs to know about all of its clauses.
     """
-    if schema.role in BEST:
-        return marks[:-1] + "f"
+
+    def __init__(self, program: Program) -> None:
+        self.clauses = program.heads()
+        self._passed_on: dict[RelationSchema, frozenset[int]] = {}
+        self._computed: dict[RelationSchema, frozenset[int]] = {}
+
+    def computed_free(self, schema: RelationSchema, marks: str) -> str:
+        """Return marks with aggregates and best values free: they are computed, not looked up; a
+        binding is compared afterwards.
+        """
+        if schema.role in BEST:
+            return marks[:-1] + "f"
+        computed = self._computed.get(schema)
+        if computed is None:
+            computed = self._computed[schema] = _aggregated(self.clauses.get(schema, []))
+        if not computed:
+            return marks
+        return "".join("f" if i in computed else mark for i, mark in enumerate(marks))
+
+    def passed_on(self, schema: RelationSchema) -> frozenset[int]:
+        """Return the arguments that each recursive call of a relation passes on from the head; none
+        if the relation is not recursive.
+        """
+        indexes = self._passed_on.get(schema)
+        if indexes is None:
+            calls = [
+                (clause.head, item)
+                for clause in self.clauses[schema]
+                for item in clause.all_atoms()
+                if item.schema.bare == schema.bare
+            ]
+            indexes = self._passed_on[schema] = frozenset(
+                index
+                for index in range(schema.arity if calls else 0)
+                if all(
+                    isinstance(head.args[index], Variable) and call.args[index] == head.args[index]
+                    for head, call in calls
+                )
+            )
+        return indexes
+
+
+def _aggregated(clauses: list[Clause]) -> frozenset[int]:
+    """Return the arguments of the head that clauses aggregate."""
     targets = {
         item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)
     }
     if not targets:
-        return marks
-    return "".join(
-        "f" if arg in targets else mark
-        for mark, arg in zip(marks, clauses[0].head.args, strict=True)
-    )
+        return frozenset()
+    return frozenset(i for i, arg in enumerate(clauses[0].head.args) if arg in targets)
 
 
-def _is_passed_on(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
-    """Return True if the relation is recursive and each recursive call passes this argument of the
-    head on.
+def _one_form(program: Program, schema: RelationSchema, forms: list[str]) -> str:
+    """Return one form in which a relation can be asked in place of the last of several ones: with
+    every argument free that is free in one of them, if the modes of the relation permit that.
     """
-    calls = [
-        (clause.head, item)
-        for clause in clauses
-        for item in clause.body
-        if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
-    ]
-    return bool(calls) and all(
-        isinstance(head.args[index], Variable) and call.args[index] == head.args[index]
-        for head, call in calls
-    )
+    free = "".join("f" if "f" in marks else "b" for marks in zip(*forms, strict=True))
+    if permitted(program.modes, schema, free):
+        return free
+    return best_mode(program.modes[schema], forms[-1]) or forms[-1]
 
 
 def _general_form(

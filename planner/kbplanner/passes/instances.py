@@ -31,9 +31,18 @@ from itertools import count
 
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
+from kbplanner.ir.program import (
+    REWRITES_PER_REST,
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+)
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.first import FirstInstances, keep_first, recursions
 from kbplanner.passes.parts import Unseen, split, undivided
 
@@ -91,15 +100,16 @@ class GroundProgram:
 def instances(
     program: Program,
     confidence_sources: Collection[RelationSchema] | None = None,
+    rest: Rest = no_rest,
     *,
     first: bool = False,
 ) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
-    They distinguish instances with other premises, and, if `confidence_sources` names stored relations, with
-    other facts of these. With `first`, recursions with several recursive premises have for each
-    conclusion the instance that comes first, and asserted facts. Raises BudgetExceeded for a clause
-    whose instances have too many columns.
+    They distinguish instances with other premises, and, if `confidence_sources` names stored
+    relations, with other facts of these. With `first`, recursions with several recursive premises
+    have for each conclusion the instance that comes first, and asserted facts. `rest` is called
+    about once a millisecond. Raises BudgetExceeded for a clause whose instances have too many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None
@@ -122,7 +132,7 @@ def instances(
         if first
         else frozenset[RelationSchema]()
     )
-    for clause in supporting:
+    for clause in paced(supporting, rest, REWRITES_PER_REST):
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))

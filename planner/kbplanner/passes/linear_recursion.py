@@ -35,33 +35,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, single_relations
+from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Program,
+    single_relations,
+)
 from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Term, Variable, numbered_variables
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.adorn import bound_args
 
 
-def rewrite_linear_recursion(program: Program) -> Program:
+def rewrite_linear_recursion(program: Program, rest: Rest = no_rest) -> Program:
     """Rewrite the relations of an adorned program whose recursive clauses are all right-linear, and
-    the goal's relation also if they are all left-linear.
+    the goal's relation also if they are all left-linear. `rest` is called about once a millisecond.
     """
     clauses: list[Clause] = []
     heads = program.heads()
-    single = single_relations(program.clauses)
+    single = single_relations(program.clauses, rest)
     rewritten = program
-    for schema, own in heads.items():
+    for schema, own in paced(heads.items(), rest, REWRITES_PER_REST):
         candidate = (
             schema in single
             and schema.role not in REPLACING
             and schema.bare not in program.full
             and "b" in schema.adornment
         )
-        right = candidate and _recursion_has_form(_is_right_linear, schema, own)
+        right = candidate and _recursion_has_form(_is_right_linear, schema, own, rest)
         left = (
             candidate
             and not right
             and "f" in schema.adornment
-            and _recursion_has_form(_is_left_linear, schema, own)
+            and _recursion_has_form(_is_left_linear, schema, own, rest)
         )
         if schema == program.goal and (right or left):
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
@@ -71,9 +80,9 @@ def rewrite_linear_recursion(program: Program) -> Program:
             answer = replace(schema, role=Role.ANSWER, arity=len(free))
             rewritten = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
             rewrite = _right_linear_goal if right else _left_linear_goal
-            clauses.extend(rewrite(schema, answer, own))
+            clauses.extend(rewrite(schema, answer, own, rest))
         elif right and "f" in schema.adornment:
-            clauses.extend(_with_seeds(schema, own))
+            clauses.extend(_with_seeds(schema, own, rest))
         else:
             clauses.extend(own)
     return replace(rewritten, clauses=tuple(clauses))
@@ -83,10 +92,15 @@ def _recursion_has_form(
     form: Callable[[RelationSchema, Clause], bool],
     schema: RelationSchema,
     clauses: Sequence[Clause],
+    rest: Rest,
 ) -> bool:
     """Return True if there are recursive clauses, all of this form."""
-    recursive = [clause for clause in clauses if _calls(schema, clause)]
-    return bool(recursive) and all(form(schema, clause) for clause in recursive)
+    recursive = [
+        clause for clause in paced(clauses, rest, CLAUSES_PER_REST) if _calls(schema, clause)
+    ]
+    return bool(recursive) and all(
+        form(schema, clause) for clause in paced(recursive, rest, REWRITES_PER_REST)
+    )
 
 
 def _calls(schema: RelationSchema, clause: Clause) -> list[ClauseAtom]:
@@ -125,20 +139,20 @@ def _is_left_linear(schema: RelationSchema, clause: Clause) -> bool:
 
 
 def _left_linear_goal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
 ) -> list[Clause]:
     rewritten = []
-    for clause in clauses:
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
         bound = bound_args(clause.head)
         guard = ClauseAtom(schema.demand, bound)
-        call, rest = _call_and_rest(schema, clause)
+        call, others = _call_and_others(schema, clause)
         head = ClauseAtom(answer, _free_args(schema, clause.head))
         if call is None:
-            rewritten.append(Clause(head, (guard, *rest), clause.rule))
+            rewritten.append(Clause(head, (guard, *others), clause.rule))
             continue
         reached = ClauseAtom(answer, _free_args(schema, call))
-        used = {variable for item in (head, reached, *rest) for variable in item.variables()}
-        body = (reached, *rest) if used.isdisjoint(bound) else (guard, reached, *rest)
+        used = {variable for item in (head, reached, *others) for variable in item.variables()}
+        body = (reached, *others) if used.isdisjoint(bound) else (guard, reached, *others)
         rewritten.append(Clause(head, body, clause.rule))
     return rewritten
 
@@ -148,55 +162,59 @@ def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
 
 
 def _right_linear_goal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
 ) -> list[Clause]:
-    one_traversal = _one_traversal(schema, answer, clauses)
+    one_traversal = _one_traversal(schema, answer, clauses, rest)
     if one_traversal is not None:
         return one_traversal
     rewritten = []
-    for clause in clauses:
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
         guard = ClauseAtom(schema.demand, bound_args(clause.head))
-        call, rest = _call_and_rest(schema, clause)
+        call, others = _call_and_others(schema, clause)
         if call is None:
             head = ClauseAtom(answer, _free_args(schema, clause.head))
         else:
             head = ClauseAtom(schema.demand, bound_args(call))
-        rewritten.append(Clause(head, (guard, *rest), clause.rule))
+        rewritten.append(Clause(head, (guard, *others), clause.rule))
     return rewritten
 
 
 def _one_traversal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
 ) -> list[Clause] | None:
     """Return clauses for a relation whose recursive steps are base clauses too: reached bindings
     are answers themselves. None for any other relation.
     """
-    steps = [clause for clause in clauses if _call_and_rest(schema, clause)[0] is not None]
-    bases = [clause for clause in clauses if _call_and_rest(schema, clause)[0] is None]
+    if schema.adornment.count("b") != answer.arity:
+        return None
+    steps: list[Clause] = []
+    bases: dict[tuple[object, ...], list[Clause]] = {}
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
+        if _calls(schema, clause):
+            steps.append(clause)
+        else:
+            head = clause.head
+            shape = _shape(bound_args(head), _free_args(schema, head), clause.body)
+            bases.setdefault(shape, []).append(clause)
     rewritten: list[Clause] = []
     reach = replace(schema, role=Role.REACH, arity=answer.arity, source=schema.role)
-    for clause in steps:
-        call, rest = _call_and_rest(schema, clause)
-        if call is None or schema.adornment.count("b") != answer.arity:
+    twins: set[int] = set()
+    for clause in paced(steps, rest, REWRITES_PER_REST):
+        call, others = _call_and_others(schema, clause)
+        if call is None:
             return None
         start, end = bound_args(clause.head), bound_args(call)
-        shape = _shape(start, end, rest)
-        twin = next(
-            (
-                b
-                for b in bases
-                if _shape(bound_args(b.head), _free_args(schema, b.head), b.body) == shape
-            ),
-            None,
-        )
-        if twin is None:
+        same = bases.get(_shape(start, end, others))
+        if not same:
             return None
-        bases.remove(twin)
+        twins.add(id(same.pop(0)))
         for guard in (ClauseAtom(schema.demand, start), ClauseAtom(reach, start)):
-            rewritten.append(Clause(ClauseAtom(reach, end), (guard, *rest), clause.rule))
+            rewritten.append(Clause(ClauseAtom(reach, end), (guard, *others), clause.rule))
     whole = numbered_variables(answer.arity)
     rewritten.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
-    for clause in bases:
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
+        if id(clause) in twins or _calls(schema, clause):
+            continue
         for start_from in (schema.demand, reach):
             body = (ClauseAtom(start_from, bound_args(clause.head)), *clause.body)
             rewritten.append(
@@ -224,13 +242,13 @@ def _shape(
     return tuple(shape)
 
 
-def _with_seeds(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+def _with_seeds(schema: RelationSchema, clauses: Sequence[Clause], rest: Rest) -> list[Clause]:
     seeds = tuple(Variable(f"seed#{i}") for i in range(schema.adornment.count("b")))
     reach = replace(schema, role=Role.REACH, arity=2 * len(seeds), source=schema.role)
     rewritten = [Clause(ClauseAtom(reach, seeds + seeds), (ClauseAtom(schema.demand, seeds),))]
-    for clause in clauses:
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
         guard = ClauseAtom(reach, seeds + bound_args(clause.head))
-        call, rest = _call_and_rest(schema, clause)
+        call, others = _call_and_others(schema, clause)
         if call is None:
             carried = iter(seeds)
             args = tuple(
@@ -240,11 +258,11 @@ def _with_seeds(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Claus
             head = ClauseAtom(schema, args)
         else:
             head = ClauseAtom(reach, seeds + bound_args(call))
-        rewritten.append(Clause(head, (guard, *rest), clause.rule))
+        rewritten.append(Clause(head, (guard, *others), clause.rule))
     return rewritten
 
 
-def _call_and_rest(
+def _call_and_others(
     schema: RelationSchema, clause: Clause
 ) -> tuple[ClauseAtom | None, tuple[ClauseItem, ...]]:
     """Return the recursive atom of the body, if there is one, and the other items."""

@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
 from kbplanner.ir.expressions import flatten
-from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
+from kbplanner.ir.program import CLAUSES_PER_REST, Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -51,8 +51,8 @@ from kbplanner.ir.terms import (
 from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.aggregate import aggregate
 
-RULES_PER_REST = 8
-"""Rules lowered between two calls of `rest`: about a millisecond."""
+RULES_PER_REST = 1
+"""Rules lowered between two calls of `rest`: one can have 64 KiB of expressions."""
 
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
@@ -68,7 +68,7 @@ def lower(
 
     Raises InvalidInput for what the engine does not evaluate.
     """
-    derived = conclusions(rules)
+    derived = conclusions(rules, rest)
     lowering = _Lowering(derived, derived.keys() | denied)
     clauses: list[Clause] = []
     for number, rule in enumerate(paced(rules, rest, RULES_PER_REST), 1):
@@ -81,10 +81,12 @@ def lower(
     return tuple(clauses)
 
 
-def conclusions(rules: Sequence[Rule]) -> dict[RelationSchema, RelationSchema]:
+def conclusions(
+    rules: Sequence[Rule], rest: Rest = no_rest
+) -> dict[RelationSchema, RelationSchema]:
     """Return the relation of the conclusions of each predicate with rules, by its stored schema."""
     relations: dict[RelationSchema, RelationSchema] = {}
-    for rule in rules:
+    for rule in paced(rules, rest, CLAUSES_PER_REST):
         extremum = extremum_of(rule.head)
         schema = _schema(rule.head)
         relations[schema] = schema.best(extremum.function) if extremum else schema.derived

@@ -28,20 +28,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Program,
+    components,
+)
 from kbplanner.ir.schema import BEST, Role
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.adorn import bound_args
 
 GUARDS = (Role.DEMAND, Role.REACH)
 
 
-def magic(program: Program) -> Program:
-    """Guard the clauses of an adorned program, and add the clauses that derive demand."""
+def magic(program: Program, rest: Rest = no_rest) -> Program:
+    """Guard the clauses of an adorned program, and add the clauses that derive demand.
+
+    `rest` is called about once a millisecond.
+    """
     adorned = {
         clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS
     }
     clauses: dict[Clause, None] = {}
-    for clause in program.clauses:
+    for clause in paced(program.clauses, rest, REWRITES_PER_REST):
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
         guarded = (
@@ -81,27 +93,31 @@ def magic(program: Program) -> Program:
     )
 
 
-def demand_can_cost_more(program: Program) -> bool:
+def demand_can_cost_more(program: Program, rest: Rest = no_rest) -> bool:
     """Return True if demand depends on the answers of a non-linear recursion: it can then cost more
     than it saves.
 
     In such a component each new answer makes new demand, which derives new answers, so that the
     guarded rules end up deriving most of the relation one binding at a time. Linear recursion does
     not have this form, nor do the relations that the `linear_recursion` pass rewrote. `program` is the result
-    of the `magic` pass.
+    of the `magic` pass. `rest` is called about once a millisecond.
     """
-    for part in components(program.clauses):
-        if not part.recursive or not any(schema.role in GUARDS for schema in part.relations):
-            continue
-        for clause in program.clauses:
-            if clause.head.schema in part.relations and clause.head.schema.role not in GUARDS:
-                calls = [
-                    a
-                    for a in clause.atoms()
-                    if a.schema in part.relations and a.schema.role not in GUARDS
-                ]
-                if len(calls) > 1:
-                    return True
+    demanded = {
+        schema: part.relations
+        for part in components(program.clauses, rest)
+        if part.recursive and any(schema.role in GUARDS for schema in part.relations)
+        for schema in part.relations
+    }
+    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+        head = clause.head.schema
+        if head in demanded and head.role not in GUARDS:
+            calls = [
+                atom
+                for atom in clause.atoms()
+                if atom.schema in demanded[head] and atom.schema.role not in GUARDS
+            ]
+            if len(calls) > 1:
+                return True
     return False
 
 

@@ -92,10 +92,13 @@ def order_items(
     relations in `modes` come after what binds the arguments they need; the caller has checked that
     there is such an order.
     """
+    if len(items) == 1 and not is_test(items[0]):
+        return list(items)
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}
     known = set(bound)
     ordered: list[ClauseItem] = []
+    expected = _Estimates(items, known, statistics, seed)
     if first is not None:
         left = [item for item in left if item is not first]
         ordered.append(first)
@@ -109,7 +112,8 @@ def order_items(
         if ready:
             ordered.extend(ready)
             known.update(item.target for item in ready if isinstance(item, Computation))
-            left = [item for item in left if not any(item is test for test in ready)]
+            done = set(map(id, ready))
+            left = [item for item in left if id(item) not in done]
             continue
         sources = [
             item
@@ -122,8 +126,8 @@ def order_items(
                 for item in sources
                 if not isinstance(item, ClauseAtom) or _is_permitted(item, known, modes)
             ]
-        best = min(sources, key=lambda item: _expected(item, known, statistics, seed), default=None)
-        if best is None or _expected(best, known, statistics, seed) > 1.0:
+        best = min(sources, key=expected, default=None)
+        if best is None or expected(best) > 1.0:
             pairs = (
                 (item, binding[0]) for item in left if (binding := equated(item, known)) is not None
             )
@@ -141,6 +145,47 @@ def order_items(
         left = [item for item in left if item is not best]
         known.update(best.variables())
     return ordered
+
+
+MIN_REMEMBERED = 8
+"""Items of a body from which on estimates are remembered: those of shorter ones are soon made."""
+
+
+class _Estimates:
+    """The estimated rows of the items of a body, made again where more of their variables are
+    known; so each item of a long body is not examined for each other one.
+    """
+
+    __slots__ = ("_estimates", "_known", "_seed", "_statistics", "_variables")
+
+    def __init__(
+        self,
+        items: Sequence[ClauseItem],
+        known: set[Variable],
+        statistics: Statistics,
+        seed: RelationSchema | None,
+    ) -> None:
+        self._known = known
+        self._statistics = statistics
+        self._seed = seed
+        self._estimates: dict[int, tuple[int, float]] = {}
+        self._variables = (
+            {id(item): frozenset(item.variables()) for item in items}
+            if len(items) >= MIN_REMEMBERED
+            else {}
+        )
+
+    def __call__(self, item: ClauseItem) -> float:
+        """Return the estimated rows of an atom or a generator with the variables known now."""
+        variables = self._variables.get(id(item))
+        if variables is None:
+            return _expected(item, self._known, self._statistics, self._seed)
+        count = len(variables & self._known)
+        estimate = self._estimates.get(id(item))
+        if estimate is None or estimate[0] != count:
+            value = _expected(item, self._known, self._statistics, self._seed)
+            estimate = self._estimates[id(item)] = count, value
+        return estimate[1]
 
 
 def _yields(item: ClauseItem, known: set[Variable]) -> bool:

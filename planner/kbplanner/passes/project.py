@@ -36,16 +36,18 @@ from itertools import combinations, count
 
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import (
+    CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Clause,
     ClauseAtom,
     ClauseItem,
     Component,
     Program,
     components,
-    dependencies,
 )
 from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.passes.order import DERIVED_ROWS, Statistics, is_test, rows_per_lookup
 
 MIN_VALUES = 64
@@ -64,42 +66,72 @@ MIN_SAVING = 2.0
 """Steps of a rule for each step of the two joins, at least, where only some pairs are demanded."""
 
 
-def project(program: Program, statistics: Statistics) -> Program:
-    """Split the rules of recursive components into joins of two atoms where that pays."""
+def project(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Program:
+    """Split the rules of recursive components into joins of two atoms where that pays.
+
+    `rest` is called about once a millisecond.
+    """
     names = count(1)
+    parts = components(program.clauses, rest)
     replaced: dict[Clause, list[Clause]] = {}
-    for part in components(program.clauses):
-        if part.recursive and not any(schema.role in REPLACING for schema in part.relations):
-            replaced.update(_split_component(program.clauses, part, statistics, names))
+    values = _Values(program, parts, statistics, rest)
+    part_of = {
+        schema: part
+        for part in parts
+        if part.recursive and not any(schema.role in REPLACING for schema in part.relations)
+        for schema in part.relations
+    }
+    recursive: dict[Component, list[Clause]] = {}
+    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+        part = part_of.get(clause.head.schema)
+        if part is not None and _recurs(clause, part):
+            recursive.setdefault(part, []).append(clause)
+    for part in paced(parts, rest, 1):
+        if part in recursive:
+            replaced.update(_split_component(recursive[part], part, values, names, rest))
     if not replaced:
         return program
-    clauses = (new for clause in program.clauses for new in replaced.get(clause, [clause]))
+    clauses = (
+        new for clause in paced(program.clauses, rest) for new in replaced.get(clause, [clause])
+    )
     return replace(program, clauses=tuple(clauses))
 
 
-def joins_pairs(program: Program) -> bool:
+def joins_pairs(program: Program, rest: Rest = no_rest) -> bool:
     """Return True if the recursion that concludes the goal's relation consists of joins of two
     atoms with two variables each.
+
+    `rest` is called about once a millisecond.
     """
-    for part in components(program.clauses):
-        if part.recursive and program.goal in part.relations:
-            own = _recursive_clauses(program.clauses, part)
-            return all(relation.arity == 2 for relation in part.relations) and all(
-                not _is_long(clause) and _is_pairwise(clause, part.relations) for clause in own
-            )
-    return False
+    part = _recursion_of_goal(program, rest)
+    return (
+        part is not None
+        and all(relation.arity == 2 for relation in part.relations)
+        and all(
+            not _is_long(clause) and _is_pairwise(clause, part.relations)
+            for clause in _recursive_clauses(program, part, rest)
+        )
+    )
 
 
-def joins_some_pairs(program: Program) -> bool:
+def joins_some_pairs(program: Program, rest: Rest = no_rest) -> bool:
     """Return True if a rule of that recursion is such a join; the engine then evaluates this rule by
     rows of bits, and the others row by row.
+
+    `rest` is called about once a millisecond.
     """
-    return any(
+    part = _recursion_of_goal(program, rest)
+    return part is not None and any(
         len(_chain(clause)) == 2 and not _is_long(clause) and _is_pairwise(clause, part.relations)
-        for part in components(program.clauses)
-        if part.recursive and program.goal in part.relations
-        for clause in _recursive_clauses(program.clauses, part)
+        for clause in _recursive_clauses(program, part, rest)
     )
+
+
+def _recursion_of_goal(program: Program, rest: Rest) -> Component | None:
+    """Return the component of the goal's relation if it is recursive."""
+    parts = (part for part in components(program.clauses, rest) if program.goal in part.relations)
+    part = next(parts, None)
+    return part if part is not None and part.recursive else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +155,30 @@ class _Join:
 
 
 def _split_component(
-    clauses: Sequence[Clause], part: Component, statistics: Statistics, names: Iterator[int]
+    clauses: Sequence[Clause],
+    part: Component,
+    values_of: _Values,
+    names: Iterator[int],
+    rest: Rest,
 ) -> dict[Clause, list[Clause]]:
-    """Return the clauses of a component that are split, and into what; none if that does not pay."""
+    """Return those of the recursive clauses of a component that are split, and into what; none if
+    that does not pay.
+    """
     own = [
         clause
-        for clause in _recursive_clauses(clauses, part)
+        for clause in paced(clauses, rest, REWRITES_PER_REST)
         if _is_pairwise(clause, part.relations)
     ]
     long = [clause for clause in own if _is_long(clause)]
     if not long:
         return {}
-    values = _values(clauses, part, statistics)
+    values = values_of(part)
     if not MIN_VALUES <= values <= MAX_VALUES:
         return {}
     splits: dict[Clause, list[Clause]] = {}
     pays = any(_is_non_linear(clause, part.relations) for clause in own)
-    for clause in long:
-        split = _split(clause, part.relations, statistics, values, names)
+    for clause in paced(long, rest, 1):
+        split = _split(clause, part.relations, values_of.statistics, values, names)
         if split is None:
             continue
         splits[clause] = split.clauses
@@ -156,13 +194,16 @@ def _is_non_linear(clause: Clause, growing: Collection[RelationSchema]) -> bool:
     return len(binary) > 1 and all(atom.schema in growing for atom in binary)
 
 
-def _recursive_clauses(clauses: Sequence[Clause], part: Component) -> list[Clause]:
-    return [
-        clause
-        for clause in clauses
-        if clause.head.schema in part.relations
-        and any(atom.schema in part.relations for atom in clause.all_atoms())
-    ]
+def _recursive_clauses(program: Program, part: Component, rest: Rest) -> Iterator[Clause]:
+    """Yield the clauses that conclude a relation of a component from one of its relations."""
+    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+        if clause.head.schema in part.relations and _recurs(clause, part):
+            yield clause
+
+
+def _recurs(clause: Clause, part: Component) -> bool:
+    """Return True if a body reads a relation of a component."""
+    return any(atom.schema in part.relations for atom in clause.all_atoms())
 
 
 def _binary(clause: Clause) -> list[ClauseAtom]:
@@ -240,23 +281,57 @@ def _is_test(
     )
 
 
-def _values(clauses: Sequence[Clause], part: Component, statistics: Statistics) -> float:
-    """Estimate how many values the columns of a component's relations have: from the stored pairs
-    that its rules read, or else from all stored relations it depends on.
-    """
-    own = [clause for clause in clauses if clause.head.schema in part.relations]
-    read = {atom.schema: None for clause in own for atom in clause.atoms()}
-    pairs = [schema for schema in read if schema.role is Role.STORED and schema.arity == 2]
-    below = dependencies(clauses, part.relations)
-    for stored in (pairs, [schema for schema in below if schema.role is Role.STORED]):
-        counts = [
-            statistics.distinct(schema, [index])
-            for schema in stored
-            for index in range(schema.arity)
-        ]
-        if any(counts):
-            return float(max(counts))
-    return math.sqrt(DERIVED_ROWS)
+class _Values:
+    """Estimates of the numbers of values in the columns of the relations of components."""
+
+    def __init__(
+        self, program: Program, parts: Sequence[Component], statistics: Statistics, rest: Rest
+    ) -> None:
+        self.statistics = statistics
+        self._heads = program.heads()
+        self._parts = parts
+        self._rest = rest
+        self._stored: dict[RelationSchema, int] = {}
+        self._below: dict[RelationSchema, int] = {}
+
+    def __call__(self, part: Component) -> float:
+        """Estimate the values of a component: from the stored pairs that its rules read, or else
+        from all stored relations it depends on.
+        """
+        read = {atom.schema for clause in self._clauses(part) for atom in clause.atoms()}
+        pairs = [schema for schema in read if schema.role is Role.STORED and schema.arity == 2]
+        most = max(map(self._of_stored, pairs), default=0)
+        if not most:
+            if not self._below:
+                self._measure()
+            most = max(self._below[schema] for schema in part.relations)
+        return float(most) if most else math.sqrt(DERIVED_ROWS)
+
+    def _clauses(self, part: Component) -> Iterator[Clause]:
+        own = (clause for schema in part.relations for clause in self._heads[schema])
+        return paced(own, self._rest, CLAUSES_PER_REST)
+
+    def _of_stored(self, schema: RelationSchema) -> int:
+        """Return the greatest number of values in a column of a stored relation."""
+        if schema not in self._stored:
+            columns = range(schema.arity)
+            counts = (self.statistics.distinct(schema, [index]) for index in columns)
+            self._stored[schema] = max(counts, default=0)
+        return self._stored[schema]
+
+    def _measure(self) -> None:
+        """Find the greatest number of values below each relation; the components come after those
+        they depend on.
+        """
+        for part in paced(self._parts, self._rest, REWRITES_PER_REST):
+            most = 0
+            for clause in self._clauses(part):
+                for atom in clause.all_atoms():
+                    if atom.schema.role is Role.STORED:
+                        most = max(most, self._of_stored(atom.schema))
+                    else:
+                        most = max(most, self._below.get(atom.schema, 0))
+            self._below.update(dict.fromkeys(part.relations, most))
 
 
 def _split(
@@ -275,6 +350,8 @@ def _split(
     is_demanded = any(atom.schema.role is Role.DEMAND and atom.args for atom in clause.atoms())
     left = 0 if _tests_ends(clause) else 2
     while len(chain := _chain(clause)) > left:
+        if len(joins) > MAX_RELATIONS:  # the component stays as it is
+            return _Join([*joins, clause], tuple(fan_outs), is_demanded)
         head = set(clause.head.variables())
         binary = _binary(clause)
         pairs = [

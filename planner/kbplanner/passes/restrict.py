@@ -30,19 +30,35 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation, Program, components
+from kbplanner.ir.program import (
+    REWRITES_PER_REST,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+    components,
+)
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Term, Variable
+from kbplanner.pacing import Rest, no_rest, paced
 
 Version = tuple[RelationSchema, tuple[Comparison, ...]]
 """A relation and the equalities of its columns; a column is a variable named by its number, from 1."""
 
 
-def restrict(program: Program) -> Program:
+MAX_VERSIONS = 16
+"""Versions of one relation; a relation that is called in more ways keeps its general form. Each
+version of a caller can call versions of its own, so that their number could double with each
+relation of a chain.
+"""
+
+
+def restrict(program: Program, rest: Rest = no_rest) -> Program:
     """Replace relations by restricted versions of them where calls allow it; the goal's own
-    equalities count as a call.
+    equalities count as a call. `rest` is called about once a millisecond.
     """
-    parts = components(program.clauses)
+    parts = components(program.clauses, rest)
     heads = program.heads()
     general = {schema for part in parts if part.recursive for schema in part.relations}
     general.update(
@@ -57,31 +73,44 @@ def restrict(program: Program) -> Program:
     common = _Versions()
     common[goal_version] = []
     of_schema = common.of_schema
+    widened: set[RelationSchema] = set()
     restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
-    for part in reversed(
-        parts
-    ):  # callers before callees: every call of a version is known before its clauses are made
+    # Callers before callees: every call of a version is known before its clauses are made.
+    for part in paced(reversed(parts), rest, 1):
         relations = sorted(part.relations, key=order.__getitem__)
         if len(relations) > 1 and any((schema, ()) in common for schema in relations):
             for schema in relations:
                 common[schema, ()] = []
-        for version in [version for schema in relations for version in of_schema[schema]]:
-            for clause in heads[version[0]]:
-                restricted = _restricted(clause, (*version[1], *common[version]))
-                if restricted is not None:
-                    restricted_clauses.append(
-                        (version, restricted, _calls(restricted, heads, general, common))
-                    )
+        for schema in relations:
+            if len(of_schema[schema]) > MAX_VERSIONS:
+                widened.add(schema)
+                common[schema, ()] = []
+                of_schema[schema] = [(schema, ())]
+        called = [
+            (version, clause)
+            for schema in relations
+            for version in of_schema[schema]
+            for clause in heads[schema]
+        ]
+        for version, clause in paced(called, rest, REWRITES_PER_REST):
+            restricted = _restricted(clause, (*version[1], *common[version]))
+            if restricted is not None:
+                restricted_clauses.append(
+                    (version, restricted, _calls(restricted, heads, general, common))
+                )
     if not any(version[1] or common[version] for version in common):
         return replace(program, goal=goal)
     names = {
-        version: replace(version[0], restrictions=(*version[1], *common[version]))
+        version: replace(
+            version[0],
+            restrictions=() if version[0] in widened else (*version[1], *common[version]),
+        )
         for version in common
     }
     restricted_clauses.sort(key=lambda entry: order[entry[0][0]])
     clauses = [
         _renamed(clause, names[version], versions, names)
-        for version, clause, versions in restricted_clauses
+        for version, clause, versions in paced(restricted_clauses, rest, REWRITES_PER_REST)
     ]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
 

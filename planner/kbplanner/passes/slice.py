@@ -17,9 +17,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.ir.program import Program, dependencies
+from kbplanner.pacing import Rest, no_rest, paced
 
 
-def slice_program(program: Program) -> Program:
-    """Keep only those clauses on which the goal's relation depends, in their order."""
-    reached = dependencies(program.clauses, (program.goal,))
-    return replace(program, clauses=tuple(c for c in program.clauses if c.head.schema in reached))
+def slice_program(program: Program, rest: Rest = no_rest) -> Program:
+    """Keep only those clauses on which the goal's relation depends, in their order.
+
+    `rest` is called about once a millisecond.
+    """
+    reached = dependencies(program.clauses, (program.goal,), rest)
+    used = (clause for clause in paced(program.clauses, rest) if clause.head.schema in reached)
+    return replace(program, clauses=tuple(used))

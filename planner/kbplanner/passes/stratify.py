@@ -22,6 +22,7 @@ from kbplanner.errors import RecursiveAggregate
 from kbplanner.ir.extrema import first_problem
 from kbplanner.ir.program import (
     CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Clause,
     ClauseAtom,
     Component,
@@ -72,36 +73,47 @@ def _computes_head(clause: Clause) -> bool:
     return not targets.isdisjoint(clause.head.args)
 
 
-def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:
+def widen(
+    program: Program, source: Program, rest: Rest = no_rest
+) -> frozenset[RelationSchema] | None:
     """Return the relations to compute in full, whose demand would be recursive through absence, or
     would use a best value that can still improve; None without any.
 
     `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The
-    dependencies of a full relation are full too, so that none of them waits for demand.
+    dependencies of a full relation are full too, so that none of them waits for demand. `rest` is
+    called about once a millisecond.
     """
     relations: set[RelationSchema] = set()
     heads = program.heads()
-    for part in components(program.clauses):
-        if not part.recursive:
-            continue
-        for schema in part.relations:
-            for clause in heads[schema]:
-                if first_problem(clause, part.relations) is not None:
-                    # Through demand, the clause is part of the recursion of best values.
-                    relations.update(s.bare for s in part.relations if s.role in BEST)
-                relations.update(
-                    item.schema.bare
-                    for item in clause.body
-                    if isinstance(item, ClauseAtom)
-                    and (item.absent or clause.aggregates)
-                    and item.schema in part.relations
-                )
+    recursive = (
+        (part, clause)
+        for part in components(program.clauses, rest)
+        if part.recursive
+        for schema in part.relations
+        for clause in heads[schema]
+    )
+    improving: set[Component] = set()
+    for part, clause in paced(recursive, rest, REWRITES_PER_REST):
+        if first_problem(clause, part.relations) is not None:
+            # Through demand, the clause is part of the recursion of best values.
+            improving.add(part)
+        relations.update(
+            item.schema.bare
+            for item in clause.body
+            if isinstance(item, ClauseAtom)
+            and (item.absent or clause.aggregates)
+            and item.schema in part.relations
+        )
+    relations.update(s.bare for part in improving for s in part.relations if s.role in BEST)
     if not relations:
         return None
     concluded = {clause.head.schema for clause in source.clauses}
-    return source.full | relations | (dependencies(source.clauses, relations) & concluded)
+    return source.full | relations | (dependencies(source.clauses, relations, rest) & concluded)
 
 
-def strata(program: Program) -> list[Component]:
-    """Return the components of a program in an order in which they can be evaluated."""
-    return components(program.clauses)
+def strata(program: Program, rest: Rest = no_rest) -> list[Component]:
+    """Return the components of a program in an order in which they can be evaluated.
+
+    `rest` is called about once a millisecond.
+    """
+    return components(program.clauses, rest)

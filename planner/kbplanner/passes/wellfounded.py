@@ -33,6 +33,7 @@ from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
     CLAUSES_PER_REST,
+    REWRITES_PER_REST,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -40,6 +41,7 @@ from kbplanner.ir.program import (
     Program,
     components,
     dependencies,
+    dependents,
 )
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
@@ -96,25 +98,16 @@ def uncertain(
     clauses: Sequence[Clause],
     parts: Iterable[NegativeComponent],
     undefined: Collection[RelationSchema],
+    rest: Rest = no_rest,
 ) -> frozenset[RelationSchema]:
     """Return the relations that can have undefined rows if those of `undefined`, of negative
     components, do.
+
+    `rest` is called about once a millisecond.
     """
     inside = {schema for part in parts for schema in part.relations}
-    relations = set(undefined)
-    is_growing = True
-    while is_growing:
-        is_growing = False
-        for clause in clauses:
-            head = clause.head.schema
-            if (
-                head not in relations
-                and head not in inside
-                and any(item.schema in relations for item in clause.all_atoms())
-            ):
-                relations.add(head)
-                is_growing = True
-    return frozenset(relations)
+    outside = (clause for clause in clauses if clause.head.schema not in inside)
+    return frozenset(dependents(outside, undefined, rest))
 
 
 def without_negative_components(
@@ -122,14 +115,16 @@ def without_negative_components(
     parts: Sequence[NegativeComponent],
     undefined: Collection[RelationSchema],
     keep: bool = False,
+    rest: Rest = no_rest,
 ) -> tuple[Clause, ...]:
     """Return the clauses without negative components, whose relations copy the settled rows.
 
     With `keep` the clauses of negative components stay, and test the absence of rows that were
-    settled as possible: they conclude the same, step by step, as proofs need it.
+    settled as possible: they conclude the same, step by step, as proofs need it. `rest` is called
+    about once a millisecond.
     """
     inside = {schema: part for part in parts for schema in part.relations}
-    bounded = uncertain(clauses, parts, undefined)
+    bounded = uncertain(clauses, parts, undefined, rest)
     folds = {
         c.head.schema: sum(isinstance(item, Aggregation) for item in c.body)
         for c in clauses
@@ -137,7 +132,7 @@ def without_negative_components(
     }
     widths = {schema: schema.arity - count for schema, count in folds.items()}
     rewritten: list[Clause] = []
-    for clause in clauses:
+    for clause in paced(clauses, rest, REWRITES_PER_REST):
         head = clause.head.schema
         if head not in inside:
             rewritten.extend(
@@ -147,7 +142,7 @@ def without_negative_components(
             )
         elif keep:
             rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, bounded))
-    for schema in sorted(inside, key=str):
+    for schema in paced(sorted(inside, key=str), rest, REWRITES_PER_REST):
         args = numbered_variables(schema.arity)
         if not keep:
             rewritten.append(
@@ -199,21 +194,25 @@ def overestimate(
     parts: Sequence[NegativeComponent],
     part: NegativeComponent,
     undefined: Collection[RelationSchema],
+    rest: Rest = no_rest,
 ) -> Overestimate:
     """Return the program for `part`, one of `parts`; those before it are settled, `undefined` have
     undefined rows.
 
-    It leaves out the absences within the component. Raises BudgetExceeded for a clause with too
-    many variables.
+    It leaves out the absences within the component. `rest` is called about once a millisecond.
+    Raises BudgetExceeded for a clause with too many variables.
     """
-    bounded = uncertain(clauses, parts, undefined) - part.relations
+    bounded = uncertain(clauses, parts, undefined, rest) - part.relations
     inverted_relations = {
         s
         for s in part.relations
         if s.role is Role.UNDENIED and s.opposite.derived in part.relations
     }
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema] = {}
-    named = [_named(clause, part.relations, projections) for clause in part.clauses]
+    named = [
+        _named(clause, part.relations, projections)
+        for clause in paced(part.clauses, rest, REWRITES_PER_REST)
+    ]
     for (schema, named_columns), projection in projections.items():
         args = numbered_variables(schema.arity)
         args_kept = tuple(arg for arg, keeps in zip(args, named_columns, strict=True) if keeps)
@@ -221,7 +220,7 @@ def overestimate(
     inside = part.relations | set(projections.values())
     rewritten: list[Clause] = []
     instances: list[Instances] = []
-    for clause in named:
+    for clause in paced(named, rest, REWRITES_PER_REST):
         premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
         other_items = tuple(
             i
@@ -256,13 +255,14 @@ def overestimate(
                 rewritten.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
     others = [other for other in parts if other is not part]
     below = without_negative_components(
-        [c for c in clauses if c.head.schema not in part.relations], others, undefined
+        [c for c in clauses if c.head.schema not in part.relations], others, undefined, rest=rest
     )
     goal = part.clauses[0].head.schema
-    reached = dependencies(below, (a.schema for clause in rewritten for a in clause.all_atoms()))
+    read = (atom.schema for clause in rewritten for atom in clause.all_atoms())
+    reached = dependencies(below, read, rest)
     needed = (clause for clause in below if clause.head.schema in reached)
     program = Program((*needed, *rewritten), goal, None, goal, tuple(range(goal.arity)))
-    verify(program, "wellfounded")
+    verify(program, "wellfounded", rest)
     inverted_relations.update(
         projection
         for (schema, _), projection in projections.items()
@@ -272,21 +272,14 @@ def overestimate(
 
 
 def clauses_independent_of(
-    clauses: Sequence[Clause], relations: Collection[RelationSchema]
+    clauses: Sequence[Clause], relations: Collection[RelationSchema], rest: Rest = no_rest
 ) -> list[Clause]:
-    """Return the clauses that do not depend on any of these relations of negative components."""
-    dependents = set(relations)
-    dependents.update(possible(schema) for schema in relations)
-    is_growing = True
-    while is_growing:
-        resting = {
-            clause.head.schema
-            for clause in clauses
-            if any(item.schema in dependents for item in clause.all_atoms())
-        }
-        is_growing = not resting <= dependents
-        dependents |= resting
-    return [clause for clause in clauses if clause.head.schema not in dependents]
+    """Return the clauses that do not depend on any of these relations of negative components.
+
+    `rest` is called about once a millisecond.
+    """
+    depending = dependents(clauses, (*relations, *map(possible, relations)), rest)
+    return [clause for clause in clauses if clause.head.schema not in depending]
 
 
 def _bounds(
@@ -328,6 +321,10 @@ def _bound(clause: Clause, truth: str, bounded: Collection[RelationSchema]) -> C
     """Return the clause for one bound of its head; an absence tests the other bound of its
     relation.
     """
+    if clause.head.schema not in bounded and not any(
+        item.schema in bounded for item in clause.all_atoms()
+    ):
+        return clause
     head = (
         possible(clause.head.schema)
         if truth == POSSIBLE and clause.head.schema in bounded

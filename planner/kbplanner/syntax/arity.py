@@ -18,7 +18,7 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatem
 MAX_SUGGESTIONS = 100
 """Number of unknown predicates of a text for which a similar name is looked for."""
 
-NAMES_PER_REST = 1000
+NAMES_PER_REST = 300
 SIMILAR_PER_REST = 50
 """Names looked up, and compared with another, between two calls of `rest`: about a millisecond."""
 

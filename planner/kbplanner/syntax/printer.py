@@ -7,6 +7,7 @@ that are not plain words or numbers are quoted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from kbplanner.ir.conditions import condition_of, generator_of
@@ -33,6 +34,9 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.ir.values.words import is_plain, is_word
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
+
+_SPECIAL = re.compile(r"[^ !#-&(-\[\]-~]")
+"""Characters that may need an escape: all but printable ASCII without quotes and backslash."""
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -199,7 +203,7 @@ def _is_product(expr: Expr) -> bool:
 def _quoted(text: str, quote: str) -> str:
     if text.isprintable() and "\\" not in text and quote not in text:
         return quote + text + quote
-    return quote + "".join(_escaped(char, quote) for char in text) + quote
+    return quote + _SPECIAL.sub(lambda match: _escaped(match[0], quote), text) + quote
 
 
 def _escaped(char: str, quote: str) -> str:

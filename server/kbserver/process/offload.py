@@ -94,8 +94,15 @@ def yield_to_sockets() -> None:
     gevent.sleep(SOCKET_POLL_SECONDS)
 
 
+MIN_SLICE_SECONDS = 0.0003
+"""Time for which a greenlet goes on after it was resumed: a switch takes some microseconds, and loops
+may yield more often than their work is worth."""
+
+
 class YieldNow:
     """Lets other greenlets run, and those whose socket became ready in the last millisecond.
+
+    Calls within MIN_SLICE_SECONDS after the last switch do nothing.
 
     `gevent.sleep(0)` alone checks the sockets only after 50 switches, which are 50 ms or more while
     requests work in slices of a millisecond. Waiting for a pipe that is always readable makes the
@@ -105,11 +112,16 @@ class YieldNow:
     def __init__(self) -> None:
         self._pipe: int | None = None
         self._checked_at = 0.0
+        self._resumed_at = 0.0
 
     def __call__(self) -> None:
         """Let other greenlets run."""
-        if monotonic() - self._checked_at < SOCKET_POLL_SECONDS:
+        now = monotonic()
+        if now - self._resumed_at < MIN_SLICE_SECONDS:
+            return
+        if now - self._checked_at < SOCKET_POLL_SECONDS:
             gevent.sleep(0)
+            self._resumed_at = monotonic()
             return
         hub = gevent.get_hub()
         watcher = hub.loop.io(self._readable(), READ)
@@ -117,7 +129,7 @@ class YieldNow:
             hub.wait(watcher)
         finally:
             watcher.close()
-        self._checked_at = monotonic()
+        self._checked_at = self._resumed_at = monotonic()
 
     def _readable(self) -> int:
         """Return the reading end of a pipe that holds a byte; made at the first call, because

@@ -16,6 +16,7 @@ from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import Fact
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
+from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.textform import atom_from_text
 from kbserver.http.request_context import DEFAULT, runtime
@@ -293,7 +294,12 @@ class PreviewBody(Budgeted):
             tuple(each for each in definitions if isinstance(each, Rule)),
             tuple(retractions),
             tuple(
-                rule_retraction(text, scope) for text in _rule_names(fields.get("forget_rules", []))
+                rule_retraction(text, scope)
+                for text in paced(
+                    _rule_names(fields.get("forget_rules", [])),
+                    current_rest(),
+                    ELEMENTS_PER_YIELD,
+                )
             ),
         )
         return {
@@ -352,6 +358,10 @@ class Previewed(Answer):
     truncated = Flag("True if the budget ended the preview, so that predicates are missing.")
 
 
+ELEMENTS_PER_YIELD = 10
+"""Elements read between two calls of `yield_now`: a fraction of a millisecond, as some are texts."""
+
+
 def _read_each(value: Any, name: str, read: Reader) -> None:
     """Read one text, or each element of a list of texts and objects."""
     if type(value) is str:
@@ -359,7 +369,7 @@ def _read_each(value: Any, name: str, read: Reader) -> None:
         return
     if type(value) is not list:
         raise InvalidInput.at(name, "must be a text or an array")
-    for index, element in enumerate(value):
+    for index, element in paced(enumerate(value), current_rest(), ELEMENTS_PER_YIELD):
         at = f"{name}[{index}]"
         if type(element) is str:
             read(element, at)

@@ -19,6 +19,7 @@ from kbserver.schemas.memories.history import (
     HistoryToolBody,
     history_tool,
 )
+from kbserver.schemas.pace import reading
 from kbserver.schemas.requests import request_limits, scope_asked, whole_asked
 
 NEWEST, OLDEST = "newest", "oldest"
@@ -63,8 +64,10 @@ def history() -> Response:
     order = asked.get("order", NEWEST)
     if order not in (NEWEST, OLDEST):
         raise InvalidInput.at("order", f"must be {NEWEST} or {OLDEST}")
+    with reading(asked):
+        pattern = pattern_of(asked["predicate"], None, scope_asked(asked, None))
     outcome = reader().fact_history(
-        pattern_of(asked["predicate"], None, scope_asked(asked, None)),
+        pattern,
         limit=whole_asked(asked, "limit", LIMIT, DEFAULT_EVENTS),
         offset=whole_asked(asked, "offset", OFFSET, 0),
         oldest_first=order == OLDEST,

@@ -24,6 +24,7 @@ from kbserver.schemas.fields import (
     Time,
     Whole,
 )
+from kbserver.schemas.pace import reading
 
 LIMIT = Whole(1, MAX_EVENTS)
 OFFSET = Whole(0)
@@ -71,9 +72,11 @@ class HistoryAnswer(Answer):
 
 def history_tool(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Return what asserted, replaced and removed facts."""
-    arguments = HistoryToolBody().read(data, strict=strict)
+    with reading(data):
+        arguments = HistoryToolBody().read(data, strict=strict)
+        pattern = pattern_of(arguments["predicate"], None, arguments.get("scope"))
     outcome = kb.fact_history(
-        pattern_of(arguments["predicate"], None, arguments.get("scope")),
+        pattern,
         limit=arguments.get("limit", DEFAULT_EVENTS),
         offset=arguments.get("offset", 0),
         oldest_first=arguments.get("oldest_first", False),
