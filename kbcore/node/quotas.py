@@ -36,7 +36,6 @@ from kbcore.state.rulebook import (
     StoredDefinition,
     StoredPhrase,
     stored_phrase,
-    stored_rule,
 )
 from kbcore.state.tenant import Tenant
 
@@ -291,7 +290,7 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
             for new in change.episodes:
                 yield _Entry(("episode", new.id), new.bytes, new.bytes * (new.id in episodes))
         elif isinstance(change, AssertRules):
-            for rule in map(stored_rule, change.rules):
+            for rule in change.rules:
                 known = rules.get(rule.scope, rule.id)
                 yield _Entry((rule.scope, rule.id), rule.bytes, rule.bytes * (known is not None))
         elif isinstance(change, DeclarePhrases):
@@ -319,10 +318,7 @@ def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
     known = 0
     for change in changes.changes:
         if isinstance(change, AssertRules):
-            known += sum(
-                tenant.rules.get(rule.scope, stored_rule(rule).id) is not None
-                for rule in change.rules
-            )
+            known += sum(tenant.rules.get(rule.scope, rule.id) is not None for rule in change.rules)
         elif isinstance(change, DeclarePhrases):
             known += sum(
                 tenant.rules.phrase(phrase.scope, stored_phrase(phrase).id) is not None

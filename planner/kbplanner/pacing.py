@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
@@ -55,3 +55,11 @@ def paced(
         more = True
         yield item
         yield from islice(left, every - 1)
+
+
+def in_parts(items: Sequence[T], yield_now: Callable[[], None], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in slices of at most `size`, and call `yield_now` between them."""
+    for start in range(0, len(items), size):
+        if start:
+            yield_now()
+        yield items[start : start + size]
