@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -12,7 +12,9 @@ from flask import Request, Response
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
+from kbplanner.pacing import Rest, current_rest, in_parts
 from kbserver.notices import unknown_headers
+from kbserver.schemas.pace import writing
 
 PLAIN = "text/plain"
 """The media type of texts; the charset is utf-8."""
@@ -23,7 +25,11 @@ ARROW = MEDIA_TYPE
 """The media type of answers as columns; it is the same as in `Accept` and `Content-Type`."""
 
 SLICE_ROWS = 2000
-"""Rows written at a time: about a millisecond."""
+SLICE_CHARS = 1 << 18
+"""Rows of a list, and characters of a text, written at a time: about a millisecond."""
+
+FEW = 16
+"""Longest list whose elements may be large."""
 
 
 def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
@@ -36,7 +42,7 @@ def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200)
 def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """Answer with JSON; keys go out in the order they are in."""
     return Response(
-        _written(value),
+        written(value),
         status=status,
         content_type=JSON,
         headers=dict(headers) if headers else None,
@@ -73,6 +79,49 @@ def table_as_arrow(table: AnswerTable, headers: Mapping[str, str] | None = None)
 
 NODES_AT_ONCE = 100
 """Nodes of proofs written before other requests may run: about a millisecond."""
+
+
+def written(value: Any) -> bytes:
+    """Write JSON on one line; other requests run between pieces of a large value."""
+    if not _is_large(value):
+        return _written(value)
+    with writing():
+        return b"".join(_pieces(value, current_rest()))
+
+
+def _is_large(value: Any) -> bool:
+    """Return True if a value has a long text or list, or is one; elements of lists count in short
+    ones only.
+    """
+    if isinstance(value, str):
+        return len(value) > SLICE_CHARS
+    if isinstance(value, list):
+        return len(value) > SLICE_ROWS or (len(value) <= FEW and any(map(_is_large, value)))
+    return isinstance(value, dict) and any(map(_is_large, value.values()))
+
+
+def _pieces(value: Any, rest: Rest) -> Iterator[bytes]:
+    if not _is_large(value):
+        yield _written(value)
+    elif isinstance(value, dict):
+        for number, (key, member) in enumerate(value.items()):
+            yield (b"," if number else b"{") + _written(key) + b":"
+            yield from _pieces(member, rest)
+        yield b"}"
+    elif isinstance(value, str):
+        yield b'"'
+        for part in in_parts(value, rest, SLICE_CHARS):
+            yield _written(part)[1:-1]
+        yield b'"'
+    elif len(value) > SLICE_ROWS:
+        for number, rows in enumerate(in_parts(value, rest, SLICE_ROWS)):
+            yield (b"," if number else b"[") + _written(rows)[1:-1]
+        yield b"]"
+    else:
+        for number, element in enumerate(value):
+            yield b"," if number else b"["
+            yield from _pieces(element, rest)
+        yield b"]"
 
 
 def members(shape: Mapping[str, Any]) -> bytes:

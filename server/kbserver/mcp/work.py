@@ -173,7 +173,7 @@ def context(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def ingest(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Store the facts and rules of a text, and return a context window."""
     arguments = instance(IngestBody).read(data, strict=strict)
-    return IngestedAnswer.write_minimal(stored(kb, **{**arguments, "compat": False}))
+    return cut(IngestedAnswer.write_minimal(stored(kb, **{**arguments, "compat": False})))
 
 
 def recall(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
@@ -11,10 +12,11 @@ from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
+from kbplanner.pacing import current_rest, paced
 from kbserver.errors import invalid
 from kbserver.notices import ignore
 from kbserver.schemas.fields import ByName, Json, Many, Value
-from kbserver.schemas.pace import reading
+from kbserver.schemas.pace import reading, writing
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -26,6 +28,9 @@ _MISSING = "Missing data for required field."
 """The message of marshmallow for a required key that is missing."""
 
 _UNKNOWN_SHOWN = 20
+
+ANSWERS_PER_REST = 200
+"""Objects of an answer made between two calls of `yield_now`: about a millisecond."""
 
 
 def _camel_case(name: str) -> str:
@@ -199,13 +204,15 @@ class Answer(JsonObject):
     @classmethod
     def write(cls, outcome: Any) -> Json:
         """Return an outcome as JSON."""
-        members: Json = instance(cls).dump(outcome)
+        with writing():
+            members: Json = instance(cls).dump(outcome)
         return members
 
     @classmethod
     def write_all(cls, outcomes: Iterable[Any]) -> list[Json]:
         """Return outcomes as JSON."""
-        return [cls.write(outcome) for outcome in outcomes]
+        with writing():
+            return _dumped(instance(cls), outcomes)
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the object (or objects, if `many`) to be written as JSON.
@@ -214,7 +221,7 @@ class Answer(JsonObject):
         window, this method two.
         """
         if many:
-            return [self.dump(each) for each in obj]
+            return _dumped(self, obj)
         members = dict(zip(self._keys, self._values_of(obj), strict=True))
         for key, write, is_optional in self._special:
             value = members[key]
@@ -245,12 +252,17 @@ def without_nulls(answer: Json) -> Json:
 
     Other values, such as metadata, stay as they are.
     """
-    return {
-        key: [_present(each) if isinstance(each, dict) else each for each in value]
-        if isinstance(value, list)
-        else value
-        for key, value in _present(answer).items()
-    }
+    with writing():
+        rest = current_rest()
+        return {
+            key: [
+                _present(each) if isinstance(each, dict) else each
+                for each in paced(value, rest, ANSWERS_PER_REST)
+            ]
+            if isinstance(value, list)
+            else value
+            for key, value in _present(answer).items()
+        }
 
 
 def _present(members: Json) -> Json:
@@ -273,10 +285,14 @@ def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
     if (answer := _inner_answer(field)) is not None:
         return answer.dump
     if isinstance(field, Many) and (inner := _inner_answer(field.inner)) is not None:
-        return lambda values: [inner.dump(value) for value in values]
+        return partial(_dumped, inner)
     if isinstance(field, ByName) and (each := _inner_answer(field.value_field)) is not None:
         return lambda values: {name: each.dump(value) for name, value in values.items()}
     return None
+
+
+def _dumped(answer: Answer, outcomes: Iterable[Any]) -> list[Json]:
+    return [answer.dump(each) for each in paced(outcomes, current_rest(), ANSWERS_PER_REST)]
 
 
 def _inner_answer(field: Any) -> Answer | None:
