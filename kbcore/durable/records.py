@@ -119,7 +119,7 @@ def encode_changes(changes: ChangeSet) -> bytes:
 
 def stamp(payload: bytes, at: int) -> bytes:
     """Return a payload with its logged time (epoch milliseconds)."""
-    return b'{"at":%d,' % at + payload[1:]
+    return b"".join((b'{"at":%d,' % at, memoryview(payload)[1:]))
 
 
 def decode_changes(kind: int, version: int, payload: bytes) -> tuple[int, ChangeSet]:

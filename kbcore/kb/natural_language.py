@@ -46,7 +46,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, let_go, paced
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -276,6 +276,8 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.rules, facts, supports=supports, request_limits=request_limits
             )
             rules, asserted = stored.rules, stored.asserted
+            let_go(facts, self._services.yield_now)
+            let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
         return Ingested(

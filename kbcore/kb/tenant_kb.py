@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from kbcore.branching.places import Place, places_of
@@ -80,6 +81,9 @@ from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
 
+FACTS_PER_REST = 2000
+"""Facts examined between two calls of `rest`: about a millisecond."""
+
 
 class TenantKB(
     Queries,
@@ -112,11 +116,13 @@ class TenantKB(
         refuses facts that violate another declared constraint. Plugins can add strategies.
         """
         rest = self._deadline()
-        for scope in {fact.scope for fact in paced(facts, rest)}:
+        for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
             self._check_writable(scope)
         if self._services.predicates is not None:
             self._services.predicates.check_new(
-                (fact.predicate, len(fact.args)) for fact in paced(facts, rest) if fact.positive
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
             )
         facts = self._with_evidence(facts, rest=rest)
         if conflict == KEEP_BOTH:
@@ -167,21 +173,27 @@ class TenantKB(
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
             own,
-            (*((fact.predicate, len(fact.args)) for fact in paced(facts, rest)), *defined),
+            (
+                *((fact.predicate, len(fact.args)) for fact in paced(facts, rest, FACTS_PER_REST)),
+                *defined,
+            ),
             rest,
         )
         if self._services.predicates is not None:
             heads = (
                 (rule.head.predicate, rule.head.arity)
-                for rule in paced(own, rest)
+                for rule in paced(own, rest, FACTS_PER_REST)
                 if rule.head.positive
             )
             asserted = (
-                (fact.predicate, len(fact.args)) for fact in paced(facts, rest) if fact.positive
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
             )
             self._services.predicates.check_new((*heads, *asserted))
         stored = tuple(stored_rule(rule) for rule in paced(own, rest, RULES_PER_REST))
-        for scope in {each.scope for each in (*paced(rules, rest), *paced(facts, rest))}:
+        every = chain(rules, facts)
+        for scope in {each.scope for each in paced(every, rest, FACTS_PER_REST)}:
             self._check_writable(scope)
         changes: list[Change] = [AssertRules(stored)] if own else []
         if episodes:

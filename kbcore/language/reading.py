@@ -22,7 +22,7 @@ from kbcore.timestamps import iso_text
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, let_go, lines_of, no_rest, paced
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.parser import parse_stream
 from kbplanner.syntax.statements import Statement
@@ -40,8 +40,7 @@ DEFAULT_SPEAKER = "user"
 
 LINES_PER_REST = 100
 FACTS_PER_REST = 1000
-CHARS_PER_REST = 1 << 16
-"""Lines and facts read, and characters split, between two calls of `rest`: about a millisecond."""
+"""Lines and facts read between two calls of `rest`: about a millisecond."""
 
 
 SignedAtom = tuple[str, tuple[str, ...], bool]
@@ -84,18 +83,19 @@ def read_statements_of(text: str, scope: str | None, rest: Rest) -> Taken:
     taken = _whole(text, offsets, scope, known, rest) or _by_line(
         lines, offsets, scope, known, rest
     )
+    known.let_go(rest)
     facts = taken.facts
     for other in {each.scope for each in paced((*facts, *taken.rules), rest, FACTS_PER_REST)}:
         if other != scope:
             raise InvalidInput.at(
                 "text", f"a statement names the scope {other!r}, which is not that of the request"
             )
-    taken.facts = list(
-        {
-            (fact.predicate, fact.args, fact.positive): fact
-            for fact in paced(facts, rest, FACTS_PER_REST)
-        }.values()
-    )
+    unique = {
+        (fact.predicate, fact.args, fact.positive): fact
+        for fact in paced(facts, rest, FACTS_PER_REST)
+    }
+    taken.facts = list(unique.values())
+    let_go(unique, rest)
     return taken
 
 
@@ -103,18 +103,6 @@ def first_lines(turns: Sequence[str], rest: Rest = no_rest) -> tuple[int, ...]:
     """Return the number of the line at which each turn begins in the turns joined by line breaks."""
     counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], rest))
     return tuple(accumulate(counts, initial=1))
-
-
-def lines_of(text: str, rest: Rest) -> list[str]:
-    """Return the lines of a text, without line breaks."""
-    lines: list[str] = []
-    start = 0
-    while (end := text.find("\n", start + CHARS_PER_REST)) >= 0:
-        lines += text[start:end].split("\n")
-        start = end + 1
-        rest()
-    lines += text[start:].split("\n")
-    return lines
 
 
 def offsets_of(lines: Sequence[str], rest: Rest) -> list[int]:
@@ -239,6 +227,10 @@ class _Known:
             self._statements.append(statement)
             self._lines.append(statement.span.line)
             yield statement
+
+    def let_go(self, rest: Rest) -> None:
+        """Forget the statements."""
+        let_go(self._statements, rest)
 
     def of_lines(self, first: int, last: int) -> list[Statement]:
         """Return the statements of whole lines; none if they are not all that the lines have."""

@@ -14,6 +14,7 @@ from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
 from kbplanner.pacing import Rest, current_rest, in_parts
 from kbserver.notices import unknown_headers
+from kbserver.schemas.base import Objects
 from kbserver.schemas.pace import writing
 
 PLAIN = "text/plain"
@@ -25,8 +26,10 @@ ARROW = MEDIA_TYPE
 """The media type of answers as columns; it is the same as in `Accept` and `Content-Type`."""
 
 SLICE_ROWS = 2000
+SLICE_OBJECTS = 200
 SLICE_CHARS = 1 << 18
-"""Rows of a list, and characters of a text, written at a time: about a millisecond."""
+"""Rows of a list, objects made for it, and characters of a text, written at a time: about a
+millisecond."""
 
 FEW = 16
 """Longest list whose elements may be large."""
@@ -93,6 +96,8 @@ def _is_large(value: Any) -> bool:
     """Return True if a value has a long text or list, or is one; elements of lists count in short
     ones only.
     """
+    if isinstance(value, Objects):
+        return True
     if isinstance(value, str):
         return len(value) > SLICE_CHARS
     if isinstance(value, list):
@@ -113,8 +118,9 @@ def _pieces(value: Any, rest: Rest) -> Iterator[bytes]:
         for part in in_parts(value, rest, SLICE_CHARS):
             yield _written(part)[1:-1]
         yield b'"'
-    elif len(value) > SLICE_ROWS:
-        for number, rows in enumerate(in_parts(value, rest, SLICE_ROWS)):
+    elif isinstance(value, Objects) or len(value) > SLICE_ROWS:
+        size = SLICE_OBJECTS if isinstance(value, Objects) else SLICE_ROWS
+        for number, rows in enumerate(in_parts(value, rest, size)):
             yield (b"," if number else b"[") + _written(rows)[1:-1]
         yield b"]"
     else:
@@ -206,6 +212,14 @@ def _tree_written(top: dict[str, Any], yield_now: Callable[[], None]) -> list[by
 
 def _written(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=_objects)
     except TypeError:  # an integer of more than 64 bits, such as a sum may be
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), default=_objects
+        ).encode()
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, Objects):
+        return value[:]
+    raise TypeError(f"{type(value).__name__} is not JSON")

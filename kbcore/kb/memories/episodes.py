@@ -203,18 +203,27 @@ class EpisodeMethods(TenantHandle):
         checked = []
         with tenant.lock.read():
             for index, fact in enumerate(paced(facts, rest, FACTS_PER_REST)):
+                if not fact.evidence:
+                    checked.append(fact)
+                    continue
                 where = "evidence" if len(facts) == 1 else f"facts[{index}].evidence"
+                if len(fact.evidence) > MAX_EVIDENCE:
+                    raise _too_many(where)
                 spans = tuple(
                     _span(tenant, lengths, each, f"{where}[{number}]")
                     for number, each in enumerate(fact.evidence)
                 )
-                if spans and len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
-                    raise InvalidInput.at(where, f"a fact has at most {MAX_EVIDENCE} spans")
-                checked.append(replace(fact, evidence=spans))
+                if len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
+                    raise _too_many(where)
+                checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
 
 
 _DEPENDS = Depends(frozenset((EPISODES,)), frozenset(), False)
+
+
+def _too_many(where: str) -> InvalidInput:
+    return InvalidInput.at(where, f"a fact has at most {MAX_EVIDENCE} spans")
 
 
 def _unknown(id: str) -> NotFound:

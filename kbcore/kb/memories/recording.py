@@ -16,14 +16,13 @@ from kbcore.language.reading import (
     DEFAULT_SPEAKER,
     SignedAtom,
     Span,
-    lines_of,
     offsets_of,
     speaker_of,
 )
 from kbcore.state.facts import Fact
 from kbcore.state.memory.episodes import NewEpisode, episode_id
 from kbcore.state.memory.evidence import Evidence
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, lines_of, paced
 
 FACTS_PER_REST = 100
 EPISODES_PER_REST = 100

@@ -15,7 +15,7 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
 from kbserver.notices import shown_unknown
-from kbserver.schemas.base import Answer, Body, JsonObject, instance
+from kbserver.schemas.base import Answer, Body, JsonObject, Objects, instance
 from kbserver.schemas.conjunctions import Conjunction
 from kbserver.schemas.context import AnyWindow, ContextBody, select
 from kbserver.schemas.fields import (
@@ -219,10 +219,12 @@ def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def cut(shape: Json) -> Json:
     """Shorten long lists and mark the result as truncated."""
     shortened = {
-        key: value[:MAX_LISTED] if isinstance(value, list) else value
+        key: value[:MAX_LISTED] if isinstance(value, list | Objects) else value
         for key, value in shape.items()
     }
-    is_cut = any(isinstance(value, list) and len(value) > MAX_LISTED for value in shape.values())
+    is_cut = any(
+        isinstance(value, list | Objects) and len(value) > MAX_LISTED for value in shape.values()
+    )
     return {**shortened, "truncated": True} if is_cut else shortened
 
 

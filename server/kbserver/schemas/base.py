@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
-from kbplanner.pacing import current_rest, paced
 from kbserver.errors import invalid
 from kbserver.notices import ignore
 from kbserver.schemas.fields import ByName, Json, Many, Value
-from kbserver.schemas.pace import reading, writing
+from kbserver.schemas.pace import reading
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -29,8 +28,8 @@ _MISSING = "Missing data for required field."
 
 _UNKNOWN_SHOWN = 20
 
-ANSWERS_PER_REST = 200
-"""Objects of an answer made between two calls of `yield_now`: about a millisecond."""
+MAX_LISTED = 200
+"""Objects of a list that are made at once; those of a longer one are made while they are written."""
 
 
 def _camel_case(name: str) -> str:
@@ -204,15 +203,13 @@ class Answer(JsonObject):
     @classmethod
     def write(cls, outcome: Any) -> Json:
         """Return an outcome as JSON."""
-        with writing():
-            members: Json = instance(cls).dump(outcome)
+        members: Json = instance(cls).dump(outcome)
         return members
 
     @classmethod
-    def write_all(cls, outcomes: Iterable[Any]) -> list[Json]:
+    def write_all(cls, outcomes: Sequence[Any]) -> Sequence[Json]:
         """Return outcomes as JSON."""
-        with writing():
-            return _dumped(instance(cls), outcomes)
+        return _dumped(instance(cls), outcomes)
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the object (or objects, if `many`) to be written as JSON.
@@ -221,7 +218,7 @@ class Answer(JsonObject):
         window, this method two.
         """
         if many:
-            return _dumped(self, obj)
+            return [self.dump(each) for each in obj]
         members = dict(zip(self._keys, self._values_of(obj), strict=True))
         for key, write, is_optional in self._special:
             value = members[key]
@@ -252,17 +249,14 @@ def without_nulls(answer: Json) -> Json:
 
     Other values, such as metadata, stay as they are.
     """
-    with writing():
-        rest = current_rest()
-        return {
-            key: [
-                _present(each) if isinstance(each, dict) else each
-                for each in paced(value, rest, ANSWERS_PER_REST)
-            ]
-            if isinstance(value, list)
-            else value
-            for key, value in _present(answer).items()
-        }
+    return {
+        key: [_present(each) if isinstance(each, dict) else each for each in value]
+        if isinstance(value, list)
+        else value.lean()
+        if isinstance(value, Objects)
+        else value
+        for key, value in _present(answer).items()
+    }
 
 
 def _present(members: Json) -> Json:
@@ -291,8 +285,35 @@ def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
     return None
 
 
-def _dumped(answer: Answer, outcomes: Iterable[Any]) -> list[Json]:
-    return [answer.dump(each) for each in paced(outcomes, current_rest(), ANSWERS_PER_REST)]
+class Objects(Sequence[Json]):
+    """The objects of a long list in an answer; each is made when it is read."""
+
+    def __init__(self, make: Callable[[Any], Json], outcomes: Sequence[Any]) -> None:
+        self._make = make
+        self._outcomes = outcomes
+
+    @overload
+    def __getitem__(self, index: int) -> Json: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Json]: ...
+    def __getitem__(self, index: int | slice) -> Json | list[Json]:
+        """Return an object, or the list of those of a slice."""
+        if isinstance(index, slice):
+            return [self._make(each) for each in self._outcomes[index]]
+        return self._make(self._outcomes[index])
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def lean(self) -> Objects:
+        """Return the objects without their null members."""
+        return Objects(lambda outcome: _present(self._make(outcome)), self._outcomes)
+
+
+def _dumped(answer: Answer, outcomes: Sequence[Any]) -> Sequence[Json]:
+    if len(outcomes) <= MAX_LISTED:
+        return [answer.dump(each) for each in outcomes]
+    return Objects(answer.dump, outcomes)
 
 
 def _inner_answer(field: Any) -> Answer | None:
