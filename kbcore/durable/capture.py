@@ -90,8 +90,6 @@ class TenantCapture:
     def _note(self) -> None:
         # This may run in a writer, which must not fail because of it.
         try:
-            if self._tenant.failed is not None:
-                raise self._tenant.failed
             self._tenant.accesses.settle()
             self._noted = _state(self._tenant)
         except KBError as error:

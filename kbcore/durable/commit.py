@@ -649,7 +649,7 @@ def _application(
         except BaseException as error:
             # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
             tenant.failed = tenant.failed or EngineFault(
-                f"a durable change could not be applied: {error}"
+                f"a durable change could not be applied: {str(error) or type(error).__name__}"
             )
             pending.error = tenant.failed
             if not isinstance(error, Exception):  # the writer was ended at a call of `rest`
