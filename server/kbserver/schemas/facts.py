@@ -28,6 +28,7 @@ from kbserver.schemas.atoms import (
     atom_terms,
     constants_of,
     predicate_of,
+    predicates_given,
     sign,
 )
 from kbserver.schemas.base import Answer, Body, JsonObject, Part, present, within
@@ -450,11 +451,7 @@ class Neighbourhood(Answer):
 
 
 def _names_of(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if type(value) is not list:
-        raise InvalidInput.at("predicates", "must be an array of predicates")
-    return tuple(predicate_of(name, f"predicates[{index}]") for index, name in enumerate(value))
+    return None if value is None else predicates_given(value, "predicates")
 
 
 def _constant_of(value: Any) -> str:

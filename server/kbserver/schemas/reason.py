@@ -441,7 +441,10 @@ def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     items = fields["body"]
     if type(items) is not list or not items:
         raise InvalidInput.at("body", "must be an array of literals")
-    return tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
+    return tuple(
+        item_from_json(item, f"body[{index}]")
+        for index, item in enumerate(paced(items, current_rest(), LITERALS_PER_REST))
+    )
 
 
 class ProofStep(JsonObject):
@@ -681,8 +684,10 @@ class Predicates(JsonObject):
     total_rules = Count()
 
 
+LITERALS_PER_REST = 100
 CLAUSES_PER_REST = 5000
-"""Clauses whose scopes are collected between two calls of `rest`: about a millisecond."""
+"""Literals read, and clauses whose scopes are collected, between two calls of `rest`: about a
+millisecond."""
 
 
 class ExecuteBody(Budgeted):
