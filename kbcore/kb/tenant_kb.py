@@ -549,7 +549,9 @@ class TenantKB(
         )
 
     def _places(self, fact: Fact) -> list[Place]:
-        rules = self._read_tenant().rules.visible(fact.scope)
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            rules = tenant.rules.visible(fact.scope)
         own = rules.rules if SCHEMA in rules.derived else ()
         return list(places_of(fact, own))
 
