@@ -187,7 +187,7 @@ def _waits(port: int, tenant: str, path: str, body: bytes) -> tuple[list[float],
         statuses.append(_call(port, "POST", path, body, tenant))
 
     thread = threading.Thread(target=send)
-    waits = []
+    waits: list[float] = []
     thread.start()
     while thread.is_alive() or not waits:
         began = time.perf_counter()

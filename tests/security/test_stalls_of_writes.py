@@ -6,7 +6,10 @@ Steps are counted, not seconds.
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +18,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.turns import Turns
 
 from kbcore.clock import ManualClock
@@ -26,6 +31,14 @@ from kbcore.language import reading
 from kbcore.node.opening import open_runtime
 from kbcore.plug.ports import Standing
 from kbcore.scheduling import Scheduling
+from kbcore.search.dates import resolved_dates
+from kbcore.search.tokens import (
+    FIRST_PERSON,
+    counted_words,
+    in_first_person,
+    without_first_person,
+    words,
+)
 from kbcore.state import rulebook
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
@@ -54,10 +67,12 @@ from kbcore.state.tenant import Tenant
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import ANONYMOUS
 from kbplanner.pacing import in_parts, let_go, lines_of, resting
+from kbplanner.syntax import parser
 from kbplanner.syntax.parser import load_grammar, parse_rule
 from kbserver import create_app
 from kbserver.answers import written
 from kbserver.http.json_body import parse_object
+from kbserver.process import garbage_collection
 from kbserver.schemas.base import Objects
 from kbserver.schemas.ingest import ExtractedFact
 
@@ -221,11 +236,12 @@ def test_a_deadline_refuses_facts_before_they_are_logged_and_none_after_that() -
         tenant = runtime.find_tenant("default", "t")
         head = runtime.log_head("default", "t")
         hook.action = lambda: clock.advance(20_000)
-        for write in (
+        writes: tuple[Callable[[], Any], ...] = (
             lambda: kb.assert_facts(facts()),
             lambda: kb.assert_rows([rows()]),
             lambda: kb.assert_rules([each.rule for each in RULES]),
-        ):
+        )
+        for write in writes:
             with pytest.raises(BudgetExceeded):
                 write()
         assert runtime.log_head("default", "t") == head
@@ -359,6 +375,72 @@ def test_json_is_parsed_in_turns(element: str) -> None:
     assert turns.most_calls < CALLS_BETWEEN
 
 
+# ---- queries ----
+
+VOCABULARY = (
+    *("Ann's", "worksAt", "msg_0042", "D1:3", "level_2_support", "na\u00efve", "don't", "a-b", "x"),
+    *(
+        "HTTPServer",
+        "12",
+        "\u6771\u4eac\u90fd",
+        "\u0e44\u0e17\u0e22",
+        "e\u0301t\u00e9",
+        "likes(ann, bob).",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(VOCABULARY), max_size=600), st.sampled_from([" ", ", ", "\n", "("]))
+def test_words_are_counted_in_pieces(chosen: list[str], between: str) -> None:
+    text = between.join(chosen)
+    assert counted_words(text, lambda: None) == Counter(words(text))
+
+
+def test_pairs_of_a_script_without_spaces_are_counted_across_pieces() -> None:
+    text = "\u6771\u4eac\u90fd" * 5000
+    assert counted_words(text, lambda: None) == Counter(words(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["I went", "we", "nobody", "", "me and my mine, Ann", "x " * 5000 + "our"]
+)
+def test_words_of_the_first_person_are_found_in_turns(text: str) -> None:
+    own = [each for each in text.split() if each.strip(",").casefold() in FIRST_PERSON]
+    assert in_first_person(text, lambda: None) == bool(own)
+    left = without_first_person(text, lambda: None).replace(",", "").split()
+    assert left == [each for each in text.replace(",", "").split() if each not in {*own, "mine"}]
+
+
+@pytest.mark.parametrize("blanks", [0, 65_530, 65_536, 131_070])
+def test_dates_are_found_across_pieces(blanks: int) -> None:
+    text = " " * blanks + "yesterday, and two days ago"
+    assert resolved_dates(text, NOW) == resolved_dates("yesterday, and two days ago", NOW)
+
+
+def test_a_window_for_a_long_query_gives_turns() -> None:
+    hook = Hook()
+    with node(hook) as runtime:
+        client = create_app(runtime).test_client()
+        headers = {"X-Tenant-ID": "t"}
+        client.post("/tell", json={"predicate": "known", "args": ["a"]}, headers=headers)
+        client.post("/memory/context", json={"query": "known"}, headers=headers)
+        for body in (
+            {"query": line_facts(8000), "asker": "ann", "minCoverage": 0.5},
+            {"query": "p(" * 100_000},
+            {"query": "known", "predicates": ["p"] * 20_000},
+            {"goals": ["p(a, ?x)"] * 1000},
+        ):
+            turns = Turns()
+            hook.action = turns
+            with turns.counted():
+                answer = client.post("/memory/context", json=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+            assert turns.most_calls < CALLS_BETWEEN
+        answer = client.post("/memory/context", json={"goals": ["p(a)"] * 1001}, headers=headers)
+        assert answer.status_code == 400
+        assert answer.get_json()["details"]["fields"] == {"goals": ["must have at most 1000 goals"]}
+
+
 # ---- costs ----
 
 
@@ -387,7 +469,12 @@ CALLS_OF_A_RULE = 1700
 def test_rules_get_their_ids_once(monkeypatch: pytest.MonkeyPatch) -> None:
     digests: list[Any] = []
     digest = rulebook._digest
-    monkeypatch.setattr(rulebook, "_digest", lambda rule: digests.append(rule) or digest(rule))
+
+    def counted(rule: Any) -> str:
+        digests.append(rule)
+        return digest(rule)
+
+    monkeypatch.setattr(rulebook, "_digest", counted)
     with node(Hook()) as runtime:
         runtime.knowledge_base("default", "t").assert_rules([each.rule for each in RULES[:50]])
     assert len(digests) == 50
@@ -396,7 +483,7 @@ def test_rules_get_their_ids_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements before the first error are not parsed again line by line."""
     parsed: list[str] = []
-    parse = reading.parse_stream
+    parse = parser.parse_stream
 
     def counted(chunks: Any, **more: Any) -> Any:
         parsed.extend(chunks)
@@ -417,6 +504,35 @@ def test_many_turns_of_prose_are_compared_once() -> None:
     assert len(found) == 20_000
     assert turns.most_calls < CALLS_BETWEEN
     assert turns.all_calls < 20_000 * 100
+
+
+# ---- garbage ----
+
+
+def test_a_full_collection_looks_at_new_objects_only() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self.itself = self
+
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    gc.disable()
+    try:
+        kept = [[number] for number in range(5000)]
+        garbage_collection.collect(everything=False)
+        assert gc.get_freeze_count() >= frozen + len(kept)
+        assert len(gc.get_objects()) < len(kept)
+        old, new = Loop(), Loop()
+        alive = weakref.ref(old), weakref.ref(new)
+        garbage_collection.collect(everything=False)
+        del old, new
+        garbage_collection.collect(everything=False)
+        assert all(each() is not None for each in alive)  # they were frozen
+        garbage_collection.collect(everything=True)
+        assert not any(each() is not None for each in alive)
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        gc.set_threshold(*before)
 
 
 # ---- pieces ----

@@ -21,6 +21,7 @@ from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.reason.predicates import UnknownPredicate
 from kbcore.state.tenant import ALL_SCOPES
+from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
@@ -441,10 +442,9 @@ def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     items = fields["body"]
     if type(items) is not list or not items:
         raise InvalidInput.at("body", "must be an array of literals")
-    return tuple(
-        item_from_json(item, f"body[{index}]")
-        for index, item in enumerate(paced(items, current_rest(), LITERALS_PER_REST))
-    )
+    if problem := DEFAULT_LIMITS.body_problem(len(items)):
+        raise InvalidInput.at("body", problem)
+    return tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
 
 
 class ProofStep(JsonObject):
@@ -684,10 +684,8 @@ class Predicates(JsonObject):
     total_rules = Count()
 
 
-LITERALS_PER_REST = 100
 CLAUSES_PER_REST = 5000
-"""Literals read, and clauses whose scopes are collected, between two calls of `rest`: about a
-millisecond."""
+"""Clauses whose scopes are collected between two calls of `rest`: about a millisecond."""
 
 
 class ExecuteBody(Budgeted):
