@@ -84,8 +84,11 @@ def lines_of(text: str, yield_now: Callable[[], None]) -> list[str]:
 def let_go(items: list[Any] | dict[Any, Any], yield_now: Callable[[], None]) -> None:
     """Empty a container in pieces: the memory of many objects is not released in an instant."""
     while items:
-        for _ in range(min(len(items), OBJECTS_PER_YIELD)):
-            (items.popitem if isinstance(items, dict) else items.pop)()
+        if isinstance(items, dict):
+            for _ in range(min(len(items), OBJECTS_PER_YIELD)):
+                items.popitem()
+        else:
+            del items[-OBJECTS_PER_YIELD:]
         yield_now()
 
 
