@@ -348,7 +348,7 @@ class Reading:
         except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
             handle._ended(tenant, self._kind, None, self._budget)
             raise
-        if tenant.failed is not None:  # a writer has failed that held the lock meanwhile
+        if tenant.failed is not None:  # by the writer that this read waited for
             self.__exit__(None, None, None)
             raise tenant.failed
         # Facts are shown as of the last advance, which may be later if the lock was waited for.

@@ -1,5 +1,5 @@
 """No write stops a node: others get their turn while a body of any size is checked, logged, applied
-and answered, and nobody sees a change in part.
+and answered, and no reader sees a part of a change.
 
 Steps are counted, not seconds.
 """
@@ -91,7 +91,7 @@ def loaded_grammar() -> None:
 
 
 class Hook:
-    """What a node calls to let other work run; a test sets what that does."""
+    """The function that a node calls to let other work run; a test sets its action."""
 
     def __init__(self) -> None:
         self.action: Callable[[], None] = lambda: None
@@ -402,7 +402,7 @@ def test_pairs_of_a_script_without_spaces_are_counted_across_pieces() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["I went", "we", "nobody", "", "me and my mine, Ann", "x " * 5000 + "our"]
+    "text", ["I went", "we", "she went", "", "me and my mine, Ann", "x " * 5000 + "our"]
 )
 def test_words_of_the_first_person_are_found_in_turns(text: str) -> None:
     own = [each for each in text.split() if each.strip(",").casefold() in FIRST_PERSON]
@@ -500,8 +500,8 @@ def test_many_turns_of_prose_are_compared_once() -> None:
     turns = Turns()
     numbers = range(1, 20_001)
     with turns.counted():
-        found = list(reading.episodes_of("hi\n" * 20_000, numbers, numbers, None, NOW, turns))
-    assert len(found) == 20_000
+        episodes = list(reading.episodes_of("hi\n" * 20_000, numbers, numbers, None, NOW, turns))
+    assert len(episodes) == 20_000
     assert turns.most_calls < CALLS_BETWEEN
     assert turns.all_calls < 20_000 * 100
 
@@ -517,10 +517,10 @@ def test_a_full_collection_looks_at_new_objects_only() -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.disable()
     try:
-        kept = [[number] for number in range(5000)]
+        lists = [[number] for number in range(5000)]
         garbage_collection.collect(everything=False)
-        assert gc.get_freeze_count() >= frozen + len(kept)
-        assert len(gc.get_objects()) < len(kept)
+        assert gc.get_freeze_count() >= frozen + len(lists)
+        assert len(gc.get_objects()) < len(lists)
         old, new = Loop(), Loop()
         alive = weakref.ref(old), weakref.ref(new)
         garbage_collection.collect(everything=False)
@@ -567,12 +567,15 @@ def test_large_answers_are_written_as_small_ones() -> None:
         "few": [{"rows": rows_of}, 1],
     }
     outcomes = facts(1000)
-    shown = [orjson.loads(orjson.dumps(ExtractedFact.write(each))) for each in outcomes]
+    expected = [orjson.loads(orjson.dumps(ExtractedFact.write(each))) for each in outcomes]
     objects = Objects(ExtractedFact.write, outcomes)
-    assert orjson.loads(written({"extracted": objects})) == {"extracted": shown}
-    assert orjson.loads(written([{"extracted": objects}] * 20)) == [{"extracted": shown}] * 20
-    assert orjson.loads(orjson.dumps(list(objects))) == shown
-    assert orjson.loads(orjson.dumps([objects[3], *objects.lean()[:2]])) == [shown[3], *shown[:2]]
+    assert orjson.loads(written({"extracted": objects})) == {"extracted": expected}
+    assert orjson.loads(written([{"extracted": objects}] * 20)) == [{"extracted": expected}] * 20
+    assert orjson.loads(orjson.dumps(list(objects))) == expected
+    assert orjson.loads(orjson.dumps([objects[3], *objects.lean()[:2]])) == [
+        expected[3],
+        *expected[:2],
+    ]
 
 
 def test_a_script_finds_command_words_across_pieces() -> None:
