@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import orjson
 from flask import Request, Response
@@ -14,8 +14,7 @@ from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
 from kbplanner.pacing import Rest, current_rest, in_parts
 from kbserver.notices import unknown_headers
-from kbserver.schemas.base import Objects
-from kbserver.schemas.pace import writing
+from kbserver.pace import writing
 
 PLAIN = "text/plain"
 """The media type of texts; the charset is utf-8."""
@@ -31,8 +30,38 @@ SLICE_CHARS = 1 << 18
 """Rows of a list, objects made for it, and characters of a text, written at a time: about a
 millisecond."""
 
-FEW = 16
+MAX_CHECKED_ELEMENTS = 16
 """Longest list whose elements may be large."""
+
+
+class Objects(Sequence[dict[str, Any]]):
+    """The objects of a long list in an answer; each is made when it is read."""
+
+    def __init__(self, make: Callable[[Any], dict[str, Any]], outcomes: Sequence[Any]) -> None:
+        self._make = make
+        self._outcomes = outcomes
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return an object, or the list of those of a slice."""
+        if isinstance(index, slice):
+            return [self._make(each) for each in self._outcomes[index]]
+        return self._make(self._outcomes[index])
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def lean(self) -> Objects:
+        """Return the objects without their null members."""
+        return Objects(lambda outcome: present_members(self._make(outcome)), self._outcomes)
+
+
+def present_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without its null members."""
+    return {key: value for key, value in members.items() if value is not None}
 
 
 def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
@@ -101,7 +130,9 @@ def _is_large(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) > SLICE_CHARS
     if isinstance(value, list):
-        return len(value) > SLICE_ROWS or (len(value) <= FEW and any(map(_is_large, value)))
+        return len(value) > SLICE_ROWS or (
+            len(value) <= MAX_CHECKED_ELEMENTS and any(map(_is_large, value))
+        )
     return isinstance(value, dict) and any(map(_is_large, value.values()))
 
 

@@ -70,10 +70,9 @@ from kbplanner.pacing import in_parts, let_go, lines_of, resting
 from kbplanner.syntax import parser
 from kbplanner.syntax.parser import load_grammar, parse_rule
 from kbserver import create_app
-from kbserver.answers import written
+from kbserver.answers import Objects, written
 from kbserver.http.json_body import parse_object
 from kbserver.process import garbage_collection
-from kbserver.schemas.base import Objects
 from kbserver.schemas.ingest import ExtractedFact
 
 CALLS_BETWEEN = 70_000

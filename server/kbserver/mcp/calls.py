@@ -21,7 +21,7 @@ from kbserver.hookspecs import Principal
 from kbserver.http.request_context import actor_of
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
-from kbserver.schemas.pace import bodies_of
+from kbserver.pace import bodies_of
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand

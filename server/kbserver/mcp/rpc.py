@@ -9,7 +9,7 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.strict_json import NotJson
 from kbserver.http.json_body import parse_object
-from kbserver.schemas.pace import reading
+from kbserver.pace import reading
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

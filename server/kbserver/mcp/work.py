@@ -13,9 +13,9 @@ from kbcore.branching.fork import ForkOutcome
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
-from kbserver.answers import rows_written
+from kbserver.answers import Objects, rows_written
 from kbserver.notices import shown_unknown
-from kbserver.schemas.base import Answer, Body, JsonObject, Objects, instance
+from kbserver.schemas.base import Answer, Body, JsonObject, instance
 from kbserver.schemas.conjunctions import Conjunction
 from kbserver.schemas.context import AnyWindow, ContextBody, select
 from kbserver.schemas.fields import (

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeVar, cast
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
+from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
 from kbserver.notices import ignore
+from kbserver.pace import reading
 from kbserver.schemas.fields import ByName, Json, Many, Value
-from kbserver.schemas.pace import reading
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -250,17 +251,13 @@ def without_nulls(answer: Json) -> Json:
     Other values, such as metadata, stay as they are.
     """
     return {
-        key: [_present(each) if isinstance(each, dict) else each for each in value]
+        key: [present_members(each) if isinstance(each, dict) else each for each in value]
         if isinstance(value, list)
         else value.lean()
         if isinstance(value, Objects)
         else value
-        for key, value in _present(answer).items()
+        for key, value in present_members(answer).items()
     }
-
-
-def _present(members: Json) -> Json:
-    return {key: value for key, value in members.items() if value is not None}
 
 
 def _values_of(sources: list[str | _ValueOf]) -> Callable[[Any], Iterable[Any]]:
@@ -283,31 +280,6 @@ def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
     if isinstance(field, ByName) and (each := _inner_answer(field.value_field)) is not None:
         return lambda values: {name: each.dump(value) for name, value in values.items()}
     return None
-
-
-class Objects(Sequence[Json]):
-    """The objects of a long list in an answer; each is made when it is read."""
-
-    def __init__(self, make: Callable[[Any], Json], outcomes: Sequence[Any]) -> None:
-        self._make = make
-        self._outcomes = outcomes
-
-    @overload
-    def __getitem__(self, index: int) -> Json: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Json]: ...
-    def __getitem__(self, index: int | slice) -> Json | list[Json]:
-        """Return an object, or the list of those of a slice."""
-        if isinstance(index, slice):
-            return [self._make(each) for each in self._outcomes[index]]
-        return self._make(self._outcomes[index])
-
-    def __len__(self) -> int:
-        return len(self._outcomes)
-
-    def lean(self) -> Objects:
-        """Return the objects without their null members."""
-        return Objects(lambda outcome: _present(self._make(outcome)), self._outcomes)
 
 
 def _dumped(answer: Answer, outcomes: Sequence[Any]) -> Sequence[Json]:
