@@ -73,6 +73,10 @@ def goal_text(goal: Goal) -> str:
     return ", ".join(map(print_item, items_of(goal)))
 
 
+MAX_GOALS = 1000
+"""Largest number of goals of one window."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
     """The parameters of a context window.

@@ -17,11 +17,11 @@ from kbcore.state.goals.subscriptions import Subscription
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import MetadataThen
+from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class TenantState:
     seq: int
     now: int
     scopes: list[str]
-    rules: list[Rule]
+    rules: list[StoredRule]
     phrases: list[Phrase]
     transactions: Mapping[str, int]
     answered: list[list[object]]
@@ -188,7 +188,7 @@ def _state(tenant: Tenant) -> TenantState:
         tenant.seq,
         tenant.at(0),
         [partition.name for partition in tenant.partitions() if partition.name is not None],
-        [known.rule for known in tenant.rules.all()],
+        tenant.rules.all(),
         [known.phrase for known in tenant.rules.phrases()],
         tenant.committed.all(),
         tenant.answered.all(),

@@ -38,11 +38,12 @@ from kbcore.errors import (
 )
 from kbcore.events.feed import CommitFeed, Committed
 from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
-from kbcore.scheduling import Offload
+from kbcore.scheduling import Scheduling
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta, WriteSet
 from kbcore.state.tenant import Tenant
+from kbplanner.pacing import Rest
 
 T = TypeVar("T")
 
@@ -105,7 +106,8 @@ class _BatchWrites:
 class Committer:
     """Makes change sets durable and applies them.
 
-    `offload` runs a blocking call (the append and sync) where it does not hold up other work.
+    `scheduling` runs a blocking call (the append and sync) where it does not hold up other work, and
+    lets other work run while a change set is applied, under the lock of its tenant.
     `on_failure` is called after a failed sync: the process must stop then, since the contents of
     the disk are unknown. `synced` is called with the seconds of each batch. `feed` publishes the
     applied change sets.
@@ -118,7 +120,7 @@ class Committer:
         clock: LoggedClock,
         config: Config,
         *,
-        offload: Offload,
+        scheduling: Scheduling,
         on_failure: Callable[[StorageFailed], None] | None = None,
         synced: Callable[[float], None] | None = None,
     ) -> None:
@@ -126,7 +128,8 @@ class Committer:
         self.catalog = catalog
         self.clock = clock
         self.feed = CommitFeed()
-        self._offload = offload
+        self._offload = scheduling.offload_disk
+        self._yield_now = scheduling.yield_now
         self._on_failure = on_failure
         self._synced = synced
         self._max_records = config.write_queue_records
@@ -490,7 +493,7 @@ class Committer:
         tenant = self.catalog.need_tenant(
             pending.changes.database, pending.changes.tenant, pending.at
         )
-        tenant.backlog.append(_application(pending, tenant, self.feed))
+        tenant.backlog.append(_application(pending, tenant, self.feed, self._yield_now))
         pending.tenant = tenant
 
     def _change_catalog(self, pending: _Pending) -> None:
@@ -629,24 +632,28 @@ def _stamped(written: Sequence[_Pending]) -> list[tuple[int, int, bytes]]:
     return [(CHANGES, VERSION, stamp(pending.payload, pending.at)) for pending in written]
 
 
-def _application(pending: _Pending, tenant: Tenant, feed: CommitFeed) -> Callable[[], None]:
+def _application(
+    pending: _Pending, tenant: Tenant, feed: CommitFeed, rest: Rest
+) -> Callable[[], None]:
     def run() -> None:
         try:
             if tenant.failed is not None:
                 raise tenant.failed
             pending.delta = apply(
-                tenant, pending.changes, pending.at, pending.seq, noted=feed.heard
+                tenant, pending.changes, pending.at, pending.seq, noted=feed.heard, rest=rest
             )
             if tenant.observer is not None:
                 tenant.observer()
             if feed.heard:
                 feed.note(_committed(pending, pending.delta))
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:
             # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
             tenant.failed = tenant.failed or EngineFault(
-                f"a durable change could not be applied: {error}"
+                f"a durable change could not be applied: {str(error) or type(error).__name__}"
             )
             pending.error = tenant.failed
+            if not isinstance(error, Exception):  # the writer was ended at a call of `rest`
+                raise
 
     return run
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -57,8 +58,10 @@ from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_jso
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.memory.evidence import evidence_from_json
+from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
+from kbplanner.pacing import Rest, in_parts, paced
 from kbplanner.syntax.parser import parse_phrase, parse_rule
 from kbplanner.syntax.printer import print_phrase, print_rule
 from kbplanner.syntax.scanner import with_quotes
@@ -71,6 +74,13 @@ VERSION = 8
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`, `unsubscribe`,
 `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored ones."""
+
+
+OBJECTS_PER_REST = 200
+LISTS_PER_REST = 50
+TEXTS_PER_REST = 10_000
+"""Elements of an array written between two calls of `rest`: objects such as facts, objects with an
+array, and texts. About a millisecond."""
 
 
 LANGUAGE = 2
@@ -86,13 +96,15 @@ BUILTINS_SINCE_2 = frozenset(
 def encode_changes(changes: ChangeSet) -> bytes:
     """Return the payload without its time.
 
-    `stamp` adds the time when the position in the log is known.
+    `stamp` adds the time when the position in the log is known. Raises what `changes.rest` raises.
     """
-    body: dict[str, Any] = {
-        "db": changes.database,
-        "tenant": changes.tenant,
-        "changes": [_encode_change(change) for change in changes.changes],
-    }
+    body: dict[str, Any] = {"db": changes.database, "tenant": changes.tenant}
+    parts = [orjson.dumps(body)[:-1], b',"changes":[']
+    for number, change in enumerate(changes.changes):
+        parts.append(b"," if number else b"")
+        op = _OPS[type(change)]
+        parts += _CODECS[op].write(change, changes.rest, {"op": op})
+    body.clear()
     if changes.transaction is not None:
         body["tx"] = changes.transaction
     if changes.request is not None:
@@ -101,12 +113,13 @@ def encode_changes(changes: ChangeSet) -> bytes:
         body["key"] = changes.key
     if changes.undoes is not None:
         body["undoes"] = changes.undoes
-    return orjson.dumps(body)
+    parts += (b"],", orjson.dumps(body)[1:]) if body else (b"]}",)
+    return b"".join(parts)
 
 
 def stamp(payload: bytes, at: int) -> bytes:
     """Return a payload with its logged time (epoch milliseconds)."""
-    return b'{"at":%d,' % at + payload[1:]
+    return b"".join((b'{"at":%d,' % at, memoryview(payload)[1:]))
 
 
 def decode_changes(kind: int, version: int, payload: bytes) -> tuple[int, ChangeSet]:
@@ -163,8 +176,40 @@ class Member(NamedTuple):
 
     key: str
     attribute: str
-    codec: Codec | ObjectCodec | None = None
+    codec: Codec | ListCodec | ObjectCodec | None = None
     optional: bool = False
+
+
+class ListCodec:
+    """Conversion of a tuple to a JSON array and back; `element` converts each value, None: none."""
+
+    def __init__(self, element: Codec | ObjectCodec | None) -> None:
+        self._element = element
+
+    def encode(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Return a JSON array."""
+        element = self._element
+        return items if element is None else [element.encode(item) for item in items]
+
+    def decode(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Return the tuple of a JSON array; an array of texts is returned as it is."""
+        element = self._element
+        return items if element is None else tuple(element.decode(item) for item in items)
+
+    def write(self, items: Sequence[Any], rest: Rest) -> Iterator[bytes]:
+        """Yield the array as JSON in pieces; `rest` is called about once a millisecond."""
+        element = self._element
+        yield b"["
+        if isinstance(element, ObjectCodec) and element.has_lists:
+            for number, item in enumerate(paced(items, rest, LISTS_PER_REST)):
+                yield b"," if number else b""
+                yield from element.write(item, rest)
+        else:
+            size = TEXTS_PER_REST if element is None else OBJECTS_PER_REST
+            for number, part in enumerate(in_parts(items, rest, size)):
+                yield b"," if number else b""
+                yield orjson.dumps(self.encode(part))[1:-1]
+        yield b"]"
 
 
 class ObjectCodec:
@@ -173,6 +218,8 @@ class ObjectCodec:
     def __init__(self, kind: type[Any], *members: Member) -> None:
         self.kind = kind
         self._members = members
+        self.has_lists = any(isinstance(member.codec, ListCodec) for member in members)
+        """True if a value may be large: `write` writes it in pieces."""
 
     def encode(self, value: Any) -> dict[str, Any]:
         """Return a JSON object."""
@@ -185,6 +232,30 @@ class ObjectCodec:
                 body[key] = item
         return body
 
+    def write(
+        self, value: Any, rest: Rest, first: Mapping[str, Any] = MappingProxyType({})
+    ) -> Iterator[bytes]:
+        """Yield the JSON object in pieces, with some members in front of its own.
+
+        `rest` is called about once a millisecond.
+        """
+        body = dict(first)
+        start = b"{"
+        for key, attribute, codec, optional in self._members:
+            item = getattr(value, attribute)
+            if isinstance(codec, ListCodec):
+                body[key] = 0
+                yield start + orjson.dumps(body)[1:-2]
+                yield from codec.write(item, rest)
+                body.clear()
+                start = b","
+                continue
+            if codec is not None:
+                item = codec.encode(item)
+            if item is not None or not optional:
+                body[key] = item
+        yield start + orjson.dumps(body)[1:] if body or start == b"{" else b"}"
+
     def decode(self, body: dict[str, Any]) -> Any:
         """Return the dataclass of a JSON object."""
         values: dict[str, Any] = {}
@@ -196,13 +267,6 @@ class ObjectCodec:
 
 def _optional(key: str, attribute: str, codec: Codec | None = None) -> Member:
     return Member(key, attribute, codec, optional=True)
-
-
-def _list(codec: Codec | ObjectCodec) -> Codec:
-    return Codec(
-        lambda items: [codec.encode(item) for item in items],
-        lambda items: tuple(codec.decode(item) for item in items),
-    )
 
 
 def _enum(kind: type[Enum]) -> Codec:
@@ -245,12 +309,12 @@ _FACT = ObjectCodec(
     _optional("e", "evidence", _EVIDENCE),
 )
 
-_ROWS = _list(
+_ROWS = ListCodec(
     ObjectCodec(
         FactRows,
         Member("p", "predicate"),
         Member("k", "arity"),
-        Member("a", "args"),
+        Member("a", "args", ListCodec(None)),
         _optional("n", "positive", _ABSENT_IF_POSITIVE),
         _optional("s", "scope"),
     )
@@ -279,9 +343,9 @@ _STANDING = ObjectCodec(
     Member("c", "confidence"),
     Member("m", "metadata"),
 )
-_STANDINGS = _list(_STANDING)
+_STANDINGS = ListCodec(_STANDING)
 
-_EPISODES = _list(
+_EPISODES = ListCodec(
     ObjectCodec(
         NewEpisode,
         Member("id", "id"),
@@ -292,7 +356,7 @@ _EPISODES = _list(
     )
 )
 
-_RESTORED = _list(
+_RESTORED = ListCodec(
     ObjectCodec(
         RestoredFact,
         Member("s", "scope"),
@@ -303,7 +367,7 @@ _RESTORED = _list(
     )
 )
 
-_ENDED = _list(
+_ENDED = ListCodec(
     ObjectCodec(
         EndedFact,
         Member("p", "predicate"),
@@ -339,23 +403,24 @@ SUBSCRIPTION_CODEC = ObjectCodec(
 """The codec of subscriptions to goals, in records and in snapshots."""
 
 
-def encode_rule(rule: Rule) -> dict[str, Any]:
+def encode_rule(stored: StoredRule) -> dict[str, Any]:
     """Return a rule as a JSON object around its text."""
-    bare = Rule(rule.head, rule.body)
-    body: dict[str, Any] = {"text": print_rule(bare), "lang": LANGUAGE}
+    rule = stored.rule
+    text = stored.text if rule.confidence is None else print_rule(rule, bare=True)
+    body: dict[str, Any] = {"text": text, "lang": LANGUAGE}
     for key, value in (("name", rule.name), ("c", rule.confidence), ("s", rule.scope)):
         if value is not None:
             body[key] = value
     return body
 
 
-def decode_rule(body: dict[str, Any]) -> Rule:
+def decode_rule(body: dict[str, Any]) -> StoredRule:
     """Return the rule that `encode_rule` wrote."""
     text = body["text"]
     if "lang" not in body:
         text = with_quotes(text, BUILTINS_SINCE_2)
     rule = parse_rule(text)
-    return Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s"))
+    return stored_rule(Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s")))
 
 
 def _encode_decision(item: tuple[str, tuple[str, ...], Decision]) -> dict[str, Any]:
@@ -368,10 +433,10 @@ def _encode_decision(item: tuple[str, tuple[str, ...], Decision]) -> dict[str, A
 
 def _decode_decision(body: dict[str, Any]) -> tuple[str, tuple[str, ...], Decision]:
     facts = _STANDINGS.decode(body.get("facts", ()))
-    return body["p"], tuple(body["a"]), Decision(Keep(body["keep"]), facts)
+    return body["p"], tuple(body["a"]), Decision(Keep(body["keep"]), tuple(facts))
 
 
-_DECISIONS = _list(Codec(_encode_decision, _decode_decision))
+_DECISIONS = ListCodec(Codec(_encode_decision, _decode_decision))
 _EXCEPTIONS = Codec(lambda others: _DECISIONS.encode(others) if others else None, _DECISIONS.decode)
 
 _SCOPE = Member("s", "scope")
@@ -380,19 +445,21 @@ _TARGET = (Member("p", "predicate"), Member("positive", "positive"), _SCOPE)
 _CODECS = {
     "assert": ObjectCodec(
         AssertFacts,
-        Member("facts", "facts", _list(_FACT)),
+        Member("facts", "facts", ListCodec(_FACT)),
         _optional("not", "discarded", Codec(lambda count: count or None, _same)),
     ),
     "end": ObjectCodec(EndFacts, Member("facts", "facts", _ENDED)),
     "rows": ObjectCodec(AssertRows, Member("rows", "rows", _ROWS)),
     "teach": ObjectCodec(
-        AssertRules, Member("rules", "rules", _list(Codec(encode_rule, decode_rule)))
+        AssertRules, Member("rules", "rules", ListCodec(Codec(encode_rule, decode_rule)))
     ),
     "phrases": ObjectCodec(
-        DeclarePhrases, Member("phrases", "phrases", _list(Codec(print_phrase, parse_phrase)))
+        DeclarePhrases, Member("phrases", "phrases", ListCodec(Codec(print_phrase, parse_phrase)))
     ),
     "retract": ObjectCodec(RetractFact, Member("a", "args", _TUPLE), *_TARGET),
-    "retractPattern": ObjectCodec(RetractPattern, Member("a", "pattern", _list(_TERM)), *_TARGET),
+    "retractPattern": ObjectCodec(
+        RetractPattern, Member("a", "pattern", ListCodec(_TERM)), *_TARGET
+    ),
     "forgetRule": ObjectCodec(RetractRule, Member("id", "id"), _SCOPE),
     "evict": ObjectCodec(
         EvictFacts, Member("reason", "reason", _enum(EvictReason)), Member("rows", "rows", _ROWS)
@@ -401,7 +468,7 @@ _CODECS = {
         SetPriority, Member("a", "args", _TUPLE), Member("v", "priority"), *_TARGET
     ),
     "episodes": ObjectCodec(AddEpisodes, Member("episodes", "episodes", _EPISODES)),
-    "evidence": ObjectCodec(AddEvidence, Member("facts", "facts", _list(_FACT))),
+    "evidence": ObjectCodec(AddEvidence, Member("facts", "facts", ListCodec(_FACT))),
     "purge": ObjectCodec(
         PurgeMemory,
         Member("id", "id"),
@@ -439,18 +506,13 @@ _CODECS = {
         ChangeCatalog, Member("action", "action", _enum(CatalogAction)), _optional("mark", "mark")
     ),
     "keys": ObjectCodec(
-        ChangeKeys, Member("put", "put", _list(KEY_CODEC)), Member("drop", "drop", _TUPLE)
+        ChangeKeys, Member("put", "put", ListCodec(KEY_CODEC)), Member("drop", "drop", _TUPLE)
     ),
 }
 """The members of every change by its `op`. Records of all versions are read by this table: members
 may be added as optional ones, but not renamed."""
 
 _OPS = {codec.kind: op for op, codec in _CODECS.items()}
-
-
-def _encode_change(change: Change) -> dict[str, Any]:
-    op = _OPS[type(change)]
-    return {"op": op, **_CODECS[op].encode(change)}
 
 
 def _decode_change(body: dict[str, Any]) -> Change:

@@ -22,7 +22,6 @@ from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, e
 from kbcore.state.catalog import Catalog
 from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import RowKey
-from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
@@ -272,7 +271,7 @@ class Restorer:
             for scope in body.get("scopes", ()):
                 self._tenant.need_partition(scope)
             for rule in body["rules"]:
-                self._tenant.rules.add(stored_rule(decode_rule(rule)))
+                self._tenant.rules.add(decode_rule(rule))
             for phrase in body.get("phrases", ()):  # older snapshots have none
                 self._tenant.rules.declare(parse_phrase(phrase))
             self._tenant.committed.restore(body.get("transactions", {}).items())

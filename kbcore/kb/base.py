@@ -26,7 +26,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Limits
 from kbplanner.ir.terms import BodyItem, Literal
-from kbplanner.pacing import begin_resting, end_resting
+from kbplanner.pacing import Rest, begin_resting, end_resting, no_rest
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
@@ -143,14 +143,16 @@ class TenantHandle:
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
         undoes: int | None = None,
+        rest: Rest = no_rest,
     ) -> Delta:
         """Make changes durable and apply them, unless `check` raises on the state at the write.
 
         `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
-        change that these changes undo.
+        change that these changes undo. `rest` is called about once a millisecond until the changes
+        wait for the log; what it raises refuses them.
         """
         return self._services.commit(
-            ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes)
+            ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes, rest=rest)
         )
 
     def require_present(self) -> None:
@@ -347,6 +349,9 @@ class Reading:
             handle._ended(tenant, self._kind, None, self._budget)
             raise
         self._token = begin_resting(self._budget.yield_compiling)
+        if tenant.failed is not None:  # by the writer that this read waited for
+            self.__exit__(None, None, None)
+            raise tenant.failed
         # Facts are shown as of the last advance, which may be later if the lock was waited for.
         self._budget.now = tenant.at(self._budget.now or 0)
         return tenant, self._budget

@@ -17,11 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.terms import Literal, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import CHARS_PER_YIELD, Rest, current_rest, lines_of, no_rest, paced
 from kbplanner.syntax.diagnostics import Diagnostic, diagnostic, syntax_error
 from kbplanner.syntax.scanner import OPERAND_START, Token, scan_statement
 from kbplanner.syntax.statements import GoalStatement, Span
@@ -31,13 +32,14 @@ ASSERT, INFER, QUERY, RETRACT = "ASSERT", "INFER", "QUERY", "RETRACT"
 _WORDS = frozenset((ASSERT, INFER, QUERY, RETRACT))
 _FORALL = "FORALL"
 _ANY_WORD = re.compile(r"\b(?:ASSERT|INFER|QUERY|RETRACT|FORALL)\b")
+_LONGEST_WORD = len(RETRACT)
 _AFTER_WORD = OPERAND_START - {"_LPAR"}
 """Tokens that may follow a command word; `ASSERT(a)` is an atom of a predicate with that name."""
 
 _FORALL_HINT = "write FORALL ?x, ?y { head <- body };"
 
 
-@dataclass(slots=True)
+@dataclass
 class Translation:
     """A text in the rule language, and the command word of each query at a line and column.
 
@@ -92,8 +94,11 @@ class Translation:
         return syntax_error([self._diagnostic(goal.span, "wrong-command", message, hint)])
 
     def _diagnostic(self, span: Span, code: str, message: str, hint: str | None) -> Diagnostic:
-        line = self.source.split("\n")[span.line - 1].rstrip()
-        return diagnostic(span, line, code, message, hint)
+        return diagnostic(span, self._lines[span.line - 1].rstrip(), code, message, hint)
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return lines_of(self.source, current_rest())
 
 
 def translate(text: str, rest: Rest = no_rest) -> Translation:
@@ -101,7 +106,7 @@ def translate(text: str, rest: Rest = no_rest) -> Translation:
 
     A text without commands is returned as it is. `rest` is called about once a millisecond.
     """
-    if not _ANY_WORD.search(text):
+    if not _has_word(text, rest):
         return Translation(text, text)
     translator = _Translator(text)
     for statement in _statements(text, rest):
@@ -110,6 +115,15 @@ def translate(text: str, rest: Rest = no_rest) -> Translation:
     if translator.errors:
         raise syntax_error(translator.errors)
     return Translation(text, "".join(translator.chars), translator.words)
+
+
+def _has_word(text: str, rest: Rest) -> bool:
+    """Return True if a text may have a command word."""
+    starts = range(0, len(text), CHARS_PER_YIELD)
+    return any(
+        _ANY_WORD.search(text, start, start + CHARS_PER_YIELD + _LONGEST_WORD)
+        for start in paced(starts, rest, 1)
+    )
 
 
 def _statements(text: str, rest: Rest) -> Iterator[list[Token]]:

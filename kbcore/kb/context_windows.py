@@ -15,7 +15,7 @@ from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
 from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
-from kbcore.context.request import FILLS, FORMATS, WindowRequest
+from kbcore.context.request import FILLS, FORMATS, MAX_GOALS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
@@ -328,6 +328,8 @@ def _key_of(tenant: Tenant, stored: StoredRelation, row: int, scope: str | None)
 
 def check_request(request: WindowRequest) -> None:
     """Raise InvalidInput if no window can be made for a request."""
+    if len(request.goals) > MAX_GOALS:
+        raise InvalidInput.at("goals", f"must have at most {MAX_GOALS} goals")
     for name, value, minimum in (
         ("maxFacts", request.max_facts, 1),
         ("maxTokens", request.max_tokens, 1),

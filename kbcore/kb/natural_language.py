@@ -46,7 +46,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, let_go, paced
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -109,6 +109,7 @@ class NaturalLanguage(TenantHandle, ABC):
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
+        request_limits: RequestLimits | None = None,
     ) -> RulesOutcome:
         """Store rules, and facts and their evidence with them, all or none."""
 
@@ -142,8 +143,9 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
-            recording = self._recording(text, Source())
-            spans = _sentences(text, extracted, self._services.yield_now)
+            rest = self._services.yield_now
+            recording = self._recording(text, Source(), rest=rest)
+            spans = _sentences(text, extracted, rest)
             extracted.asserted = self._store(extracted, new_facts, recording, spans)
         return extracted
 
@@ -215,9 +217,10 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: Extracted | None = None
         new: list[Fact] = []
         episodes = 0
-        recording = self._recording(text, source or Source(session=request.session), turns)
+        origin = source or Source(session=request.session)
+        recording = self._recording(text, origin, turns, rest=rest)
         if statements.unread and self._services.model is not None:
-            prose = ProseLines(text, statements.unread)
+            prose = ProseLines(text, statements.unread, rest)
             extracted, new = self._extracted(
                 self._model(), prose.text, request.scope, False, hint, request_limits
             )
@@ -226,8 +229,8 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             now = self._services.clock.now_ms()
-            recorded = episodes_of(text, statements.unread, turns, request.scope, now)
-            for fact, span in paced(recorded, rest, 200):
+            recorded = episodes_of(text, statements.unread, turns, request.scope, now, rest)
+            for fact, span in recorded:
                 statements.facts.append(fact)
                 statements.place(fact, span)
                 episodes += 1
@@ -251,7 +254,10 @@ class NaturalLanguage(TenantHandle, ABC):
         recorded: tuple[Recording | None, RequestLimits | None],
     ) -> Ingested:
         recording, request_limits = recorded
-        parsed = set(map(_signed_atom, statements.facts))
+        rest = self._deadline(request_limits)
+        parsed = (
+            set() if extracted is None else set(map(_signed_atom, paced(statements.facts, rest)))
+        )
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
@@ -265,10 +271,13 @@ class NaturalLanguage(TenantHandle, ABC):
                 [*statements.facts, *new_facts],
                 known,
                 statements.spans,
-                self._services.yield_now,
             )
-            stored = self.assert_rules(statements.rules, facts, supports=supports)
+            stored = self.assert_rules(
+                statements.rules, facts, supports=supports, request_limits=request_limits
+            )
             rules, asserted = stored.rules, stored.asserted
+            let_go(facts, self._services.yield_now)
+            let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
         return Ingested(
@@ -282,12 +291,14 @@ class NaturalLanguage(TenantHandle, ABC):
             recorded=tuple(episode.id for episode in supports.episodes),
         )
 
-    def _recording(self, text: str, source: Source, turns: Sequence[int] = ()) -> Recording | None:
+    def _recording(
+        self, text: str, source: Source, turns: Sequence[int] = (), *, rest: Rest
+    ) -> Recording | None:
         """Return the episodes of a text, None if texts are not recorded."""
         config = self._services.config
         if not config.record_evidence:
             return None
-        return Recording(text, source, config.episode_max_chars, turns)
+        return Recording(text, source, config.episode_max_chars, turns, rest=rest)
 
     def _model(self) -> Model:
         model = self._services.model
@@ -344,7 +355,7 @@ class NaturalLanguage(TenantHandle, ABC):
         The facts are stored even if the rules are refused. Return the number of new facts.
         """
         known = [fact for fact in extracted.facts if fact not in new_facts]
-        supports, facts = _supports(recording, new_facts, known, spans, self._services.yield_now)
+        supports, facts = _supports(recording, new_facts, known, spans)
         if not facts and not extracted.rules and not supports.known:
             return 0
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
@@ -381,14 +392,13 @@ def _supports(
     new: Sequence[Fact],
     known: Sequence[Fact],
     spans: dict[SignedAtom, list[Span]],
-    rest: Rest,
 ) -> tuple[Supports, list[Fact]]:
     """Return the episodes of facts and the evidence of facts that are stored already, and the new
     facts with their evidence.
     """
     if recording is None:
         return Supports(), list(new)
-    new, known = (recording.supported(facts, spans, rest) for facts in (new, known))
+    new, known = (recording.supported(facts, spans) for facts in (new, known))
     known = [fact for fact in known if fact.evidence]
     episodes = recording.named([*new, *known])
     return Supports(tuple(episodes), tuple(known)), new

@@ -31,6 +31,7 @@ MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
 
 STATEMENTS_PER_REST = 50
+CLAUSES_PER_REST = 500
 """Statements read between two calls of `rest`: about a millisecond."""
 
 Signature = tuple[str, int]
@@ -195,10 +196,10 @@ def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Bu
     defined = heads | {
         (fact.predicate, len(fact.args))
         for block in budget.paced(blocks, 100)
-        for fact in block.facts
+        for fact in budget.paced(block.facts)
     }
     for block in budget.paced(blocks, 1):
-        _store(kb, block, outcome, defined)
+        _store(kb, block, outcome, defined, budget)
         if block.goal:
             options = AnswerOptions(scope, request_limits=_left(budget, outcome))
             if block.command == RETRACT:
@@ -208,7 +209,13 @@ def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Bu
     return outcome
 
 
-def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[Signature]) -> None:
+def _store(
+    kb: ScriptTarget,
+    block: Block,
+    outcome: Executed,
+    defined: Iterable[Signature],
+    budget: Budget,
+) -> None:
     stored: Iterator[StoredDefinition] = iter(())
     if block.rules:
         rules = kb.assert_rules(block.rules, block.facts, defined)
@@ -218,7 +225,7 @@ def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[
         outcome.asserted += rules.asserted
     elif block.facts:
         outcome.asserted += kb.assert_facts(block.facts).asserted
-    for clause in block.clauses:
+    for clause in paced(block.clauses, budget.yield_now, CLAUSES_PER_REST):
         if isinstance(clause, Fact):
             text = print_row(clause.predicate, clause.args, not clause.positive)
             outcome.lines.append(f"Fact Asserted: {text}")

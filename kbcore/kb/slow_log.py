@@ -82,7 +82,7 @@ class SlowGoals:
 
     def add(self, slow: SlowGoal, error: BaseException | None, now: int) -> None:
         """Add a run of a goal that ended now (epoch milliseconds)."""
-        text = ", ".join(print_item(item) for item in slow.goal)
+        text = _text_of(slow.goal)
         new = ListedGoal(
             text[:_MAX_GOAL_CHARS],
             len(text) > _MAX_GOAL_CHARS,
@@ -117,6 +117,16 @@ class SlowGoals:
     def _forget(self, now: int) -> None:
         for key in [key for key, goal in self._goals.items() if now - goal.at > LISTED_FOR_MS]:
             del self._goals[key]
+
+
+def _text_of(goal: Sequence[BodyItem]) -> str:
+    """Return a goal as text; what is cut off anyway is not written."""
+    text = ""
+    for item in goal:
+        if len(text) > _MAX_GOAL_CHARS:
+            break
+        text += (", " if text else "") + print_item(item)
+    return text
 
 
 def log_slow_goal(

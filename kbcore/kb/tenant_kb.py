@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from kbcore.branching.places import Place, places_of
@@ -79,6 +81,9 @@ from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
 
+FACTS_PER_REST = 2000
+"""Facts examined between two calls of `rest`: about a millisecond."""
+
 
 class TenantKB(
     Queries,
@@ -110,15 +115,18 @@ class TenantKB(
         the winner begins to hold, and stays in the history; a new one is discarded. REJECT also
         refuses facts that violate another declared constraint. Plugins can add strategies.
         """
-        for scope in {fact.scope for fact in facts}:
+        rest = self._deadline()
+        for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
             self._check_writable(scope)
         if self._services.predicates is not None:
             self._services.predicates.check_new(
-                (fact.predicate, len(fact.args)) for fact in facts if fact.positive
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
             )
-        facts = self._with_evidence(facts)
+        facts = self._with_evidence(facts, rest=rest)
         if conflict == KEEP_BOTH:
-            delta = self._commit((AssertFacts(tuple(facts)),))
+            delta = self._commit((AssertFacts(tuple(facts)),), rest=rest)
         else:
             strategies = self._services.plugins.conflict_strategies()
             resolver = ConflictResolver(
@@ -128,8 +136,9 @@ class TenantKB(
                 self._places,
                 self._constraints(),
                 self._services.clock,
+                rest,
             )
-            delta = resolver.write(facts, self._commit)
+            delta = resolver.write(facts, partial(self._commit, rest=rest))
         return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
@@ -140,7 +149,7 @@ class TenantKB(
             self._services.predicates.check_new(
                 (group.predicate, group.arity) for group in rows if group.positive
             )
-        delta = self._commit((AssertRows(tuple(rows)),))
+        delta = self._commit((AssertRows(tuple(rows)),), rest=self._deadline())
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(
@@ -159,20 +168,34 @@ class TenantKB(
         """
         episodes = () if supports is None else supports.episodes
         rest = self._deadline(request_limits)
-        facts = self._with_evidence(facts, episodes)
+        facts = self._with_evidence(facts, episodes, rest)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
-            own, (*((fact.predicate, len(fact.args)) for fact in facts), *defined), rest
+            own,
+            (
+                *((fact.predicate, len(fact.args)) for fact in paced(facts, rest, FACTS_PER_REST)),
+                *defined,
+            ),
+            rest,
         )
         if self._services.predicates is not None:
-            heads = ((rule.head.predicate, rule.head.arity) for rule in own if rule.head.positive)
-            asserted = ((fact.predicate, len(fact.args)) for fact in facts if fact.positive)
+            heads = (
+                (rule.head.predicate, rule.head.arity)
+                for rule in paced(own, rest, FACTS_PER_REST)
+                if rule.head.positive
+            )
+            asserted = (
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
+            )
             self._services.predicates.check_new((*heads, *asserted))
         stored = tuple(stored_rule(rule) for rule in paced(own, rest, RULES_PER_REST))
-        for scope in {each.scope for each in rules} | {fact.scope for fact in facts}:
+        every = chain(rules, facts)
+        for scope in {each.scope for each in paced(every, rest, FACTS_PER_REST)}:
             self._check_writable(scope)
-        changes: list[Change] = [AssertRules(tuple(own))] if own else []
+        changes: list[Change] = [AssertRules(stored)] if own else []
         if episodes:
             changes.insert(0, AddEpisodes(episodes))
         if supports is not None and supports.known:
@@ -187,7 +210,7 @@ class TenantKB(
         def check() -> None:
             cycles[:] = self._read_tenant().rules.check(stored, self._modes(), rest)
 
-        delta = self._commit(tuple(changes), check=check)
+        delta = self._commit(tuple(changes), check=check, rest=rest)
         warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
@@ -388,7 +411,8 @@ class TenantKB(
                 external = self._services.predicates
                 with staged(tenant, proposal, now, budget, external) as stage:
                     warnings += stage.warnings
-                    apply_to_overlay(stage.overlay, (AssertFacts(proposal.facts),), now)
+                    asserted = (AssertFacts(proposal.facts),)
+                    apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
                     stage.compare(limit, budget, outcome)
         except BudgetExceeded:
             outcome.truncated = True
@@ -526,7 +550,9 @@ class TenantKB(
         )
 
     def _places(self, fact: Fact) -> list[Place]:
-        rules = self._read_tenant().rules.visible(fact.scope)
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            rules = tenant.rules.visible(fact.scope)
         own = rules.rules if SCHEMA in rules.derived else ()
         return list(places_of(fact, own))
 

@@ -38,10 +38,15 @@ from kbcore.state.changes import (
 from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.kb.services import Services
+
+
+FACTS_PER_REST = 100
+"""Facts looked up between two calls of `rest`: about a millisecond."""
 
 
 class TransactionKB(TenantKB):
@@ -138,6 +143,7 @@ class TransactionKB(TenantKB):
             self._check,
             transaction.depends(),
             transaction.id,
+            rest=self._services.yield_now,
         )
         try:
             delta = self._services.commit(changes)
@@ -175,7 +181,7 @@ class TransactionKB(TenantKB):
         base = transaction.base or self._services.read_tenant(self.database, self.tenant)
         overlay = transaction.overlay = Overlay(base, transaction.reads)
         if transaction.staged:
-            play(overlay, transaction.staged, now)
+            play(overlay, transaction.staged, now, self._services.yield_now)
         overlay.noting = self._noting
         return overlay
 
@@ -185,11 +191,12 @@ class TransactionKB(TenantKB):
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
         undoes: int | None = None,
+        rest: Rest = no_rest,
     ) -> Delta:
         """Stage changes."""
         if check is not None:
             check()
-        return self._stage(changes)
+        return self._stage(changes, rest)
 
     def _check_upkeep(self, scope: str | None) -> None:
         raise InvalidInput("upkeep, purges and undoing cannot be part of a transaction")
@@ -212,9 +219,9 @@ class TransactionKB(TenantKB):
             if self.transaction.overlay is not None:
                 self.transaction.overlay.forget()
 
-    def _stage(self, changes: tuple[Change, ...]) -> Delta:
+    def _stage(self, changes: tuple[Change, ...], rest: Rest) -> Delta:
         transaction = self.transaction
-        self._check_size(changes)
+        self._check_size(changes, rest)
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
         now = self._services.clock.now_ms()
@@ -222,16 +229,17 @@ class TransactionKB(TenantKB):
             isinstance(change, AssertFacts | AssertRows) for change in changes
         )
         view = None if simple else self._read_tenant()
-        delta = self._record_before(changes, now)
+        delta = self._record_before(changes, now, rest)
         if isinstance(view, Overlay):
-            delta = play(view, changes, now)
+            delta = play(view, changes, now, rest)
         transaction.staged.extend(changes)
         return delta
 
-    def _check_size(self, changes: tuple[Change, ...]) -> None:
+    def _check_size(self, changes: tuple[Change, ...], rest: Rest) -> None:
         transaction, config = self.transaction, self._services.config
         transaction.operations += len(changes)
-        transaction.bytes += len(encode_changes(ChangeSet(self.database, self.tenant, changes)))
+        staged = ChangeSet(self.database, self.tenant, changes, rest=rest)
+        transaction.bytes += len(encode_changes(staged))
         for limit, unit, size, maximum in (
             ("TX_MAX_OPERATIONS", "operation", transaction.operations, config.tx_max_operations),
             ("TX_MAX_BYTES", "byte", transaction.bytes, config.tx_max_bytes),
@@ -242,7 +250,7 @@ class TransactionKB(TenantKB):
                     {"limit": limit, "value": maximum},
                 )
 
-    def _record_before(self, changes: Sequence[Change], now: int) -> Delta:
+    def _record_before(self, changes: Sequence[Change], now: int, rest: Rest) -> Delta:
         """Record the state of written facts before their first write, for the conflict check.
 
         Return the delta that assertions alone would cause.
@@ -252,7 +260,7 @@ class TransactionKB(TenantKB):
         present = transaction.present
         with base.lock.read():
             for change in changes:
-                for name in _asserted(change):
+                for name in paced(_asserted(change), rest, FACTS_PER_REST):
                     is_stored = present.get(name)
                     if is_stored is None:
                         is_stored = stored_row(base, name) is not None
@@ -261,7 +269,7 @@ class TransactionKB(TenantKB):
                     present[name] = True
                     delta.updated += is_stored
                     delta.asserted += not is_stored
-                for name in _retracted(change):
+                for name in paced(_retracted(change), rest, FACTS_PER_REST):
                     if name not in present:
                         transaction.facts[name] = stored_row(base, name)
                     present[name] = False

@@ -22,7 +22,7 @@ from kbcore.timestamps import iso_text
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, let_go, lines_of, no_rest, paced
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.parser import parse_stream
 from kbplanner.syntax.statements import Statement
@@ -78,29 +78,45 @@ def read_statements_of(text: str, scope: str | None, rest: Rest) -> Taken:
     limits, or a statement that names another scope; the caller must then store none of the text.
     """
     known = _Known()
-    taken = _whole(text, scope, known, rest) or _by_line(text, scope, known, rest)
-    facts = list(taken.facts)
+    lines = lines_of(text, rest)
+    offsets = offsets_of(lines, rest)
+    taken = _whole(text, offsets, scope, known, rest) or _by_line(
+        lines, offsets, scope, known, rest
+    )
+    known.let_go(rest)
+    facts = taken.facts
     for other in {each.scope for each in paced((*facts, *taken.rules), rest, FACTS_PER_REST)}:
         if other != scope:
             raise InvalidInput.at(
                 "text", f"a statement names the scope {other!r}, which is not that of the request"
             )
-    taken.facts = list(
-        {
-            (fact.predicate, fact.args, fact.positive): fact
-            for fact in paced(facts, rest, FACTS_PER_REST)
-        }.values()
-    )
+    unique = {
+        (fact.predicate, fact.args, fact.positive): fact
+        for fact in paced(facts, rest, FACTS_PER_REST)
+    }
+    taken.facts = list(unique.values())
+    let_go(unique, rest)
     return taken
 
 
-def first_lines(turns: Sequence[str]) -> tuple[int, ...]:
+def first_lines(turns: Sequence[str], rest: Rest = no_rest) -> tuple[int, ...]:
     """Return the number of the line at which each turn begins in the turns joined by line breaks."""
-    return tuple(accumulate((turn.count("\n") + 1 for turn in turns[:-1]), initial=1))
+    counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], rest))
+    return tuple(accumulate(counts, initial=1))
+
+
+def offsets_of(lines: Sequence[str], rest: Rest) -> list[int]:
+    """Return where each line of a text begins, and where one after the last would."""
+    return [0, *accumulate(len(line) + 1 for line in paced(lines, rest))]
 
 
 def episodes_of(
-    text: str, unread: Sequence[int], turns: Sequence[int], scope: str | None, at: int
+    text: str,
+    unread: Sequence[int],
+    turns: Sequence[int],
+    scope: str | None,
+    at: int,
+    rest: Rest,
 ) -> Iterator[tuple[Fact, Span]]:
     """Yield prose as facts `said(speaker, text, when)`, one for each run of consecutive lines, with
     the span of these lines.
@@ -109,22 +125,23 @@ def episodes_of(
     conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
     speaker; the following lines of the run are hers too. Raises InvalidInput that names the line.
     """
-    lines = text.split("\n")
+    lines = lines_of(text, rest)
+    beginnings = set(turns)
     episodes: list[tuple[int, str, list[str]]] = []
     last = 0
-    for number in unread:
+    for number in paced(unread, rest, LINES_PER_REST):
         line = lines[number - 1].strip()
         speaker = _SPEAKER.match(line)
         if speaker is not None:
             episodes.append((number, speaker[1], [line[speaker.end() :]]))
-        elif number == last + 1 and number not in turns and episodes:
+        elif number == last + 1 and number not in beginnings and episodes:
             episodes[-1][2].append(line)
         else:
             episodes.append((number, DEFAULT_SPEAKER, [line]))
         last = number
-    offsets = _offsets(lines)
-    for number, name, parts in episodes:
-        fact = _episode(number, (name, "\n".join(parts), iso_text(at)), scope)
+    offsets, when = offsets_of(lines, rest), iso_text(at)
+    for number, name, parts in paced(episodes, rest, LINES_PER_REST):
+        fact = _episode(number, (name, "\n".join(parts), when), scope)
         yield fact, (offsets[number - 1], offsets[number - 1 + len(parts)] - 1)
 
 
@@ -132,11 +149,6 @@ def speaker_of(text: str) -> str | None:
     """Return the speaker whom a text begins with, as in `ann: ...`; None without one."""
     match = _SPEAKER.match(text)
     return None if match is None else match[1]
-
-
-def _offsets(lines: Sequence[str]) -> list[int]:
-    """Return where each line of a text begins, and where one after the last would."""
-    return [0, *accumulate(len(line) + 1 for line in lines)]
 
 
 def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
@@ -147,7 +159,9 @@ def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
     return Fact(EPISODE, args, True, scope, metadata={"episode": True})
 
 
-def _whole(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken | None:
+def _whole(
+    text: str, offsets: Sequence[int], scope: str | None, known: _Known, rest: Rest
+) -> Taken | None:
     """Return the statements of a text in the rule language; None if it is not, or has only words or
     queries.
 
@@ -155,26 +169,28 @@ def _whole(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken | N
     """
     statements = known.noted(parse_stream((text,), rest=rest, max_errors=1))
     try:
-        taken = _taken(text, statements, scope, rest)
+        taken = _taken(offsets, statements, scope, rest)
     except KBError:
         return None
     return (
         taken
-        if taken is not None and (taken.rules or all(fact.args for fact in taken.facts))
+        if taken is not None
+        and (taken.rules or all(fact.args for fact in paced(taken.facts, rest)))
         else None
     )
 
 
 def _strictly(text: str, scope: str | None, rest: Rest) -> Taken | None:
-    return _taken(text, parse_stream((text,), rest=rest), scope, rest)
+    return _unplaced(parse_stream((text,), rest=rest), scope, rest)
 
 
 def _taken(
-    text: str, statements: Iterable[Statement], scope: str | None, rest: Rest
+    offsets: Sequence[int], statements: Iterable[Statement], scope: str | None, rest: Rest
 ) -> Taken | None:
-    """Return the facts and rules of the statements of a text; None if it has queries."""
+    """Return the facts and rules of the statements of a text, whose lines begin at `offsets`; None
+    if it has queries.
+    """
     taken = Taken()
-    offsets = _offsets(text.split("\n"))
     for batch in batches(statements, scope, rest):
         if batch.goals:
             return None
@@ -212,6 +228,10 @@ class _Known:
             self._lines.append(statement.span.line)
             yield statement
 
+    def let_go(self, rest: Rest) -> None:
+        """Forget the statements."""
+        let_go(self._statements, rest)
+
     def of_lines(self, first: int, last: int) -> list[Statement]:
         """Return the statements of whole lines; none if they are not all that the lines have."""
         start, end = bisect_left(self._lines, first), bisect_right(self._lines, last)
@@ -220,11 +240,11 @@ class _Known:
         return [] if is_cut or not own or own[-1].span.end_line != last else own
 
 
-def _by_line(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken:
+def _by_line(
+    lines: list[str], offsets: Sequence[int], scope: str | None, known: _Known, rest: Rest
+) -> Taken:
     taken = Taken()
-    lines = text.split("\n")
-    offsets = _offsets(lines)
-    numbered = enumerate(paced(iter(lines), rest, LINES_PER_REST), 1)
+    numbered = enumerate(paced(lines, rest, LINES_PER_REST), 1)
     for number, line in numbered:
         atom = read_line(line, rest)
         if atom is not None and not any(arg.startswith("?") for arg in atom.args):  # type: ignore[union-attr]
@@ -244,7 +264,10 @@ def _by_line(text: str, scope: str | None, known: _Known, rest: Rest) -> Taken:
                 _rules(lines, (first, number), scope, known, rest),
                 (offsets[first - 1], offsets[number] - 1),
             )
-        elif _STARTS.match(line) and (statements := _annotated(line, scope, rest)) is not None:
+        elif (
+            _STARTS.match(line)
+            and (statements := _annotated(lines, number, scope, known, rest)) is not None
+        ):
             _add(taken, statements, _stripped(line, offsets[number - 1]))
         elif not _COMMENT.fullmatch(line):
             taken.unread.append(number)
@@ -270,9 +293,15 @@ def _rules(
     return Taken(unread=list(range(first, last + 1))) if statements is None else statements
 
 
-def _annotated(line: str, scope: str | None, rest: Rest) -> Taken | None:
+def _annotated(
+    lines: list[str], number: int, scope: str | None, known: _Known, rest: Rest
+) -> Taken | None:
     """Return the facts of a line in the rule language, possibly several or with annotations."""
+    line = lines[number - 1]
     try:
+        own = [] if "/*" in line else known.of_lines(number, number)
+        if own:
+            return _unplaced(own, scope, rest)
         return _strictly(line if _FULL_STOP.search(line) else line + ".", scope, rest)
     except KBError:
         return None

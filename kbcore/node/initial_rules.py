@@ -10,22 +10,21 @@ from functools import partial
 from kbcore.errors import Conflict, KBError, PluginFailed
 from kbcore.plug.manager import Plugins
 from kbcore.state.changes import AssertRules, CatalogAction, ChangeCatalog, ChangeSet, Delta
-from kbcore.state.rulebook import RuleBook, stored_rule
+from kbcore.state.rulebook import RuleBook, StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
-from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import RuleStatement
 
 
-def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, ...]:
+def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[StoredRule, ...]:
     """Return the rules of `kb_rule_texts`, parsed and checked together.
 
     Raise PluginFailed naming the plugin.
 
     If the texts of several plugins contradict each other, the last plugin is named.
     """
-    rules: list[Rule] = []
+    rules: list[StoredRule] = []
     for plugin, text in plugins.rule_texts(database, tenant):
         try:
             statements = parse_program(text)
@@ -33,9 +32,11 @@ def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, .
                 raise PluginFailed("the text contains statements other than rules")
             check_statements(statements)
             rules += [
-                statement.rule for statement in statements if isinstance(statement, RuleStatement)
+                stored_rule(statement.rule)
+                for statement in statements
+                if isinstance(statement, RuleStatement)
             ]
-            RuleBook().check(tuple(map(stored_rule, rules)))
+            RuleBook().check(rules)
         except KBError as error:
             raise PluginFailed(
                 f"plugin {plugin} gives rules for a new tenant (kb_rule_texts) that cannot be stored: {error.message}",
@@ -89,7 +90,7 @@ class NewTenants:
             return False
         return changes.creates_tenant and self._find(changes.database, changes.tenant) is None
 
-    def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
+    def _with_rules(self, changes: ChangeSet, rules: tuple[StoredRule, ...]) -> ChangeSet:
         """Return one change set of the initial rules and `changes`, so that both are stored or
         neither is.
         """
@@ -106,8 +107,8 @@ class NewTenants:
                 changes.check()
             book = RuleBook()
             for rule in rules:
-                book.add(stored_rule(rule))
-            book.check(tuple(map(stored_rule, taught)))
+                book.add(rule)
+            book.check(taught, rest=changes.rest)
 
         return replace(
             changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None
@@ -118,7 +119,7 @@ class NewTenants:
         if known is not None and known.generation:
             raise _NotNew("the tenant exists already")
 
-    def _teach(self, database: str, tenant: str, rules: tuple[Rule, ...]) -> None:
+    def _teach(self, database: str, tenant: str, rules: tuple[StoredRule, ...]) -> None:
         """Commit the rules, unless another write has created the tenant."""
         if rules:
             with suppress(_NotNew):

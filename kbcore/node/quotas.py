@@ -36,12 +36,15 @@ from kbcore.state.rulebook import (
     StoredDefinition,
     StoredPhrase,
     stored_phrase,
-    stored_rule,
 )
 from kbcore.state.tenant import Tenant
+from kbplanner.pacing import paced
 
 RETRY_SECONDS = 60.0
 """Time after which a client may retry: others free capacity by retraction, eviction or expiry."""
+
+FACTS_PER_REST = 500
+"""Facts or entries looked up between two calls of `rest`: about a millisecond."""
 
 _FREE = nullcontext()
 _ADDING = (
@@ -111,7 +114,8 @@ class Quotas:
             tenant = catalog.find(changes.database, changes.tenant)
             growth = _growth(tenant, changes)
             if self._bytes:
-                growth.text_bytes = sum(each.size for each in _entries(tenant, changes))
+                entries = paced(_entries(tenant, changes), changes.rest, FACTS_PER_REST)
+                growth.text_bytes = sum(each.size for each in entries)
             self._judge(tenant, changes, growth, held.growths)
             held.growths.append(growth)
         try:
@@ -200,13 +204,15 @@ def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
     for change in changes.changes:
         if isinstance(change, AssertFacts):
             growth.facts += len(change.facts)
-            growth.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
+            each = paced(change.facts, changes.rest)
+            growth.scopes.update(fact.scope for fact in each if fact.scope is not None)
         elif isinstance(change, AssertRows):
             growth.facts += sum(map(len, change.rows))
             growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
         elif isinstance(change, RestoreFacts):
             growth.facts += len(change.facts)
-            growth.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
+            restored = paced(change.facts, changes.rest)
+            growth.scopes.update(fact.scope for fact in restored if fact.scope is not None)
         elif isinstance(change, AddEpisodes):
             growth.episodes += len(change.episodes)
         elif isinstance(change, AssertRules):
@@ -232,8 +238,10 @@ def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
             facts += change.facts
         elif isinstance(change, AssertRows):
             facts += _each(change.rows)
+    rest = changes.rest
+    distinct = {fact.key: fact for fact in paced(facts, rest, FACTS_PER_REST)}
     return len(facts) - sum(
-        not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in facts}.values()
+        not _is_stored(tenant, fact) for fact in paced(distinct.values(), rest, FACTS_PER_REST)
     )
 
 
@@ -275,7 +283,7 @@ def _bytes_already(tenant: Tenant, changes: ChangeSet) -> int:
     """
     known: set[tuple[object, ...]] = set()
     size = 0
-    for entry in _entries(tenant, changes):
+    for entry in paced(_entries(tenant, changes), changes.rest, FACTS_PER_REST):
         size += entry.size if entry.key in known else entry.stored
         known.add(entry.key)
     return size
@@ -291,7 +299,7 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
             for new in change.episodes:
                 yield _Entry(("episode", new.id), new.bytes, new.bytes * (new.id in episodes))
         elif isinstance(change, AssertRules):
-            for rule in map(stored_rule, change.rules):
+            for rule in change.rules:
                 known = rules.get(rule.scope, rule.id)
                 yield _Entry((rule.scope, rule.id), rule.bytes, rule.bytes * (known is not None))
         elif isinstance(change, DeclarePhrases):
@@ -319,10 +327,7 @@ def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
     known = 0
     for change in changes.changes:
         if isinstance(change, AssertRules):
-            known += sum(
-                tenant.rules.get(rule.scope, stored_rule(rule).id) is not None
-                for rule in change.rules
-            )
+            known += sum(tenant.rules.get(rule.scope, rule.id) is not None for rule in change.rules)
         elif isinstance(change, DeclarePhrases):
             known += sum(
                 tenant.rules.phrase(phrase.scope, stored_phrase(phrase).id) is not None

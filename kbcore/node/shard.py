@@ -154,7 +154,7 @@ class Shard:
             self.catalog,
             clock,
             config,
-            offload=scheduling.offload_disk,
+            scheduling=scheduling,
             on_failure=listener.failed,
             synced=listener.synced,
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -20,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 from kbcore.reason.budget import Budget
 from kbcore.search.dates import date_words
 from kbcore.search.postings import Postings
-from kbcore.search.tokens import name_words, words
+from kbcore.search.tokens import counted_words, name_words, words
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -112,7 +111,7 @@ class LexicalIndex:
 
         Raises BudgetExceeded.
         """
-        return self._query(partition, Counter(words(text)), budget, predicates)
+        return self._query(partition, counted_words(text, budget.yield_now), budget, predicates)
 
     def covers(
         self,
@@ -128,7 +127,7 @@ class LexicalIndex:
         A word counts once. Words that no fact has count with the weight of the rarest ones, so that
         no fact has much of a text about something unknown. Raises BudgetExceeded.
         """
-        counted = dict.fromkeys(words(text), 1)
+        counted = dict.fromkeys(counted_words(text, budget.yield_now), 1)
         return self._query(partition, counted, budget, predicates).covers(share, len(counted))
 
     def _query(
@@ -142,7 +141,7 @@ class LexicalIndex:
             shelves = self._current(partition, budget)
         numbered = {
             number: times
-            for word, times in counted.items()
+            for word, times in budget.paced(counted.items())
             if (number := self._vocabulary.get(word)) is not None
         }
         return Query(self._engine, self._mutex, shelves, numbered, predicates)

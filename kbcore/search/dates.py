@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 
+from kbplanner.pacing import CHARS_PER_YIELD, Rest, no_rest, paced
+
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -32,6 +34,9 @@ _RELATIVE = re.compile(
     rf"|\b(?P<count>{_COUNT})\s+(?P<units>day|week|month|year)s?\s+ago\b",
     re.IGNORECASE,
 )
+_MAX_CHARS = 100
+"""Characters of a relative date, with blanks, that begins at the end of a piece of a text."""
+
 _DAYS = {"yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1}
 
 
@@ -51,19 +56,30 @@ def date_words(text: str) -> list[str]:
     return [*number, MONTHS[day.month - 1], WEEKDAYS[day.weekday()]]
 
 
-def resolved_dates(text: str, now: int) -> str:
+def resolved_dates(text: str, now: int, rest: Rest = no_rest) -> str:
     """Return the dates that a text names relative to an instant (epoch milliseconds), as words.
 
     "last May" gives the month and its year, "yesterday" and "two weeks ago" the day, "last month" and
-    "last year" the month and the year. The result is empty if the text has none of them.
+    "last year" the month and the year. The result is empty if the text has none of them. `rest` is
+    called about once a millisecond.
     """
-    if _RELATIVE.search(text) is None:
-        return ""
     today = datetime.fromtimestamp(now / 1000, timezone.utc).date()
     words: list[str] = []
-    for match in _RELATIVE.finditer(text):
+    for match in _relative(text, rest):
         words += _words_of(match, today)
     return " ".join(words)
+
+
+def _relative(text: str, rest: Rest) -> Iterator[re.Match[str]]:
+    """Yield the relative dates of a text."""
+    at = 0
+    for start in paced(range(0, len(text), CHARS_PER_YIELD), rest, 1):
+        end = start + CHARS_PER_YIELD
+        for match in _RELATIVE.finditer(text, max(start, at), end + _MAX_CHARS):
+            if match.start() >= end:
+                break
+            at = match.end()
+            yield match
 
 
 def _words_of(match: re.Match[str], today: date) -> Iterator[str]:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
 from kbplanner.ir.values.words import MARK
+from kbplanner.pacing import Rest, paced
 
 # fmt: off
 STOP_WORDS = frozenset({
@@ -37,8 +40,17 @@ FIRST_PERSON = frozenset(
 )
 """Words by which the author of a text refers to themselves."""
 
+RUNS_PER_REST = 1000
+"""Runs compared between two calls of `rest`: about a millisecond."""
+
 MAX_RUNS = 1 << 17
 """Maximum number of runs whose stems are cached; stemming a word takes about 10 microseconds."""
+
+_BETWEEN_WORDS = re.compile(r"[\s,;.!?()\[\]{}<>|/\"]")
+
+CHARS_PER_REST, MAX_PIECE_CHARS = 1000, 4000
+"""Characters read between two calls of `rest`, up to the end of a word that is not longer: about a
+millisecond where all words are new."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
 """Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
@@ -79,6 +91,24 @@ def words(text: str) -> list[str]:
     return stems
 
 
+def counted_words(text: str, rest: Rest) -> Counter[str]:
+    """Return how often each of the `words` of a text occurs; `rest` is called about once a
+    millisecond.
+    """
+    counts: Counter[str] = Counter()
+    start = 0
+    while start < len(text):
+        limit = start + MAX_PIECE_CHARS
+        cut = _BETWEEN_WORDS.search(text, start + CHARS_PER_REST, limit)
+        end = limit if cut is None else cut.end()
+        counts.update(words(text[start:end]))
+        # Of a script without spaces, the last character is also the first of a pair.
+        is_unspaced = cut is None and _UNSPACED.fullmatch(text, end - 1, end + 1) is not None
+        start = end - is_unspaced
+        rest()
+    return counts
+
+
 def name_words(predicate: str) -> list[str]:
     """Return the words of a predicate, including the parts of identifiers: `revenue` of
     `revenue_2024`.
@@ -91,16 +121,26 @@ def name_words(predicate: str) -> list[str]:
     )
 
 
-def in_first_person(text: str) -> bool:
-    """Return whether a text has a word of the first person, such as I or our."""
-    return any(run.casefold() in FIRST_PERSON for run in _RUNS.findall(text))
+def in_first_person(text: str, rest: Rest) -> bool:
+    """Return whether a text has a word of the first person, such as I or our; `rest` is called about
+    once a millisecond.
+    """
+    return next(_first_person(text, rest), None) is not None
 
 
-def without_first_person(text: str) -> str:
-    """Return a text without its words of the first person."""
-    return _RUNS.sub(
-        lambda run: "" if run.group().casefold() in FIRST_PERSON else run.group(), text
-    )
+def without_first_person(text: str, rest: Rest) -> str:
+    """Return a text without its words of the first person; `rest` as for `in_first_person`."""
+    parts, at = [], 0
+    for run in _first_person(text, rest):
+        parts.append(text[at : run.start()])
+        at = run.end()
+    return "".join((*parts, text[at:]))
+
+
+def _first_person(text: str, rest: Rest) -> Iterator[re.Match[str]]:
+    for run in paced(_RUNS.finditer(text), rest, RUNS_PER_REST):
+        if run.group().casefold() in FIRST_PERSON:
+            yield run
 
 
 def _stems_of(text: str) -> list[str]:

@@ -41,20 +41,32 @@ from kbcore.state.goals.applying import change_subscriptions
 from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.merging.scopes import change_scopes
-from kbcore.state.partition import Partition, StoredRelation, located
-from kbcore.state.rulebook import stored_rule
+from kbcore.state.partition import StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, in_parts, no_rest, paced
 
 UNKNOWN = float("nan")
+
+FACTS_PER_REST = 200
+ROWS_PER_REST = 1000
+PREDICATES_PER_REST = 20
+"""Facts, bulk rows, and predicates with few facts, stored between two calls of `rest`: about a
+millisecond."""
 
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
 
 
 def apply(
-    tenant: Tenant, changes: ChangeSet, at: int, seq: int = 0, *, noted: bool = False
+    tenant: Tenant,
+    changes: ChangeSet,
+    at: int,
+    seq: int = 0,
+    *,
+    noted: bool = False,
+    rest: Rest = no_rest,
 ) -> Delta:
     """Apply a change set of logged time `at` (epoch milliseconds).
 
@@ -62,11 +74,13 @@ def apply(
 
     `seq` is the sequence number of the change set in the log, 0 for a change set that is not
     logged. With `noted`, the delta lists the facts that were asserted again. Changes that were
-    accepted into the log must not fail here.
+    accepted into the log must not fail here. `rest` is called about once a millisecond, while the
+    changes are applied in part: it lets work run that waits for the lock before it looks at the
+    tenant.
     """
     tenant.advance(at)
     delta = Delta(at, seq, retold={} if noted else None)
-    apply_changes(tenant, changes.changes, at, delta)
+    apply_changes(tenant, changes.changes, at, delta, rest)
     if changes.transaction is not None:
         tenant.committed.note(changes.transaction, at)
     besides_content = all(isinstance(change, BESIDES_CONTENT) for change in changes.changes)
@@ -89,46 +103,48 @@ def _keep_answers(tenant: Tenant, changes: Iterable[Change], at: int) -> None:
             tenant.answered.note(change.request, at, change.answer)
 
 
-def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta) -> None:
-    """Apply changes to a tenant and record in `delta` what they changed."""
+def apply_changes(
+    tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta, rest: Rest = no_rest
+) -> None:
+    """Apply changes to a tenant and record in `delta` what they changed; `rest` as for `apply`."""
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
-            _assert_facts(tenant, change.facts, at, delta)
+            _assert_facts(tenant, change.facts, at, delta, rest)
             delta.discarded += change.discarded
         elif isinstance(change, AssertRows):
-            _assert_rows(tenant, change.rows, at, delta)
+            _assert_rows(tenant, change.rows, at, delta, rest)
         elif isinstance(change, RetractFact):
             _retract_fact(tenant, change, delta, number)
         elif isinstance(change, RetractPattern):
-            _retract_pattern(tenant, change, delta, number)
+            _retract_pattern(tenant, change, delta, number, rest)
         elif isinstance(change, AssertRules):
             rules = tenant.writable_rules()
-            delta.rules_added.extend(
-                stored for rule in change.rules if rules.add(stored := stored_rule(rule))
-            )
+            delta.rules_added += [
+                stored for stored in paced(change.rules, rest, FACTS_PER_REST) if rules.add(stored)
+            ]
             tenant.plan_version += 1
         elif isinstance(change, DeclarePhrases):
             rules = tenant.writable_rules()
-            for phrase in change.phrases:
+            for phrase in paced(change.phrases, rest, FACTS_PER_REST):
                 rules.declare(phrase)
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
         elif isinstance(change, ScopeChange):
             change_scopes(tenant, change, delta)
         elif isinstance(change, EvictFacts):
-            delta.evicted += evict(tenant, change)
+            delta.evicted += evict(tenant, change, rest)
         elif isinstance(change, EndFacts):
-            end_facts(tenant, change, at)
+            end_facts(tenant, change, at, rest)
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
         elif isinstance(change, AddEpisodes):
-            add_episodes(tenant, change, at, delta)
+            add_episodes(tenant, change, at, delta, rest)
         elif isinstance(change, AddEvidence):
-            add_evidence(tenant, change)
+            add_evidence(tenant, change, rest)
         elif isinstance(change, PurgeMemory):
-            purge(tenant, change, delta, number)
+            purge(tenant, change, delta, number, rest)
         elif isinstance(change, RestoreFacts):
-            restore_facts(tenant, change, delta)
+            restore_facts(tenant, change, delta, rest)
         elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
             change_subscriptions(tenant, change, delta)
         elif isinstance(change, NoteAnswer):
@@ -137,29 +153,51 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
 
 
-def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) -> None:
-    groups: dict[tuple[str | None, RelationSchema], list[Fact]] = {}
-    for fact in facts:
-        groups.setdefault((fact.scope, fact.schema), []).append(fact)
-    for (scope, schema), group in groups.items():
-        stored = tenant.need_partition(scope).writable(schema)
-        symbols = tenant.engine.intern_many([arg for fact in group for arg in fact.args])
-        _insert(tenant, stored, symbols, group, at, delta)
+def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta, rest: Rest) -> None:
+    groups: dict[tuple[str | None, str, int, bool], list[Fact]] = {}
+    for fact in paced(facts, rest, ROWS_PER_REST):
+        name = fact.scope, fact.predicate, len(fact.args), fact.positive
+        groups.setdefault(name, []).append(fact)
+    for (scope, *_), group in paced(groups.items(), rest, PREDICATES_PER_REST):
+        stored = tenant.need_partition(scope).writable(group[0].schema)
+        for part in in_parts(group, rest, FACTS_PER_REST):
+            symbols = tenant.engine.intern_many([arg for fact in part for arg in fact.args])
+            _insert(tenant, stored, symbols, part, at, delta)
 
 
-def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta) -> None:
-    for rows in groups:
-        stored = tenant.need_partition(rows.scope).writable(rows.schema)
-        symbols = tenant.engine.intern_many(rows.args)
-        before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
-        seen = before
-        for index in range(len(rows) if added < len(rows) else 0):
-            if ids[index] < seen:
-                row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
-                _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
-                if delta.retold is not None:
-                    delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
-            seen = max(seen, ids[index] + 1)
+def _assert_rows(
+    tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta, rest: Rest
+) -> None:
+    for group in paced(groups, rest, PREDICATES_PER_REST):
+        stored = tenant.need_partition(group.scope).writable(group.schema)
+        for rows in group.in_parts(rest, ROWS_PER_REST):
+            symbols = tenant.engine.intern_many(rows.args)
+            before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
+            if added < len(rows):
+                _assert_again(tenant, stored, rows, (symbols, ids, before), at, delta, rest)
+
+
+def _assert_again(
+    tenant: Tenant,
+    stored: StoredRelation,
+    rows: FactRows,
+    inserted: tuple[array[int], array[int], int],
+    at: int,
+    delta: Delta,
+    rest: Rest,
+) -> None:
+    """Describe those of some bulk rows that were stored before.
+
+    `inserted` are the symbols and ids of all of them, and the number of rows before.
+    """
+    symbols, ids, seen = inserted
+    for index in paced(range(len(rows)), rest, FACTS_PER_REST):
+        if ids[index] < seen:
+            row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
+            _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
+            if delta.retold is not None:
+                delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
+        seen = max(seen, ids[index] + 1)
 
 
 def _add(
@@ -363,38 +401,37 @@ def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta, number: int
     if partition is None or 0 in symbols:
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
-        _remove(tenant, partition, stored, symbols, 1, delta, number)
+        _remove(tenant, stored, symbols, 1, delta, number)
 
 
-def _retract_pattern(tenant: Tenant, change: RetractPattern, delta: Delta, number: int) -> None:
+def _retract_pattern(
+    tenant: Tenant, change: RetractPattern, delta: Delta, number: int, rest: Rest
+) -> None:
     partition = tenant.partition(change.scope)
     pattern = goal_pattern(change.pattern, tenant.engine.find)
     if partition is None or pattern is None:
         return
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
-        rows, ids = stored.relation.match(pattern, hidden=True)
-        _remove(tenant, partition, stored, rows, len(ids), delta, number)
+        rows, ids = stored.relation.match(pattern, hidden=True, yield_now=rest)
+        _remove(tenant, stored, rows, len(ids), delta, number, rest)
 
 
 def _remove(
     tenant: Tenant,
-    partition: Partition,
     stored: StoredRelation,
     symbols: array[int],
     count: int,
     delta: Delta,
     change: int,
+    rest: Rest = no_rest,
 ) -> None:
-    arity = stored.schema.arity
     rows, ids = located(stored.relation, symbols, count)
     if not len(ids):
         return
-    writable = partition.writable(stored.schema)
+    writable = tenant.need_partition(stored.scope).writable(stored.schema)
     if writable is not stored:
         stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
-    removed_rows = stored.rows(tenant.engine, rows, ids)
-    keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
-    stored.remove(rows, len(ids))
+    keys, removed_rows = stored.take(tenant.engine, rows, ids, rest)
     tenant.changed(len(ids), stored)
     delta.removed.append(Removed(stored.schema, stored.scope, keys, removed_rows, change))
 

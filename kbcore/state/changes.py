@@ -21,7 +21,8 @@ from kbcore.state.rulebook import StoredPhrase, StoredRule
 from kbcore.state.standing import Keep, Standing
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Rule, Variable
+from kbplanner.ir.terms import Variable
+from kbplanner.pacing import Rest, no_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class RetractPattern:
 class AssertRules:
     """Store rules; a rule that is already stored changes nothing."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[StoredRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +430,8 @@ class ChangeSet:
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
     and digest of its request, `key` the id of the API key that it was made with. `undoes` is the
-    number of the change in the log that the set undoes.
+    number of the change in the log that the set undoes. `rest` is called about once a millisecond
+    until the set waits for the log; what it raises refuses the set.
     """
 
     database: str
@@ -441,6 +443,7 @@ class ChangeSet:
     request: RequestKey | None = None
     key: str | None = field(default=None, compare=False)
     undoes: int | None = None
+    rest: Rest = field(default=no_rest, compare=False)
 
     @property
     def of_catalog(self) -> bool:

@@ -9,22 +9,29 @@ from kbcore.state.partition import located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, paced
+
+GROUPS_PER_REST = 50
+ROWS_PER_REST = 500
+"""Relations or single facts, and rows of one relation, between two calls of `rest`: about a
+millisecond."""
 
 
-def evict(tenant: Tenant, change: EvictFacts) -> int:
+def evict(tenant: Tenant, change: EvictFacts, rest: Rest) -> int:
     """Remove those of the facts that are stored, relation by relation; return their number."""
     evicted = 0
-    for group in change.rows:
+    for group in paced(change.rows, rest, GROUPS_PER_REST):
         partition = tenant.partition(group.scope)
         stored = partition.get(group.schema) if partition else None
         if partition is None or stored is None:
             continue
-        rows, ids = located(stored.relation, tenant.engine.intern_many(group.args), len(group))
-        if len(ids):
-            stored = partition.writable(group.schema)
-            stored.remove(rows, len(ids))
-            tenant.changed(len(ids), stored)
-            evicted += len(ids)
+        for part in group.in_parts(rest, ROWS_PER_REST):
+            rows, ids = located(stored.relation, tenant.engine.intern_many(part.args), len(part))
+            if len(ids):
+                stored = partition.writable(group.schema)
+                stored.remove(rows, len(ids))
+                tenant.changed(len(ids), stored)
+                evicted += len(ids)
     return evicted
 
 
@@ -42,9 +49,9 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
             tenant.changed(0, stored)
 
 
-def end_facts(tenant: Tenant, change: EndFacts, at: int) -> None:
+def end_facts(tenant: Tenant, change: EndFacts, at: int, rest: Rest) -> None:
     """End the validity of the stored facts that a change names, not after the end they have."""
-    for fact in change.facts:
+    for fact in paced(change.facts, rest, GROUPS_PER_REST):
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
         stored = partition.get(schema) if partition else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
+from kbplanner.pacing import Rest, in_parts
 
 UNSET_PRIORITY = 0.5
 """Priority of a fact for which no priority was set."""
@@ -77,6 +78,14 @@ class FactRows:
     def schema(self) -> RelationSchema:
         """The schema of the stored relation of the facts."""
         return RelationSchema(self.predicate, self.arity, self.positive)
+
+    def in_parts(self, rest: Rest, rows: int) -> Iterator[FactRows]:
+        """Yield the facts in groups of at most `rows`, and call `rest` between them."""
+        if len(self) <= rows:
+            yield self
+        else:
+            for args in in_parts(self.args, rest, rows * self.arity):
+                yield FactRows(self.predicate, self.arity, args, self.positive, self.scope)
 
     def fact(self, index: int) -> Fact:
         """Return the fact at an index."""

@@ -13,6 +13,7 @@ from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, paced
 
 RowKey = tuple[int, ...]
 """The symbols of a row: unlike row ids, they never change."""
@@ -22,6 +23,9 @@ _NO_ROW = array("I", [NO_ROW]).tobytes()
 
 FLIP_HIDDEN, FLIP_SHOWN, FLIP_GONE = 0, 1, 2
 """Kind of change of a row, in the two lowest bits of a flip; the row id is in the bits above."""
+
+ROWS_PER_REST = 500
+"""Rows removed between two calls of `rest`: about a millisecond."""
 
 MAX_FLIPS = 1 << 16
 """Flips recorded for a reader that does not read them; beyond this it must scan the whole
@@ -258,6 +262,27 @@ class StoredRelation:
                 self.describe(key, None)
                 self.limited.discard(key)
                 self.expired.discard(key)
+
+    def take(
+        self, engine: Engine, rows: array[int], ids: array[int], rest: Rest
+    ) -> tuple[list[RowKey], list[Row]]:
+        """Delete stored rows; return their symbols and their external form.
+
+        `rest` is called about once a millisecond.
+        """
+        arity = self.schema.arity
+        keys: list[RowKey] = []
+        taken: list[Row] = []
+        parts: list[array[int]] = []
+        for start in paced(range(0, len(ids), ROWS_PER_REST), rest, 1):
+            part = ids[start : start + ROWS_PER_REST]
+            symbols = rows[start * arity : (start + len(part)) * arity]
+            taken += self.rows(engine, symbols, part)
+            keys += [tuple(symbols[i * arity : (i + 1) * arity]) for i in range(len(part))]
+            parts.append(symbols)
+        for symbols in paced(parts, rest, 1):  # later than all ids are read, which this may change
+            self.remove(symbols, len(symbols) // arity if arity else 1)
+        return keys, taken
 
     def _journal_removed(self, rows: array[int], count: int) -> None:
         if not self.limited:

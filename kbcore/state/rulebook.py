@@ -14,7 +14,7 @@ from kbcore.state.memory.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase
-from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
@@ -34,6 +34,9 @@ from kbplanner.syntax.printer import print_phrase, print_rule
 
 RULES_PER_REST = 1
 """Rules examined between two calls of `rest`: one can have 64 KiB of expressions."""
+
+HEADS_PER_REST = 500
+"""Heads collected between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +107,8 @@ def stored_rule(rule: Rule) -> StoredRule:
 
     Its own name, or a digest of its text that ignores the names of variables.
     """
-    return StoredRule(
-        rule.name or "r" + _digest(rule),
-        rule,
-        print_rule(replace(rule, name=None, scope=None)),
-        rule.scope,
-    )
+    bare = _bare(rule)
+    return StoredRule(rule.name or "r" + _digest(bare), rule, print_rule(bare), rule.scope)
 
 
 def stored_phrase(phrase: Phrase) -> StoredPhrase:
@@ -202,7 +201,7 @@ class RuleBook:
             if (
                 known is not None
                 and known.rule != stored.rule
-                and _digest(known.rule) != _digest(stored.rule)
+                and _digest(_bare(known.rule)) != _digest(_bare(stored.rule))
             ):
                 raise AlreadyExists(
                     f"rule id '{stored.id}' belongs to another rule; retract the stored rule first",
@@ -212,8 +211,8 @@ class RuleBook:
         scopes = {scope for scope, _ in merged}
         touched = {stored.scope for stored in added}
         heads = {
-            RelationSchema(s.rule.head.predicate, s.rule.head.arity, s.rule.head.positive).derived
-            for s in added
+            RelationSchema(head.predicate, head.arity, head.positive, Role.DERIVED)
+            for head in (stored.rule.head for stored in paced(added, rest, HEADS_PER_REST))
         }
         cycles: dict[tuple[str, ...], None] = {}
         checked: dict[str | None, RuleSet] = {}
@@ -344,9 +343,15 @@ def _name_of(atom: Atom) -> str:
     return f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
 
 
-def _digest(rule: Rule) -> str:
-    renamed = print_rule(_renamed(replace(rule, name=None, scope=None)))
-    return hashlib.sha256(renamed.encode()).hexdigest()[:12]
+def _bare(rule: Rule) -> Rule:
+    """Return a rule without its name and scope."""
+    if rule.name is None and rule.scope is None:
+        return rule
+    return Rule(rule.head, rule.body, confidence=rule.confidence)
+
+
+def _digest(bare: Rule) -> str:
+    return hashlib.sha256(print_rule(_renamed(bare)).encode()).hexdigest()[:12]
 
 
 def _renamed(rule: Rule) -> Rule:

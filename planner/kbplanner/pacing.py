@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -71,3 +71,42 @@ def _paced(items: Iterable[T], yield_now: Callable[[], None], every: int) -> Ite
         more = True
         yield item
         yield from islice(left, every - 1)
+
+
+def in_parts(items: Sequence[T], yield_now: Callable[[], None], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in slices of at most `size`, and call `yield_now` between them."""
+    for start in range(0, len(items), size):
+        if start:
+            yield_now()
+        yield items[start : start + size]
+
+
+CHARS_PER_YIELD = 1 << 16
+"""Characters of a text searched or split between two calls of `yield_now`: about a millisecond."""
+
+
+def lines_of(text: str, yield_now: Callable[[], None]) -> list[str]:
+    """Return the lines of a text, without line breaks; `yield_now` is called between pieces."""
+    lines: list[str] = []
+    start = 0
+    while (end := text.find("\n", start + CHARS_PER_YIELD)) >= 0:
+        lines += text[start:end].split("\n")
+        start = end + 1
+        yield_now()
+    lines += text[start:].split("\n")
+    return lines
+
+
+def let_go(items: list[Any] | dict[Any, Any], yield_now: Callable[[], None]) -> None:
+    """Empty a container in pieces: the memory of many objects is not released in an instant."""
+    while items:
+        if isinstance(items, dict):
+            for _ in range(min(len(items), OBJECTS_PER_YIELD)):
+                items.popitem()
+        else:
+            del items[-OBJECTS_PER_YIELD:]
+        yield_now()
+
+
+OBJECTS_PER_YIELD = 2000
+"""Small objects released between two calls of `yield_now`: about a millisecond."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import orjson
 from flask import Request, Response
@@ -12,7 +12,9 @@ from flask import Request, Response
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
+from kbplanner.pacing import Rest, current_rest, in_parts
 from kbserver.notices import unknown_headers
+from kbserver.pace import writing
 
 PLAIN = "text/plain"
 """The media type of texts; the charset is utf-8."""
@@ -23,7 +25,43 @@ ARROW = MEDIA_TYPE
 """The media type of answers as columns; it is the same as in `Accept` and `Content-Type`."""
 
 SLICE_ROWS = 2000
-"""Rows written at a time: about a millisecond."""
+SLICE_OBJECTS = 200
+SLICE_CHARS = 1 << 18
+"""Rows of a list, objects made for it, and characters of a text, written at a time: about a
+millisecond."""
+
+MAX_CHECKED_ELEMENTS = 16
+"""Longest list whose elements may be large."""
+
+
+class Objects(Sequence[dict[str, Any]]):
+    """The objects of a long list in an answer; each is made when it is read."""
+
+    def __init__(self, make: Callable[[Any], dict[str, Any]], outcomes: Sequence[Any]) -> None:
+        self._make = make
+        self._outcomes = outcomes
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return an object, or the list of those of a slice."""
+        if isinstance(index, slice):
+            return [self._make(each) for each in self._outcomes[index]]
+        return self._make(self._outcomes[index])
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def lean(self) -> Objects:
+        """Return the objects without their null members."""
+        return Objects(lambda outcome: present_members(self._make(outcome)), self._outcomes)
+
+
+def present_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without its null members."""
+    return {key: value for key, value in members.items() if value is not None}
 
 
 def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
@@ -36,7 +74,7 @@ def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200)
 def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """Answer with JSON; keys go out in the order they are in."""
     return Response(
-        _written(value),
+        written(value),
         status=status,
         content_type=JSON,
         headers=dict(headers) if headers else None,
@@ -73,6 +111,54 @@ def table_as_arrow(table: AnswerTable, headers: Mapping[str, str] | None = None)
 
 NODES_AT_ONCE = 100
 """Nodes of proofs written before other requests may run: about a millisecond."""
+
+
+def written(value: Any) -> bytes:
+    """Write JSON on one line; other requests run between pieces of a large value."""
+    if not _is_large(value):
+        return _written(value)
+    with writing():
+        return b"".join(_pieces(value, current_rest()))
+
+
+def _is_large(value: Any) -> bool:
+    """Return True if a value has a long text or list, or is one; elements of lists count in short
+    ones only.
+    """
+    if isinstance(value, Objects):
+        return True
+    if isinstance(value, str):
+        return len(value) > SLICE_CHARS
+    if isinstance(value, list):
+        return len(value) > SLICE_ROWS or (
+            len(value) <= MAX_CHECKED_ELEMENTS and any(map(_is_large, value))
+        )
+    return isinstance(value, dict) and any(map(_is_large, value.values()))
+
+
+def _pieces(value: Any, rest: Rest) -> Iterator[bytes]:
+    if not _is_large(value):
+        yield _written(value)
+    elif isinstance(value, dict):
+        for number, (key, member) in enumerate(value.items()):
+            yield (b"," if number else b"{") + _written(key) + b":"
+            yield from _pieces(member, rest)
+        yield b"}"
+    elif isinstance(value, str):
+        yield b'"'
+        for part in in_parts(value, rest, SLICE_CHARS):
+            yield _written(part)[1:-1]
+        yield b'"'
+    elif isinstance(value, Objects) or len(value) > SLICE_ROWS:
+        size = SLICE_OBJECTS if isinstance(value, Objects) else SLICE_ROWS
+        for number, rows in enumerate(in_parts(value, rest, size)):
+            yield (b"," if number else b"[") + _written(rows)[1:-1]
+        yield b"]"
+    else:
+        for number, element in enumerate(value):
+            yield b"," if number else b"["
+            yield from _pieces(element, rest)
+        yield b"]"
 
 
 def members(shape: Mapping[str, Any]) -> bytes:
@@ -157,6 +243,14 @@ def _tree_written(top: dict[str, Any], yield_now: Callable[[], None]) -> list[by
 
 def _written(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=_objects)
     except TypeError:  # an integer of more than 64 bits, such as a sum may be
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), default=_objects
+        ).encode()
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, Objects):
+        return value[:]
+    raise TypeError(f"{type(value).__name__} is not JSON")

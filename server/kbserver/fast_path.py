@@ -24,10 +24,10 @@ from kbserver.http.json_body import parse_object, read_body, text_limit
 from kbserver.http.request_context import CALLER, DEFAULT
 from kbserver.notices import IgnoredFields, ignored_fields
 from kbserver.operations import need_of
+from kbserver.pace import bodies_of
 from kbserver.replication import requests as replication
 from kbserver.schemas.facts import TellBody, spoken
 from kbserver.schemas.fields import Json
-from kbserver.schemas.pace import bodies_of
 from kbserver.schemas.reason import InferBody, QueryBody
 from kbserver.schemas.requests import seen
 from kbserver.security.guard import Guard

@@ -534,7 +534,10 @@ def run(
         if joined is not None:
             joined.node.start(runtime, joined.peers)
         gc_schedule = collector.arrange(
-            lambda: not any(len(server.disconnects) for server in servers)
+            lambda: (
+                not any(len(server.disconnects) for server in servers)
+                and application.extensions["kbcore.bodies"].bytes < collector.LARGE_BYTES
+            )
         )
         log.info("started", extra={"fields": start_fields(runtime)})
         lines = announcement(config, public.address[:2], not runtime.keys().unused)

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from measure import Effort, duration, percentile
 from table import Row
@@ -32,7 +33,9 @@ near(?x, ?y) :- knows(?x, ?z), near(?z, ?y).
 class Server:
     """`kbcore serve` on a free port over a folder."""
 
-    def __init__(self, folder: str, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: str, flags: Sequence[str] = (), env: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         command = [
             sys.executable,
             "-m",
@@ -52,7 +55,7 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ},
+            env={**os.environ, **env},
         )
         assert self._process.stdout is not None
         first = self._process.stdout.readline()

@@ -30,6 +30,7 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.rulebook import stored_rule
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import Variable
 from kbplanner.reference.engine import ReferenceEngine
@@ -76,7 +77,7 @@ def changed(what, number):
     if what == "pattern":
         return RetractPattern("p0", (Variable("X"), Variable("Y")), True, None)
     if what == "rule":
-        return AssertRules((parse_rule(f"q{number}(X) :- p0(X, Y)."),))
+        return AssertRules((stored_rule(parse_rule(f"q{number}(X) :- p0(X, Y).")),))
     if what == "fork":
         return ForkScope(None, "s", True)
     if what == "drop":
@@ -251,7 +252,7 @@ def test_other_work_runs_between_and_within_chunks():
     write(
         catalog,
         "a",
-        AssertRules(rules),
+        AssertRules(tuple(map(stored_rule, rules))),
         AssertFacts(tuple(Fact("p", (str(i), "x")) for i in range(40_000))),
     )
     turns = []

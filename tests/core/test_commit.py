@@ -12,6 +12,7 @@ from kbcore.config import Config
 from kbcore.durable.commit import Committer
 from kbcore.durable.records import decode_changes
 from kbcore.errors import Conflict, EngineFault, NotReady, RateLimited, StorageFailed, StorageFull
+from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, RetractFact
 from kbplanner.engine.engine import Engine
@@ -95,7 +96,7 @@ def test_a_failed_sync_ends_all_writing_with_one_report_per_batch():
         catalog,
         LoggedClock(ManualClock()),
         Config(),
-        offload=lambda call: call(),
+        scheduling=Scheduling(),
         on_failure=told.append,
     )
     log.error = StorageFailed("fdatasync: EIO")

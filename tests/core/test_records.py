@@ -47,6 +47,7 @@ from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.memory.episodes import NewEpisode
 from kbcore.state.memory.evidence import Evidence
+from kbcore.state.rulebook import stored_rule
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
@@ -73,7 +74,7 @@ WRITTEN: list[tuple[Change, str]] = [
         '{"op":"rows","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}]}',
     ),
     (
-        AssertRules((RULE, NAMED)),
+        AssertRules((stored_rule(RULE), stored_rule(NAMED))),
         (
             '{"op":"teach","rules":[{"text":"q(?x) :- not p(?x).","lang":2},'
             '{"text":"q(?x) :- not p(?x).","lang":2,"name":"n","c":0.25,"s":"s"}]}'

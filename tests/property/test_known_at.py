@@ -77,7 +77,7 @@ change = st.one_of(
         scope,
     ),
     st.builds(SetPriority, st.just("p"), args, st.sampled_from([0.1, 0.9]), sign, scope),
-    st.builds(lambda rule: AssertRules((rule,)), st.sampled_from(RULES)),
+    st.builds(lambda rule: AssertRules((stored_rule(rule),)), st.sampled_from(RULES)),
     st.builds(lambda rule: RetractRule(stored_rule(rule).id), st.sampled_from(RULES)),
     st.builds(ForkScope, st.sampled_from([None, "s"]), st.just("t"), st.just(True)),
     st.builds(lambda keep: MergeScope("s", None, T0, keep), st.sampled_from(list(Keep)[:3])),

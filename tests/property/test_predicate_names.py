@@ -14,6 +14,7 @@ from support.http import NOW, Client, serve_in_memory
 
 import kbcore
 from kbcore.durable.records import decode_rule, encode_rule
+from kbcore.state.rulebook import stored_rule
 from kbplanner.ir.operators import AGGREGATES, COMPARISONS, FUNCTIONS, RESERVED
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Variable
 from kbplanner.syntax.jsonform import rule_from_json
@@ -206,7 +207,7 @@ def test_a_rule_is_the_same_in_text_in_json_and_in_the_log(
     body = (Literal(Atom("q", (X,))), Literal(Atom(name, (X, "b"), positive), negated), test)
     rule = Rule(Atom(head, (X,), positive), body)
     assert rule_from_json(json.loads(json.dumps(rule_to_json(rule)))) == rule
-    assert decode_rule(json.loads(json.dumps(encode_rule(rule)))) == rule
+    assert decode_rule(json.loads(json.dumps(encode_rule(stored_rule(rule))))).rule == rule
 
 
 def test_rules_of_earlier_logs_keep_their_meaning() -> None:
@@ -215,7 +216,7 @@ def test_rules_of_earlier_logs_keep_their_meaning() -> None:
         {
             "text": 'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
         }
-    )
+    ).rule
     assert [type(item) for item in found.body] == [Literal, *[Comparison] * 4]
     assert found == parse_rule(
         'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
@@ -223,11 +224,11 @@ def test_rules_of_earlier_logs_keep_their_meaning() -> None:
     old = decode_rule(
         {"text": "before(?x, ?y) :- after(?y, ?x), range(?x), not starts(?x, ?y, a, b)."}
     )
-    assert old.head == Atom("before", (X, Y))
-    assert old.body == (
+    assert old.rule.head == Atom("before", (X, Y))
+    assert old.rule.body == (
         Literal(Atom("after", (Y, X))),
         Literal(Atom("range", (X,))),
         Literal(Atom("starts", (X, Y, "a", "b")), negated=True),
     )
     assert decode_rule(encode_rule(old)) == old
-    assert decode_rule({"text": "'p(x)'(?x) :- '?q'(?x)."}).head == Atom("p(x)", (X,))
+    assert decode_rule({"text": "'p(x)'(?x) :- '?q'(?x)."}).rule.head == Atom("p(x)", (X,))

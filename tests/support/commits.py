@@ -8,6 +8,7 @@ from kbcore.clock import LoggedClock, ManualClock
 from kbcore.config import Config
 from kbcore.durable.commit import Committer
 from kbcore.plug.ports import LogStatus
+from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
@@ -44,7 +45,7 @@ def committer(log, **limits):
     catalog = Catalog(Engine)
     config = Config(**limits)
     clock = LoggedClock(ManualClock())
-    return catalog, Committer(log, catalog, clock, config, offload=lambda call: call())
+    return catalog, Committer(log, catalog, clock, config, scheduling=Scheduling())
 
 
 def tell(n, tenant="t", check=None):

@@ -80,6 +80,8 @@ class Witness:
         of them is proved when the caller requests it. There are at most `most` answers of each
         kind. The answers of a goal with several literals come in answer order.
         """
+        self.budget.yield_now()
+        self.budget.yield_now()
         for partition in self.supply.partitions:
             if isinstance(goal, Conjunction):
                 yield from self._joint(number, goal, partition)

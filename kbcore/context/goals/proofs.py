@@ -20,6 +20,9 @@ from kbcore.context.window import GoalNote
 from kbcore.state.rulebook import StoredRule
 from kbplanner.ir.schema import RelationSchema
 
+GOALS_AT_ONCE = 20
+"""Goals written as text between two calls of `yield_now`: about a millisecond."""
+
 MAX_ALTERNATIVES = 3
 """Rules of a goal without answers whose unmet conditions are named in the text."""
 
@@ -88,14 +91,14 @@ class Goals:
                 self._rules(group)
                 self._left_out[group.goal] -= 1
                 self._take_answer(group, "answer of a goal; its proof does not fit", text)
-        for number, goal in enumerate(self._goals):
+        for number, goal in enumerate(self._witness.budget.paced(self._goals, GOALS_AT_ONCE)):
             if not self.found[number]:
                 self._take_partial(goal)
 
     def notes(self) -> list[GoalNote]:
         """Return what the text says about goals besides their facts."""
         notes = []
-        for number, goal in enumerate(self._goals):
+        for number, goal in enumerate(self._witness.budget.paced(self._goals, GOALS_AT_ONCE)):
             text, elsewhere = goal_text(goal), self._elsewhere.get(number, [])
             unanswered = not self.found[number]
             note = GoalNote(

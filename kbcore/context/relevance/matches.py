@@ -56,9 +56,9 @@ def matching_facts(
     text, asker = request.query, request.asker
     if not _is_covered(tenant, partitions, request, text, budget):
         return {}
-    if dates := resolved_dates(text, tenant.at(budget.now or 0)):
+    if dates := resolved_dates(text, tenant.at(budget.now or 0), budget.yield_now):
         text = f"{text} {dates}"
-    if asker is not None and in_first_person(text):
+    if asker is not None and in_first_person(text, budget.yield_now):
         text = f"{asker} {text}"
     index = LexicalIndex.of(tenant)
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
@@ -77,8 +77,8 @@ def _is_covered(
     """Return whether a fact has enough words of the query; first-person words count as the asker."""
     if request.min_coverage <= 0:
         return True
-    if request.asker is not None and in_first_person(text):
-        text = f"{request.asker} {without_first_person(text)}"
+    if request.asker is not None and in_first_person(text, budget.yield_now):
+        text = f"{request.asker} {without_first_person(text, budget.yield_now)}"
     index, share = LexicalIndex.of(tenant), request.min_coverage
     return any(
         index.covers(partition, text, share, budget, request.predicates) for partition in partitions

@@ -17,11 +17,15 @@ from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
 from kbplanner.ir.limits import text_problem
+from kbplanner.pacing import Rest, no_rest, paced
 
 DEFAULT_LISTED = 100
 """Default number of episodes, or of facts of an episode, in one answer."""
 
 MAX_LISTED = 1000
+
+FACTS_PER_REST = 100
+"""Facts checked between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,32 +185,45 @@ class EpisodeMethods(TenantHandle):
         return NewEpisode(id, speaker, text, at, session)
 
     def _with_evidence(
-        self, facts: Sequence[Fact], episodes: Sequence[NewEpisode] = ()
+        self,
+        facts: Sequence[Fact],
+        episodes: Sequence[NewEpisode] = (),
+        rest: Rest = no_rest,
     ) -> Sequence[Fact]:
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
-        `episodes` are stored together with the facts. Raises InvalidInput that names the span if an
+        `episodes` are stored together with the facts. `rest` is called about once a millisecond.
+        Raises InvalidInput that names the span if an
         episode is unknown or too short, or if a fact would have too much evidence.
         """
-        if not any(fact.evidence for fact in facts):
+        if not any(fact.evidence for fact in paced(facts, rest)):
             return facts
         tenant = self._read_tenant()
-        lengths = {episode.id: len(episode.text) for episode in episodes}
+        lengths = {episode.id: len(episode.text) for episode in paced(episodes, rest)}
         checked = []
         with tenant.lock.read():
-            for index, fact in enumerate(facts):
+            for index, fact in enumerate(paced(facts, rest, FACTS_PER_REST)):
+                if not fact.evidence:
+                    checked.append(fact)
+                    continue
                 where = "evidence" if len(facts) == 1 else f"facts[{index}].evidence"
+                if len(fact.evidence) > MAX_EVIDENCE:
+                    raise _too_many(where)
                 spans = tuple(
                     _span(tenant, lengths, each, f"{where}[{number}]")
                     for number, each in enumerate(fact.evidence)
                 )
-                if spans and len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
-                    raise InvalidInput.at(where, f"a fact has at most {MAX_EVIDENCE} spans")
-                checked.append(replace(fact, evidence=spans))
+                if len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
+                    raise _too_many(where)
+                checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
 
 
 _DEPENDS = Depends(frozenset((EPISODES,)), frozenset(), False)
+
+
+def _too_many(where: str) -> InvalidInput:
+    return InvalidInput.at(where, f"a fact has at most {MAX_EVIDENCE} spans")
 
 
 def _unknown(id: str) -> NotFound:

@@ -12,14 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kbcore.language.reading import DEFAULT_SPEAKER, SignedAtom, Span, speaker_of
+from kbcore.language.reading import (
+    DEFAULT_SPEAKER,
+    SignedAtom,
+    Span,
+    offsets_of,
+    speaker_of,
+)
 from kbcore.state.facts import Fact
 from kbcore.state.memory.episodes import NewEpisode, episode_id
 from kbcore.state.memory.evidence import Evidence
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, lines_of, paced
 
 FACTS_PER_REST = 100
-"""Facts given their evidence between two calls of `rest`: about a millisecond."""
+EPISODES_PER_REST = 100
+"""Facts given their evidence, and episodes made, between two calls of `rest`: about a millisecond."""
 
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
@@ -34,14 +41,24 @@ class Source:
 
 
 class Recording:
-    """The episodes of a text; `turns` are the numbers of the lines with which its turns begin."""
+    """The episodes of a text; `turns` are the numbers of the lines with which its turns begin.
+
+    `rest` is called about once a millisecond.
+    """
 
     def __init__(
-        self, text: str, source: Source, max_chars: int, turns: Sequence[int] = ()
+        self,
+        text: str,
+        source: Source,
+        max_chars: int,
+        turns: Sequence[int] = (),
+        *,
+        rest: Rest,
     ) -> None:
         self._starts: list[int] = []
         self.episodes: list[NewEpisode] = []
-        for start, end in _pieces(text, turns, max_chars):
+        self._rest = rest
+        for start, end in paced(_pieces(text, turns, max_chars, rest), rest, EPISODES_PER_REST):
             piece = text[start:end]
             speaker = source.speaker or (speaker_of(piece) if turns else None) or DEFAULT_SPEAKER
             id = episode_id(speaker, piece, source.at, source.session)
@@ -51,7 +68,7 @@ class Recording:
     def evidence(self, spans: Iterable[Span]) -> tuple[Evidence, ...]:
         """Return the evidence of spans of the text: in each episode that they touch."""
         evidence: dict[Evidence, None] = {}
-        for start, end in spans:
+        for start, end in paced(spans, self._rest, FACTS_PER_REST):
             first = max(0, bisect_right(self._starts, start) - 1)
             for index in range(first, len(self._starts)):
                 at, episode = self._starts[index], self.episodes[index]
@@ -62,40 +79,34 @@ class Recording:
                     evidence[Evidence(episode.id, low, high)] = None
         return tuple(evidence)
 
-    def supported(
-        self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]], rest: Rest
-    ) -> list[Fact]:
-        """Return facts with the evidence of their spans; `rest` is called about once a
-        millisecond.
-        """
+    def supported(self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]]) -> list[Fact]:
+        """Return facts with the evidence of their spans."""
         return [
             replace(
                 fact,
                 evidence=self.evidence(spans.get((fact.predicate, fact.args, fact.positive), ())),
             )
-            for fact in paced(facts, rest, FACTS_PER_REST)
+            for fact in paced(facts, self._rest, FACTS_PER_REST)
         ]
 
     def named(self, facts: Iterable[Fact]) -> list[NewEpisode]:
         """Return the episodes that the evidence of facts names, each once."""
-        names = {span.episode for fact in facts for span in fact.evidence}
-        return list({each.id: each for each in self.episodes if each.id in names}.values())
+        rest = self._rest
+        names = {span.episode for fact in paced(facts, rest) for span in fact.evidence}
+        own = {each.id: each for each in paced(self.episodes, rest) if each.id in names}
+        return list(own.values())
 
 
 class ProseLines:
     """Lines of a text that were joined, and the way back to the places in the text."""
 
-    def __init__(self, text: str, numbers: Sequence[int]) -> None:
-        lines = text.split("\n")
-        offsets = [0]
-        for line in lines:
-            offsets.append(offsets[-1] + len(line) + 1)
-        chosen = [lines[number - 1] for number in numbers]
+    def __init__(self, text: str, numbers: Sequence[int], rest: Rest) -> None:
+        lines = lines_of(text, rest)
+        offsets = offsets_of(lines, rest)
+        chosen = [lines[number - 1] for number in paced(numbers, rest)]
         self.text = "\n".join(chosen)
-        self._starts = [0]
-        for line in chosen:
-            self._starts.append(self._starts[-1] + len(line) + 1)
-        self._places = [offsets[number - 1] for number in numbers]
+        self._starts = offsets_of(chosen, rest)
+        self._places = [offsets[number - 1] for number in paced(numbers, rest)]
 
     def spans(self, start: int, end: int) -> list[Span]:
         """Return the spans of the whole text for a span of the joined lines, line by line."""
@@ -137,14 +148,12 @@ def sentence_of(text: str, start: int, end: int, fact: SignedAtom) -> Span:
     return best
 
 
-def _pieces(text: str, turns: Sequence[int], max_chars: int) -> Iterable[Span]:
+def _pieces(text: str, turns: Sequence[int], max_chars: int, rest: Rest) -> Iterable[Span]:
     """Yield the spans of the episodes of a text: its turns, cut between lines where too long."""
     starts = [0]
     if len(turns) > 1:
-        offsets = [0]
-        for line in text.split("\n"):
-            offsets.append(offsets[-1] + len(line) + 1)
-        starts = [offsets[number - 1] for number in turns]
+        offsets = offsets_of(lines_of(text, rest), rest)
+        starts = [offsets[number - 1] for number in paced(turns, rest)]
     for start, following in pairwise([*starts, len(text) + 1]):
         end = following - 1  # without the line break between two turns
         while end - start > max_chars:

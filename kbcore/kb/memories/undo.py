@@ -42,20 +42,20 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
 from kbcore.state.memory.evidence import evidence_from_json, with_evidence
-from kbcore.state.rulebook import stored_phrase, stored_rule
+from kbcore.state.rulebook import StoredRule, stored_phrase
 from kbcore.state.standing import Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Atom, Rule
+from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
 
 CONFLICTS_LISTED = 100
 RuleKey = tuple[str | None, str]
 """Scope and id of a rule or a phrase."""
 
-_Rules = tuple[dict[RuleKey, Rule], dict[RuleKey, Phrase]]
+_Rules = tuple[dict[RuleKey, StoredRule], dict[RuleKey, Phrase]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
     keys: set[RuleKey] = set()
     for change in changes:
         if isinstance(change, AssertRules):
-            keys.update((rule.scope, stored_rule(rule).id) for rule in change.rules)
+            keys.update((rule.scope, rule.id) for rule in change.rules)
         elif isinstance(change, DeclarePhrases):
             keys.update((phrase.scope, stored_phrase(phrase).id) for phrase in change.phrases)
         elif isinstance(change, RetractRule):
@@ -393,13 +393,13 @@ def _changed_rules(before: _Rules, after: _Rules) -> list[RuleKey]:
 def _rules(tenant: Tenant) -> _Rules:
     book = tenant.rules
     return (
-        {(known.scope, known.id): known.rule for known in book.all()},
+        {(known.scope, known.id): known for known in book.all()},
         {(known.phrase.scope, known.id): known.phrase for known in book.phrases()},
     )
 
 
 def _inverse_rules(
-    keys: Iterable[RuleKey], rules: dict[RuleKey, Rule], phrases: dict[RuleKey, Phrase]
+    keys: Iterable[RuleKey], rules: dict[RuleKey, StoredRule], phrases: dict[RuleKey, Phrase]
 ) -> Iterator[Change]:
     for key in keys:
         scope, id = key

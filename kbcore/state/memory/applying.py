@@ -13,19 +13,27 @@ from kbcore.state.standing import Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, paced
 
 UNKNOWN = float("nan")
 
+EPISODES_PER_REST = 50
+FACTS_PER_REST = 100
+"""Episodes and facts changed between two calls of `rest`: about a millisecond."""
 
-def add_episodes(tenant: Tenant, change: AddEpisodes, at: int, delta: Delta) -> None:
+
+def add_episodes(tenant: Tenant, change: AddEpisodes, at: int, delta: Delta, rest: Rest) -> None:
     """Store episodes; those whose ids are known change nothing."""
-    new = sum(tenant.episodes.add(episode.dated(at)) for episode in change.episodes)
+    new = sum(
+        tenant.episodes.add(episode.dated(at))
+        for episode in paced(change.episodes, rest, EPISODES_PER_REST)
+    )
     delta.details["episodes"] = delta.details.get("episodes", 0) + new
 
 
-def add_evidence(tenant: Tenant, change: AddEvidence) -> None:
+def add_evidence(tenant: Tenant, change: AddEvidence, rest: Rest) -> None:
     """Add evidence to the facts that are stored."""
-    for fact in change.facts:
+    for fact in paced(change.facts, rest, FACTS_PER_REST):
         partition = tenant.partition(fact.scope)
         stored = None if partition is None else partition.get(fact.schema)
         row = tuple(tenant.engine.find(arg) for arg in fact.args)
@@ -40,14 +48,14 @@ def add_evidence(tenant: Tenant, change: AddEvidence) -> None:
         tenant.changed(0, stored)
 
 
-def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> None:
+def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int, rest: Rest) -> None:
     """Remove facts, episodes with the evidence that names them, and subscriptions to goals; forget
     stored answers and the texts of idempotency keys.
     """
-    facts = sum(_remove(tenant, rows, delta, number) for rows in change.rows)
+    facts = sum(_remove(tenant, rows, delta, number, rest) for rows in paced(change.rows, rest, 20))
     episodes = tenant.episodes.remove(change.episodes)
     if episodes:
-        _forget_evidence(tenant, {episode.id for episode in episodes})
+        _forget_evidence(tenant, {episode.id for episode in episodes}, rest)
     if change.goals:
         tenant.subscriptions.remove(change.goals)
     tenant.answered.forget_texts()
@@ -56,7 +64,7 @@ def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int) -> Non
     delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)
 
 
-def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int) -> int:
+def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, rest: Rest) -> int:
     """Remove the stored facts of a group; return their number."""
     partition = tenant.partition(group.scope)
     stored = None if partition is None else partition.get(group.schema)
@@ -64,7 +72,7 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int) -> int:
         return 0
     arity = group.arity
     symbols, count = array("I"), 0
-    for index in range(len(group)):
+    for index in paced(range(len(group)), rest, FACTS_PER_REST):
         row = [tenant.engine.find(arg) for arg in group.args[index * arity : (index + 1) * arity]]
         if 0 not in row:
             symbols.extend(row)
@@ -74,18 +82,16 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int) -> int:
         return 0
     stored = partition.writable(group.schema)
     rows, ids = located(stored.relation, rows, len(ids))
-    removed = stored.rows(tenant.engine, rows, ids)
-    keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
-    stored.remove(rows, len(ids))
+    keys, removed = stored.take(tenant.engine, rows, ids, rest)
     tenant.changed(len(ids), stored)
     delta.removed.append(Removed(stored.schema, stored.scope, keys, removed, number))
     return len(ids)
 
 
-def _forget_evidence(tenant: Tenant, episodes: set[str]) -> None:
+def _forget_evidence(tenant: Tenant, episodes: set[str], rest: Rest) -> None:
     """Remove the spans of episodes from the evidence of all facts."""
     for _, stored in tenant.stored():
-        for row, metadata in list(stored.metadata.items()):
+        for row, metadata in paced(list(stored.metadata.items()), rest, FACTS_PER_REST):
             spans = evidence_of(metadata)
             left = [span for span in spans if span["episode"] not in episodes]
             if len(left) < len(spans):
@@ -93,9 +99,9 @@ def _forget_evidence(tenant: Tenant, episodes: set[str]) -> None:
                 tenant.changed(0, stored)
 
 
-def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta) -> None:
+def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, rest: Rest) -> None:
     """Store facts with exactly these attributes."""
-    for fact in change.facts:
+    for fact in paced(change.facts, rest, FACTS_PER_REST):
         schema = RelationSchema(fact.predicate, len(fact.args), fact.standing.positive)
         stored = tenant.need_partition(fact.scope).writable(schema)
         symbols = tenant.engine.intern_many(fact.args)

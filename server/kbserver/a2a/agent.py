@@ -20,7 +20,7 @@ from kbplanner.syntax.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
 from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
 from kbserver.mcp.tools import Tool
-from kbserver.schemas.pace import reading
+from kbserver.pace import reading
 
 VERSIONS = ("1.0", "0.3")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kbcore.errors import TooLarge
 from kbcore.strict_json import Place, given_twice, too_deep
-from kbplanner.pacing import Rest
+from kbplanner.pacing import Rest, paced
 
 PIECE_BYTES = 1 << 16
 """Bytes of a piece, at least; up to the next comma. Parsing takes 10 ms at most."""
@@ -30,6 +30,9 @@ MAX_MEMBERS = 100_000
 
 MAX_VALUE_BYTES = 4 << 20
 """Bytes of a large document without a comma between two values: they are parsed in one go."""
+
+LEVELS_PER_REST = 8
+"""Levels of brackets of a piece matched between two calls of `rest`: a millisecond or two."""
 
 _CANDIDATES = 80
 """Strings with commas that are skipped from the end of a piece before the piece is enlarged."""
@@ -166,7 +169,7 @@ class _Document:
 
     def _unmatched(self, brackets: bytes) -> bytes:
         """Return brackets without the pairs that match: closing ones, then opening ones."""
-        for _ in range(self._max_depth + 1):
+        for _ in paced(range(self._max_depth + 1), self._rest, LEVELS_PER_REST):
             shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
             if len(shorter) == len(brackets):
                 return brackets

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from kbcore.errors import InvalidInput, KBError
 from kbcore.metrics.catalogue import MCP_CALL_SECONDS
 from kbcore.reason.admission import Caller
+from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.http.request_context import actor_of
-from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
-from kbserver.schemas.pace import bodies_of
+from kbserver.pace import bodies_of
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kbserver.mcp.rpc import written
+from kbserver.answers import written
 
 KEEP_ALIVE_SECONDS = 10.0
 """Idle time before a comment is sent, because only a write detects that the client has

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from kbcore.errors import InvalidInput
 from kbcore.strict_json import NotJson
 from kbserver.http.json_body import parse_object
-from kbserver.schemas.pace import reading
+from kbserver.pace import reading
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -124,11 +121,3 @@ def error(id: Id | None, failure: Failure) -> Json:
 def notification(method: str, params: Json) -> Json:
     """Return a JSON-RPC notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def written(value: Any) -> bytes:
-    """Write JSON on one line."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:  # an integer of more than 64 bits, such as a sum may be
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Response
 
 from kbcore.errors import InvalidInput, RateLimited
-from kbserver.answers import JSON
+from kbserver.answers import JSON, written
 from kbserver.http.json_body import text_limit
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
@@ -302,7 +302,7 @@ def _unanswered(environ: Mapping[str, Any]) -> Response:
 
 def _as_json(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(
-        rpc.written(value),
+        written(value),
         status=status,
         content_type=JSON,
         headers=dict(headers) if headers else None,

@@ -13,7 +13,7 @@ from kbcore.branching.fork import ForkOutcome
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
-from kbserver.answers import rows_written
+from kbserver.answers import Objects, rows_written
 from kbserver.notices import shown_unknown
 from kbserver.schemas.base import Answer, Body, JsonObject, instance
 from kbserver.schemas.conjunctions import Conjunction
@@ -173,7 +173,7 @@ def context(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def ingest(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Store the facts and rules of a text, and return a context window."""
     arguments = instance(IngestBody).read(data, strict=strict)
-    return IngestedAnswer.write_minimal(stored(kb, **{**arguments, "compat": False}))
+    return cut(IngestedAnswer.write_minimal(stored(kb, **{**arguments, "compat": False})))
 
 
 def recall(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
@@ -219,10 +219,12 @@ def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def cut(shape: Json) -> Json:
     """Shorten long lists and mark the result as truncated."""
     shortened = {
-        key: value[:MAX_LISTED] if isinstance(value, list) else value
+        key: value[:MAX_LISTED] if isinstance(value, list | Objects) else value
         for key, value in shape.items()
     }
-    is_cut = any(isinstance(value, list) and len(value) > MAX_LISTED for value in shape.values())
+    is_cut = any(
+        isinstance(value, list | Objects) and len(value) > MAX_LISTED for value in shape.values()
+    )
     return {**shortened, "truncated": True} if is_cut else shortened
 
 

@@ -7,10 +7,14 @@ from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import Atom, Literal, Term, Variable
+from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
 from kbplanner.syntax.textform import atom_from_text, literal_from_text
 from kbserver.schemas.base import Body, present
 from kbserver.schemas.fields import Arguments, Flag, Json, Predicate, Text
+
+PREDICATES_PER_REST = 200
+"""Names of predicates read between two calls of `rest`: about a millisecond."""
 
 ATOM = ("predicate", "args")
 """The keys of an atom that is not given as text."""
@@ -109,3 +113,13 @@ def predicate_of(value: Any, path: str) -> str:
     except InvalidInput as error:
         wrong = (error.details or {}).get("fields") or {"": [error.message]}
         raise InvalidInput.at(path, next(iter(wrong.values()))[0]) from None
+
+
+def predicates_given(names: Any, path: str) -> tuple[str, ...]:
+    """Return the predicates of a list in a body; raises InvalidInput that names the element."""
+    if type(names) is not list:
+        raise InvalidInput.at(path, "must be an array of predicates")
+    return tuple(
+        predicate_of(name, f"{path}[{index}]")
+        for index, name in enumerate(paced(names, current_rest(), PREDICATES_PER_REST))
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast
@@ -11,10 +12,11 @@ from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
+from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
 from kbserver.notices import ignore
+from kbserver.pace import reading
 from kbserver.schemas.fields import ByName, Json, Many, Value
-from kbserver.schemas.pace import reading
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -26,6 +28,9 @@ _MISSING = "Missing data for required field."
 """The message of marshmallow for a required key that is missing."""
 
 _UNKNOWN_SHOWN = 20
+
+MAX_LISTED = 200
+"""Objects of a list that are made at once; those of a longer one are made while they are written."""
 
 
 def _camel_case(name: str) -> str:
@@ -203,9 +208,9 @@ class Answer(JsonObject):
         return members
 
     @classmethod
-    def write_all(cls, outcomes: Iterable[Any]) -> list[Json]:
+    def write_all(cls, outcomes: Sequence[Any]) -> Sequence[Json]:
         """Return outcomes as JSON."""
-        return [cls.write(outcome) for outcome in outcomes]
+        return _dumped(instance(cls), outcomes)
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the object (or objects, if `many`) to be written as JSON.
@@ -246,15 +251,13 @@ def without_nulls(answer: Json) -> Json:
     Other values, such as metadata, stay as they are.
     """
     return {
-        key: [_present(each) if isinstance(each, dict) else each for each in value]
+        key: [present_members(each) if isinstance(each, dict) else each for each in value]
         if isinstance(value, list)
+        else value.lean()
+        if isinstance(value, Objects)
         else value
-        for key, value in _present(answer).items()
+        for key, value in present_members(answer).items()
     }
-
-
-def _present(members: Json) -> Json:
-    return {key: value for key, value in members.items() if value is not None}
 
 
 def _values_of(sources: list[str | _ValueOf]) -> Callable[[Any], Iterable[Any]]:
@@ -273,10 +276,16 @@ def _writer(field: Field[Any]) -> Callable[[Any], Any] | None:
     if (answer := _inner_answer(field)) is not None:
         return answer.dump
     if isinstance(field, Many) and (inner := _inner_answer(field.inner)) is not None:
-        return lambda values: [inner.dump(value) for value in values]
+        return partial(_dumped, inner)
     if isinstance(field, ByName) and (each := _inner_answer(field.value_field)) is not None:
         return lambda values: {name: each.dump(value) for name, value in values.items()}
     return None
+
+
+def _dumped(answer: Answer, outcomes: Sequence[Any]) -> Sequence[Json]:
+    if len(outcomes) <= MAX_LISTED:
+        return [answer.dump(each) for each in outcomes]
+    return Objects(answer.dump, outcomes)
 
 
 def _inner_answer(field: Any) -> Answer | None:

@@ -14,6 +14,7 @@ from kbcore.context.request import (
     FACTS,
     FILLS,
     FORMATS,
+    MAX_GOALS,
     STRUCTURED,
     Bucket,
     Goal,
@@ -25,8 +26,10 @@ from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
+from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
+from kbserver.schemas.atoms import predicates_given
 from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
 from kbserver.schemas.facts import QuotationShown
 from kbserver.schemas.fields import (
@@ -48,7 +51,6 @@ from kbserver.schemas.fields import (
     Time,
     Whole,
 )
-from kbserver.schemas.memory import predicates_given
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
 
@@ -57,6 +59,10 @@ TEXT = "text"
 
 MAX_FACTS = 10_000
 """Limit on the facts of a window."""
+
+
+GOALS_PER_REST = 10
+"""Goals read between two calls of `rest`: a millisecond or two."""
 
 
 class Goals(ListOfForms):
@@ -407,7 +413,12 @@ class WindowDiffAnswer(LeanAnswer):
 def _goals(goals: Any) -> tuple[Goal, ...]:
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    return tuple(_goal(goal, f"goals[{index}]") for index, goal in enumerate(goals))
+    if len(goals) > MAX_GOALS:
+        raise InvalidInput.at("goals", f"must have at most {MAX_GOALS} goals")
+    return tuple(
+        _goal(goal, f"goals[{index}]")
+        for index, goal in enumerate(paced(goals, current_rest(), GOALS_PER_REST))
+    )
 
 
 def _goal(goal: Any, path: str) -> Goal:

@@ -18,7 +18,7 @@ from kbcore.search.neighbours import (
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_rest, let_go, paced
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
@@ -28,6 +28,7 @@ from kbserver.schemas.atoms import (
     atom_terms,
     constants_of,
     predicate_of,
+    predicates_given,
     sign,
 )
 from kbserver.schemas.base import Answer, Body, JsonObject, Part, present, within
@@ -62,8 +63,9 @@ _ERRORS_SHOWN = 20
 MAX_GROUPS = 256
 """Relations of one bulk body whose rows are collected separately."""
 
-_YIELD_EVERY = 1000
-"""Elements read before other requests may run."""
+ROWS_PER_REST = 1000
+FACTS_PER_REST = 100
+"""Plain elements and others read between two calls of `rest`: about a millisecond."""
 
 
 class SpanPart(Part):
@@ -177,16 +179,20 @@ class BulkBody(Body):
         elements = fields.get("facts")
         if type(elements) is not list:
             raise InvalidInput.at("facts", "must be an array of facts")
-        limit = runtime().config.max_bulk_facts
-        if len(elements) > limit:
-            raise TooLarge(
-                f"one request asserts at most {counted(limit, 'fact')}, this one has {len(elements)}",
-                {"limit": "MAX_BULK_FACTS", "value": limit},
-            )
-        conflict = fields.get("conflict_strategy", KEEP_BOTH)
-        if conflict == KEEP_BOTH and (rows := _plain_rows(elements)):
-            return {"rows": rows}
-        return {"facts": _facts(elements, strict), "conflict": conflict}
+        try:
+            limit = runtime().config.max_bulk_facts
+            if len(elements) > limit:
+                raise TooLarge(
+                    f"one request asserts at most {counted(limit, 'fact')}, this one has"
+                    f" {len(elements)}",
+                    {"limit": "MAX_BULK_FACTS", "value": limit},
+                )
+            conflict = fields.get("conflict_strategy", KEEP_BOTH)
+            if conflict == KEEP_BOTH and (rows := _plain_rows(elements)):
+                return {"rows": rows}
+            return {"facts": _facts(elements, strict), "conflict": conflict}
+        finally:
+            let_go(elements, runtime().yield_now)
 
 
 class RetractBody(AtomBody, Budgeted):
@@ -355,7 +361,7 @@ def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
     """
     groups: dict[tuple[str, int], list[str]] = {}
     plain = {"predicate", "args"}
-    for element in paced(elements, current_rest(), _YIELD_EVERY):
+    for element in paced(elements, current_rest(), ROWS_PER_REST):
         if type(element) is not dict or element.keys() != plain:
             return ()
         predicate, args = element["predicate"], element["args"]
@@ -378,10 +384,7 @@ _FACT = FactBody()
 def _facts(elements: list[Any], strict: bool) -> list[Fact]:
     facts: list[Fact] = []
     wrong: dict[str, list[str]] = {}
-    rest = current_rest()
-    for index, element in enumerate(elements):
-        if index % _YIELD_EVERY == _YIELD_EVERY - 1:
-            rest()
+    for index, element in enumerate(paced(elements, current_rest(), FACTS_PER_REST)):
         try:
             if type(element) is not dict:
                 raise InvalidInput("must be an object")
@@ -448,11 +451,7 @@ class Neighbourhood(Answer):
 
 
 def _names_of(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if type(value) is not list:
-        raise InvalidInput.at("predicates", "must be an array of predicates")
-    return tuple(predicate_of(name, f"predicates[{index}]") for index, name in enumerate(value))
+    return None if value is None else predicates_given(value, "predicates")
 
 
 def _constant_of(value: Any) -> str:

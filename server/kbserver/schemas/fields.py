@@ -12,6 +12,7 @@ from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
+from kbplanner.pacing import current_rest, paced
 
 if TYPE_CHECKING:
     BaseField = fields.Field[Any]
@@ -412,6 +413,10 @@ class Forms(Value):
             yield from (f"{path}.{key}" for key in value if key not in self._keys)
 
 
+ELEMENTS_PER_REST = 2000
+"""Elements whose keys are looked at between two calls of `rest`: about a millisecond."""
+
+
 class ListOfForms(Forms):
     """A list whose elements may have one of several forms each, checked later."""
 
@@ -420,7 +425,7 @@ class ListOfForms(Forms):
     def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
         """Yield the paths of the keys in the elements that no form of them has."""
         if type(value) is list:
-            for index, element in enumerate(value):
+            for index, element in enumerate(paced(value, current_rest(), ELEMENTS_PER_REST)):
                 yield from super().unknown_keys(element, f"{path}[{index}]")
 
 

@@ -16,6 +16,7 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.reading import first_lines
 from kbcore.reason.budget import RequestLimits
 from kbcore.state.memory.episodes import MAX_SPEAKER_CHARS
+from kbplanner.pacing import current_rest, paced
 from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (
     MAX_FACTS,
@@ -116,13 +117,14 @@ class TurnsBody(TextBody):
         source = source_of(fields)
         if type(turns) is not list:
             raise InvalidInput.at("turns", "must be an array of texts")
-        for index, turn in enumerate(turns):
+        rest = current_rest()
+        for index, turn in enumerate(paced(turns, rest)):
             if type(turn) is not str:
                 raise InvalidInput.at(f"turns[{index}]", "must be a text")
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
             "text": "\n".join(turns),
-            "turns": first_lines(turns),
+            "turns": first_lines(turns, rest),
             "source": source,
             "request": request,
             "request_limits": request_limits(fields),

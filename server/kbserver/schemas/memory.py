@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Row as StoredRow
 from kbplanner.syntax.jsonform import atom_from_json
@@ -13,6 +11,7 @@ from kbserver.schemas.atoms import (
     atom_terms,
     constants_of,
     predicate_of,
+    predicates_given,
     wildcards,
 )
 from kbserver.schemas.base import Answer, Body
@@ -145,10 +144,3 @@ def with_truth_values(rows: list[StoredRow]) -> list[StoredRow]:
     for row in rows:
         row["truthVal"] = not row["negated"]
     return rows
-
-
-def predicates_given(names: Any, path: str) -> tuple[str, ...]:
-    """Return the predicates of a list in a body; raises InvalidInput that names the element."""
-    if type(names) is not list:
-        raise InvalidInput.at(path, "must be an array of predicates")
-    return tuple(predicate_of(name, f"{path}[{index}]") for index, name in enumerate(names))

@@ -21,7 +21,9 @@ from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.reason.predicates import UnknownPredicate
 from kbcore.state.tenant import ALL_SCOPES
+from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
+from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.jsonwriter import item_to_json
 from kbplanner.syntax.parser import check_goal_size, parse_body
@@ -440,6 +442,8 @@ def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     items = fields["body"]
     if type(items) is not list or not items:
         raise InvalidInput.at("body", "must be an array of literals")
+    if problem := DEFAULT_LIMITS.body_problem(len(items)):
+        raise InvalidInput.at("body", problem)
     return tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
 
 
@@ -680,6 +684,10 @@ class Predicates(JsonObject):
     total_rules = Count()
 
 
+CLAUSES_PER_REST = 5000
+"""Clauses whose scopes are collected between two calls of `rest`: about a millisecond."""
+
+
 class ExecuteBody(Budgeted):
     """A text of statements, and the scope of those that name none."""
 
@@ -690,10 +698,10 @@ class ExecuteBody(Budgeted):
         """Return the arguments of `TenantKB.execute`."""
         scope = fields.get("scope")
         blocks = blocks_of(fields["command"], scope)
-        for block in blocks:
-            named = {rule.scope for rule in block.rules} | {fact.scope for fact in block.facts}
-            for name in sorted(name for name in named if name is not None):
-                _check_scope(name)
+        clauses = (clause for block in blocks for clause in block.clauses)
+        named = {clause.scope for clause in paced(clauses, current_rest(), CLAUSES_PER_REST)}
+        for name in sorted(name for name in named if name is not None):
+            _check_scope(name)
         return {"text": blocks, "scope": scope, "request_limits": request_limits(fields)}
 
 

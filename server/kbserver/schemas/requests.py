@@ -14,9 +14,9 @@ from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import bulk_limit, parse_object, read_body
 from kbserver.http.request_context import bodies, current, runtime, wait_wanted
 from kbserver.notices import ignored_fields
+from kbserver.pace import reading
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
-from kbserver.schemas.pace import reading
 
 if TYPE_CHECKING:
     from kbcore.kb.tenant_kb import TenantKB

@@ -323,9 +323,8 @@ def clauses_of(
 
 
 def _scoped(rule: D, scope: str | None) -> D:
-    return replace(
-        rule, scope=scope if rule.scope is None else _read("scope", WriteScope(), rule.scope)
-    )
+    own = scope if rule.scope is None else _read("scope", WriteScope(), rule.scope)
+    return rule if own == rule.scope else replace(rule, scope=own)
 
 
 def _fact_of(statement: FactStatement, scope: str | None) -> Fact:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-import orjson
-
 from kbcore.errors import KBError, NotReady
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbserver.answers import written
 from kbserver.errors import answer_of
 from kbserver.events.streams import KEEP_ALIVE_SECONDS, RETRY_MS, EventHub
 from kbserver.standing_goals.schemas import GoalChangeShown, subscribed
@@ -132,4 +131,4 @@ class GoalStreams:
 
 def _event(kind: str, id: str | None, shape: object) -> bytes:
     name = b"" if id is None else b"id: %b\n" % id.encode()
-    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), name, orjson.dumps(shape))
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), name, written(shape))

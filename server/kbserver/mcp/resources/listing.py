@@ -8,9 +8,9 @@ from kbcore.kb.tenant_kb import TenantKB
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, Literal, Variable
+from kbserver.answers import written
 from kbserver.mcp.resources import uris
 from kbserver.mcp.resources.uris import Address
-from kbserver.mcp.rpc import written
 from kbserver.schemas.context import Entry
 from kbserver.schemas.ingest import SummaryAnswer
 from kbserver.schemas.rules import StoredRuleShown

@@ -8,7 +8,7 @@ from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
 from kbserver.a2a.agent import Agent, card, version_of
-from kbserver.answers import JSON
+from kbserver.answers import JSON, written
 from kbserver.http.etags import digested
 from kbserver.http.request_context import CALLER, runtime
 from kbserver.mcp import rpc
@@ -44,7 +44,7 @@ def agent_card() -> Response:
     is_known = bool(config.public_url) or guard.is_own_host(request.environ)
     url = config.public_url or request.url_root.rstrip("/")
     agent_card = card(url, transport().protocol.toolbox.tools, mode_of(config) != DISABLED)
-    response = Response(rpc.written(agent_card), content_type=JSON)
+    response = Response(written(agent_card), content_type=JSON)
     response.headers["Cache-Control"] = _KEEP if is_known else _NO_STORE
     if not config.public_url:
         response.vary.add("Host")
@@ -71,7 +71,7 @@ def message() -> Response:
         )
     except Failure as failure:
         answer, status, headers = rpc.error(id, failure), failure.status or status, failure.headers
-    return Response(rpc.written(answer), status, headers, content_type=JSON)
+    return Response(written(answer), status, headers, content_type=JSON)
 
 
 def _count_part(tenant: str, is_first: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from flask import Response, current_app, g, request
 
 from kbcore.state.keys import READER
+from kbserver.answers import written
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers, runtime
 from kbserver.mcp import rpc
@@ -68,7 +69,7 @@ def older_post() -> Response:
 def failed(failure: Failure) -> Response:
     """Return the error response for a request without a message to answer."""
     return Response(
-        rpc.written(rpc.error(None, failure)),
+        written(rpc.error(None, failure)),
         status=failure.status or 400,
         content_type="application/json",
     )

@@ -16,10 +16,11 @@ from kbcore.state.rulebook import (
     stored_definition,
 )
 from kbplanner.check.findings import Finding
+from kbplanner.pacing import paced
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.etags import tagged
 from kbserver.http.paging import answer_list
-from kbserver.http.request_context import applied, current, reader
+from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import encoded
 from kbserver.operations import COUNTED, TEXT, Reply, Tool, as_object, as_text, operation
@@ -39,6 +40,10 @@ from kbserver.schemas.rules import (
 )
 
 _MAX_WARNINGS = 4000
+
+FACTS_PER_REST = 2000
+"""Facts reported between two calls of `yield_now`: about a millisecond."""
+
 _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."}
 
 
@@ -82,9 +87,11 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     if current().representation:
         applied("return=representation")
         return as_json(Taught.write(outcome), headers)
-    lines = [stored.report for stored in outcome.rules]
+    rest = runtime().yield_now
+    lines = [stored.report for stored in paced(outcome.rules, rest)]
     lines.extend(
-        f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in arguments["facts"]
+        f"Fact Asserted: {spoken(fact.predicate, fact.args)}"
+        for fact in paced(arguments["facts"], rest, FACTS_PER_REST)
     )
     return text("\n".join(lines), headers)
 
@@ -150,4 +157,4 @@ def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
 
 def in_a_header(warnings: Sequence[str]) -> str:
     """Return warnings as one header value, joined by `; `, percent-encoded where necessary."""
-    return "; ".join(encoded(warning, "%;") for warning in warnings)[:_MAX_WARNINGS]
+    return "; ".join(encoded(warning, "%;") for warning in warnings[:_MAX_WARNINGS])[:_MAX_WARNINGS]

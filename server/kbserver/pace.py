@@ -1,4 +1,4 @@
-"""The pace at which bodies are read: other requests run in between, and the deadline ends it."""
+"""The pace at which bodies are read and answers are written: other requests run in between."""
 
 from __future__ import annotations
 
@@ -33,17 +33,29 @@ def reading(data: Mapping[str, Any]) -> AbstractContextManager[None]:
 
     Inside, reading raises BudgetExceeded. The block of a part of a body is that of the body.
     """
-    if current_rest() is not no_rest:
-        return _INSIDE
-    runtime = _RUNTIME.get()
-    if runtime is None and has_app_context():
-        runtime = current_app.extensions["kbcore"]
+    runtime = _runtime()
     if runtime is None:
         return _INSIDE
     timeout_ms, own = runtime.config.query_timeout_ms, data.get("timeoutMs")
     if type(own) is int and own > 0:
         timeout_ms = min(timeout_ms, own)
     return resting(Deadline(runtime.clock, timeout_ms, runtime.yield_now))
+
+
+def writing() -> AbstractContextManager[None]:
+    """Return a block that writes an answer. No deadline ends it, for the request was carried out."""
+    runtime = _runtime()
+    return _INSIDE if runtime is None else resting(runtime.yield_now)
+
+
+def _runtime() -> Runtime | None:
+    """Return the runtime whose pace a block gets; None inside another block, and outside a node."""
+    if current_rest() is not no_rest:
+        return None
+    runtime = _RUNTIME.get()
+    if runtime is None and has_app_context():
+        runtime = current_app.extensions["kbcore"]
+    return runtime
 
 
 _INSIDE = nullcontext()
