@@ -20,12 +20,12 @@ from support.stalls import (
     FORMS,
     SHAPES,
     WITHOUT_TEXT,
-    Turns,
     body_with,
     fields_with_texts,
     grown,
     operations_with_texts,
 )
+from support.turns import Turns
 from werkzeug.test import TestResponse
 
 from kbcore.branching.preview import Proposal

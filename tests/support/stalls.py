@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS
@@ -62,32 +59,6 @@ SHAPES = {
     "arrows": grown("a :- b\n", 8000),
     "tests": grown('test "a" { p(a). ?- p(a). }\n', 8000),
 }
-
-
-class Turns:
-    """Counts the turns of others, and the most calls of functions between two of them."""
-
-    def __init__(self) -> None:
-        self.count = self.calls = self.most_calls = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-        self.most_calls = max(self.most_calls, self.calls)
-        self.calls = 0
-
-    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
-        self.calls += event in ("call", "c_call")
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        self.calls = 0
-        before = sys.getprofile()
-        sys.setprofile(self._called)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-            self()
 
 
 # ---- the fields of bodies that hold texts ----

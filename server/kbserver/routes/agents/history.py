@@ -11,6 +11,7 @@ from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import reader
 from kbserver.operations import COUNT, TEXT, Tool, as_object, operation
+from kbserver.pace import reading
 from kbserver.schemas.fields import ReadScope
 from kbserver.schemas.memories.history import (
     LIMIT,
@@ -19,7 +20,6 @@ from kbserver.schemas.memories.history import (
     HistoryToolBody,
     history_tool,
 )
-from kbserver.schemas.pace import reading
 from kbserver.schemas.requests import request_limits, scope_asked, whole_asked
 
 NEWEST, OLDEST = "newest", "oldest"

@@ -10,6 +10,7 @@ from kbcore.kb.memories.fact_history import (
 )
 from kbcore.kb.tenant_kb import TenantKB
 from kbcore.knowledge_base.episodes import pattern_of
+from kbserver.pace import reading
 from kbserver.schemas.base import Answer, Body
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import (
@@ -24,7 +25,6 @@ from kbserver.schemas.fields import (
     Time,
     Whole,
 )
-from kbserver.schemas.pace import reading
 
 LIMIT = Whole(1, MAX_EVENTS)
 OFFSET = Whole(0)
