@@ -167,7 +167,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
 
     @property
     def warnings(self) -> int:
-        """How often a function or an aggregate had no value, such as a division by zero or a whole
+        """Number of times that a function or an aggregate had no value, such as a division by zero or a whole
         number beyond 64 bits. Whether it is zero does not depend on the order of evaluation.
         """
         return self._answers.warnings

@@ -71,8 +71,8 @@ class _Places:
     ) -> None:
         self._clauses = clauses
         self._places: dict[RelationSchema, list[int]] = {}
-        for place, clause in paced(enumerate(clauses), rest):
-            self._places.setdefault(clause.head.schema, []).append(place)
+        for number, clause in paced(enumerate(clauses), rest):
+            self._places.setdefault(clause.head.schema, []).append(number)
         self._component = {
             schema: index for index, part in enumerate(parts) for schema in part.relations
         }
@@ -88,12 +88,12 @@ class _Places:
                 continue
             own = self._places.get(schema, [])
             places += own
-            for place in own:
-                for atom in self._clauses[place].all_atoms():
+            for number in own:
+                for atom in self._clauses[number].all_atoms():
                     if atom.schema not in reached:
                         reached.add(atom.schema)
                         todo.append(atom.schema)
-        clauses = tuple(self._clauses[place] for place in sorted(places))
+        clauses = tuple(self._clauses[number] for number in sorted(places))
         return ComponentSource(clauses, tuple(sorted(components)))
 
 
