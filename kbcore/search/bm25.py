@@ -26,6 +26,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.lexical import EXCLUDED_RANK, MAX_WORDS, Matching
+from kbplanner.pacing import Rest, no_rest
 
 K1 = 1.2
 B = 0.75
@@ -44,6 +45,9 @@ ROUNDING = 1 - 1e-9
 
 MAX_QUERY_WORDS = MAX_WORDS
 """Maximum number of query words: the first distinct words that occur in a fact."""
+
+SHORT_TEXT = 1000
+"""Characters of a text whose words are found without a turn for others."""
 
 Found = tuple[StoredRelation, int, float]
 """A fact: its relation, its row id while the read lock is held, its score."""
@@ -112,7 +116,7 @@ class LexicalIndex:
 
         Raises BudgetExceeded.
         """
-        return self._query(partition, Counter(words(text)), budget, predicates)
+        return self._query(partition, Counter(words(text, budget.yield_now)), budget, predicates)
 
     def covers(
         self,
@@ -128,7 +132,7 @@ class LexicalIndex:
         A word counts once. Words that no fact has count with the weight of the rarest ones, so that
         no fact has much of a text about something unknown. Raises BudgetExceeded.
         """
-        counted = dict.fromkeys(words(text), 1)
+        counted = dict.fromkeys(words(text, budget.yield_now), 1)
         return self._query(partition, counted, budget, predicates).covers(share, len(counted))
 
     def _query(
@@ -188,14 +192,15 @@ class LexicalIndex:
         vocabulary = self._vocabulary
         return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in texts])
 
-    def _words_of(self, symbols: array[int]) -> list[tuple[int, ...]]:
+    def _words_of(self, symbols: array[int], rest: Rest) -> list[tuple[int, ...]]:
         known = self._symbols
         new = array("I", sorted(set(symbols).difference(known)))
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
                 dates = date_words(text)
+                found = words(text, rest if len(text) > SHORT_TEXT else no_rest)
                 known[symbol] = self._numbered(
-                    [*words(text), *words(" ".join(dates))] if dates else words(text)
+                    [*found, *words(" ".join(dates))] if dates else found
                 )
         return [known[symbol] for symbol in symbols]
 

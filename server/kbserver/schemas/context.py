@@ -14,6 +14,7 @@ from kbcore.context.request import (
     FACTS,
     FILLS,
     FORMATS,
+    MAX_GOALS,
     STRUCTURED,
     Bucket,
     Goal,
@@ -407,6 +408,10 @@ class WindowDiffAnswer(LeanAnswer):
 def _goals(goals: Any) -> tuple[Goal, ...]:
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
+    if len(goals) > MAX_GOALS:  # before any of them is read
+        raise InvalidInput.at(
+            "goals", f"has {len(goals)} elements; a window has at most {MAX_GOALS}"
+        )
     return tuple(_goal(goal, f"goals[{index}]") for index, goal in enumerate(goals))
 
 

@@ -34,6 +34,9 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import OfAnyInstant
 
+MAX_PREDICATES = 1000
+"""Maximum number of predicates in a list of a body, which is searched for each fact or relation."""
+
 
 class DecayBody(Body):
     """The facts of a partition to evict: those with a salience below `threshold`."""
@@ -151,4 +154,6 @@ def predicates_given(names: Any, path: str) -> tuple[str, ...]:
     """Return the predicates of a list in a body; raises InvalidInput that names the element."""
     if type(names) is not list:
         raise InvalidInput.at(path, "must be an array of predicates")
+    if len(names) > MAX_PREDICATES:
+        raise InvalidInput.at(path, f"has {len(names)} elements, and may have {MAX_PREDICATES}")
     return tuple(predicate_of(name, f"{path}[{index}]") for index, name in enumerate(names))
