@@ -132,14 +132,14 @@ class Selection:
         only.
         """
         asked = self._request.predicates
-        wanted = frozenset(asked or ())
+        asked_names = frozenset(asked or ())
         for share in self.shares:
             predicates = share.bucket.predicates
             if asked is not None:
                 predicates = (
                     asked
                     if predicates is None
-                    else tuple(name for name in predicates if name in wanted)
+                    else tuple(name for name in predicates if name in asked_names)
                 )
             self._fill(predicates, share)
         self._fill(asked, None)

@@ -198,9 +198,9 @@ class LexicalIndex:
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
                 dates = date_words(text)
-                found = words(text, rest if len(text) > SHORT_TEXT else no_rest)
+                stems = words(text, rest if len(text) > SHORT_TEXT else no_rest)
                 known[symbol] = self._numbered(
-                    [*found, *words(" ".join(dates))] if dates else found
+                    [*stems, *words(" ".join(dates))] if dates else stems
                 )
         return [known[symbol] for symbol in symbols]
 

@@ -7,14 +7,13 @@ must be bounded, or interrupted by turns of others.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.http import serve_in_memory
 from support.sockets import Running
 
-from kbserver.http import request_body
 from kbserver.http.request_body import CHUNKS_BETWEEN, BodyInput
 from kbserver.http.request_head import MAX_HEAD, MAX_LINE, Head
 
@@ -26,8 +25,13 @@ START = (
 HIDDEN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def body_of(wire: bytes) -> BodyInput:
-    return BodyInput(io.BufferedReader(io.BytesIO(wire)), CHUNKED, None, len(wire), 30.0)
+def no_turn() -> None:
+    """Let nothing else run."""
+
+
+def body_of(wire: bytes, yield_now: Callable[[], None] = no_turn) -> BodyInput:
+    reader = io.BufferedReader(io.BytesIO(wire))
+    return BodyInput(reader, CHUNKED, None, len(wire), 30.0, yield_now)
 
 
 class Endless(io.RawIOBase):
@@ -48,13 +52,6 @@ class Endless(io.RawIOBase):
         buffer[: len(data)] = data
         self.sent += len(data)
         return len(data)
-
-
-@pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    taken: list[None] = []
-    monkeypatch.setattr(request_body, "yield_now", lambda: taken.append(None))
-    return taken
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,7 @@ def running() -> Iterator[Running]:
 )
 def test_endless_framing_is_refused(start: bytes, text: bytes) -> None:
     client = Endless(start, text)
-    body = BodyInput(io.BufferedReader(client), CHUNKED, None, 0, 30.0)
+    body = BodyInput(io.BufferedReader(client), CHUNKED, None, 0, 30.0, no_turn)
     with pytest.raises(OSError, match=r"too long|no headers|no size"):
         body.read()
     assert client.sent <= MAX_HEAD + 2 * MAX_LINE + io.DEFAULT_BUFFER_SIZE
@@ -88,8 +85,10 @@ def test_endless_framing_is_refused(start: bytes, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 1, 65_536])
-def test_small_chunks_give_turns(turns: list[None], length: int | None) -> None:
-    body = body_of(b"1\r\nx\r\n" * 10 * CHUNKS_BETWEEN + b"0\r\n\r\n")
+def test_small_chunks_give_turns(length: int | None) -> None:
+    turns: list[None] = []
+    wire = b"1\r\nx\r\n" * 10 * CHUNKS_BETWEEN + b"0\r\n\r\n"
+    body = body_of(wire, lambda: turns.append(None))
     whole = b"".join(iter(lambda: body.read(length), b""))
     assert whole == b"x" * 10 * CHUNKS_BETWEEN
     assert len(turns) == 10

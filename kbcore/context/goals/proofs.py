@@ -72,8 +72,8 @@ class Goals:
             in_turns = self._witness.budget.paced(lots.items(), 1)
             heads = [(number, next(lot, None)) for number, lot in in_turns]
             lots = {number: lots[number] for number, groups in heads if groups is not None}
-            found = _in_turns([groups for _, groups in heads if groups is not None])
-            for group in self._witness.budget.paced(found, GROUPS_BETWEEN):
+            groups_in_turns = _in_turns([groups for _, groups in heads if groups is not None])
+            for group in self._witness.budget.paced(groups_in_turns, GROUPS_BETWEEN):
                 self.found[group.goal] += 1
                 reason = self._refusal(group)
                 if reason is None:

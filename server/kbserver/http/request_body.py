@@ -1,7 +1,7 @@
 """Request bodies as they arrive: read with a timeout, and skipped when no route reads them.
 
 The framing of a chunked body is read here and not by pywsgi, which takes it byte by byte and without
-a turn for others: for as long as a client sends without a pause, nobody else would be served, and
+a turn for others: for as long as a client sends without a pause, no other client would be served, and
 not even the timeout would end that.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from gevent.pywsgi import Input
 
 from kbcore.config.settings import Config
 from kbserver.http.request_head import HEADER, MAX_HEAD, MAX_LINE, Head
-from kbserver.process.offload import yield_now
 
 _DISCARD = 64 * 1024
 """Most bytes of an unread body that are discarded, and of a read of a chunk of any size."""
@@ -52,15 +52,27 @@ class Times:
 
 
 class BodyInput(Input):  # type: ignore[misc]
-    """The body of a request, read with a timeout; a short unread rest is discarded."""
+    """The body of a request, read with a timeout; a short unread rest is discarded.
+
+    `yield_now` is called between the chunks of a body, and lets other requests run.
+    """
 
     chunk_length: int
     position: int
 
-    def __init__(self, rfile: Any, head: Head, sock: Any, at_hand: int, seconds: float) -> None:
+    def __init__(
+        self,
+        rfile: Any,
+        head: Head,
+        sock: Any,
+        at_hand: int,
+        seconds: float,
+        yield_now: Callable[[], None],
+    ) -> None:
         super().__init__(rfile, head.length, socket=sock, chunked_input=head.chunked)
         self.at_hand = at_hand
         self.chunks = 0
+        self.yield_now = yield_now
         self.seconds = seconds
         self.broken = False
         self.deadline: float | None = None
@@ -90,8 +102,8 @@ class BodyInput(Input):  # type: ignore[misc]
             if left <= 0:
                 self._begin_chunk()
                 continue
-            wanted = min(left, _DISCARD if length is None else length)
-            data = (self.rfile.readline if use_readline else self.rfile.read)(wanted)
+            size = min(left, _DISCARD if length is None else length)
+            data = (self.rfile.readline if use_readline else self.rfile.read)(size)
             if not data:
                 raise self._malformed("the body ended inside a chunk")
             parts.append(data)
@@ -107,7 +119,7 @@ class BodyInput(Input):  # type: ignore[misc]
         """Read the size of the next chunk, and the trailers after the last one, which are ignored."""
         self.chunks += 1
         if self.chunks % CHUNKS_BETWEEN == 0:
-            yield_now()
+            self.yield_now()
         match = _SIZE.fullmatch(self._line())
         if match is None:
             raise self._malformed("a chunk has no size")
