@@ -228,7 +228,12 @@ def _extension(
     """Return the rows of a predicate in one state, which live until `open_runs` is closed."""
     tenant, partition, rules = state.tenant, state.partition, state.rules
     if schema not in rules.derived:
-        rows = _visible(tenant.engine, partition.bind(schema), budget, open_runs)
+        stored = partition.get(schema)
+        if stored is None:  # `bind` would leave an empty relation in the tenant
+            rows = tenant.engine.relation(schema.arity)
+            open_runs.callback(rows.drop)
+        else:
+            rows = _visible(tenant.engine, stored.relation, budget, open_runs)
         return _Extension(rows, rows)
     view = open_runs.enter_context(viewed(tenant, partition, rules, (schema,), budget))
     true = all_conclusions(tenant, view, schema, budget, open_runs)

@@ -13,6 +13,15 @@ from kbplanner.syntax.textform import body_from_text, literal_from_text
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
 
+MAX_GOALS = 250
+"""Maximum number of goals of a window."""
+
+MAX_BUCKETS = 100
+"""Maximum number of buckets of a window."""
+
+MAX_QUERY_BYTES = 64 * 1024
+"""Maximum size of a query of a window in UTF-8, and of the name of its asker, as of a goal."""
+
 FILL_NONE = "none"
 FILL_SALIENCE = "salience"
 FILLS = (FILL_NONE, FILL_SALIENCE)
@@ -71,10 +80,6 @@ def items_of(goal: Goal) -> tuple[BodyItem, ...]:
 def goal_text(goal: Goal) -> str:
     """Return a goal in the rule language."""
     return ", ".join(map(print_item, items_of(goal)))
-
-
-MAX_GOALS = 1000
-"""Largest number of goals of one window."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,13 +132,14 @@ class Selection:
         only.
         """
         asked = self._request.predicates
+        asked_names = frozenset(asked or ())
         for share in self.shares:
             predicates = share.bucket.predicates
             if asked is not None:
                 predicates = (
                     asked
                     if predicates is None
-                    else tuple(name for name in predicates if name in asked)
+                    else tuple(name for name in predicates if name in asked_names)
                 )
             self._fill(predicates, share)
         self._fill(asked, None)

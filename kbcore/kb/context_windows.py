@@ -15,7 +15,14 @@ from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
 from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
-from kbcore.context.request import FILLS, FORMATS, MAX_GOALS, WindowRequest
+from kbcore.context.request import (
+    FILLS,
+    FORMATS,
+    MAX_BUCKETS,
+    MAX_GOALS,
+    MAX_QUERY_BYTES,
+    WindowRequest,
+)
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
@@ -328,8 +335,6 @@ def _key_of(tenant: Tenant, stored: StoredRelation, row: int, scope: str | None)
 
 def check_request(request: WindowRequest) -> None:
     """Raise InvalidInput if no window can be made for a request."""
-    if len(request.goals) > MAX_GOALS:
-        raise InvalidInput.at("goals", f"must have at most {MAX_GOALS} goals")
     for name, value, minimum in (
         ("maxFacts", request.max_facts, 1),
         ("maxTokens", request.max_tokens, 1),
@@ -337,6 +342,15 @@ def check_request(request: WindowRequest) -> None:
     ):
         if value is not None and value < minimum:
             raise InvalidInput.at(name, f"must be at least {minimum}")
+    for name, count, most in (
+        ("goals", len(request.goals), MAX_GOALS),
+        ("relevanceBuckets", len(request.buckets), MAX_BUCKETS),
+    ):
+        if count > most:
+            raise InvalidInput.at(name, f"has {count} elements; a window has at most {most}")
+    for name, text in (("query", request.query), ("asker", request.asker)):
+        if text is not None and len(text.encode("utf-8", "replace")) > MAX_QUERY_BYTES:
+            raise InvalidInput.at(name, f"has at most {MAX_QUERY_BYTES} bytes")
     for name, share in (
         ("minSalience", request.min_salience),
         ("minRelevance", request.min_relevance),

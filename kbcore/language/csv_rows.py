@@ -108,7 +108,10 @@ def _delimiter_of(lines: list[str]) -> str:
     if not any(_COMMA_OF_CELLS.search(_QUOTED.sub("", line)) for line in lines):
         delimiters.sort(key=",".__eq__)
     for delimiter in delimiters:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a cell that is too long, perhaps only with this delimiter
+            continue
         if rows and all(len(row) > 1 for row in rows):
             return delimiter
     return ","

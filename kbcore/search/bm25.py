@@ -25,6 +25,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.lexical import EXCLUDED_RANK, MAX_WORDS, Matching
+from kbplanner.pacing import Rest, no_rest
 
 K1 = 1.2
 B = 0.75
@@ -43,6 +44,9 @@ ROUNDING = 1 - 1e-9
 
 MAX_QUERY_WORDS = MAX_WORDS
 """Maximum number of query words: the first distinct words that occur in a fact."""
+
+SHORT_TEXT = 1000
+"""Characters of a text whose words are found without a turn for others."""
 
 Found = tuple[StoredRelation, int, float]
 """A fact: its relation, its row id while the read lock is held, its score."""
@@ -187,14 +191,15 @@ class LexicalIndex:
         vocabulary = self._vocabulary
         return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in texts])
 
-    def _words_of(self, symbols: array[int]) -> list[tuple[int, ...]]:
+    def _words_of(self, symbols: array[int], rest: Rest) -> list[tuple[int, ...]]:
         known = self._symbols
         new = array("I", sorted(set(symbols).difference(known)))
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
                 dates = date_words(text)
+                stems = words(text, rest if len(text) > SHORT_TEXT else no_rest)
                 known[symbol] = self._numbered(
-                    [*words(text), *words(" ".join(dates))] if dates else words(text)
+                    [*stems, *words(" ".join(dates))] if dates else stems
                 )
         return [known[symbol] for symbol in symbols]
 

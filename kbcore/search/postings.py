@@ -9,18 +9,23 @@ half of all places are unused, the index is rebuilt.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from weakref import ref
 
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import FLIP_GONE, FLIP_HIDDEN, FLIP_SHOWN, StoredRelation
 from kbplanner.engine.lexical import EXCLUDED_RANK
+from kbplanner.pacing import Rest, no_rest
 
-WordsOf = Callable[["array[int]"], Sequence[tuple[int, ...]]]
-"""Function from symbols to the words of their texts."""
+WordsOf = Callable[["array[int]", Rest], Sequence[tuple[int, ...]]]
+"""Function from symbols to the words of their texts, which rests between pieces of work."""
 
 BATCH_ROWS = 2000
 """Rows indexed between two budget checks."""
+
+WORDS_BETWEEN = 20_000
+"""Words of rows that are indexed between two turns of others."""
 
 MAX_LENGTH = (1 << 16) - 1
 """Maximum stored length of a fact in words; longer facts count as this long."""
@@ -144,6 +149,11 @@ class Postings:
             self._follow(part_of, stored, budget)
 
     def _follow(self, part: Part, stored: StoredRelation, budget: Budget) -> None:
+        def rest() -> None:
+            budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
+            if budget.runtime_yield is not None:
+                budget.runtime_yield()
+
         if stored.flips is None:
             stored.flips = array("Q")
         flips, size = stored.flips, stored.relation.counts().rows
@@ -156,29 +166,33 @@ class Postings:
             flips.extend(row << 2 | FLIP_GONE for row in set(range(size)).difference(all_ids))
         gone = {flip >> 2 for flip in flips if flip & 3 == FLIP_GONE}
         while (start := len(part.places)) < size:
-            self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone)
+            self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone, rest)
             if len(part.places) < size:
-                budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
-                if budget.runtime_yield is not None:
-                    budget.runtime_yield()
+                rest()
         for flip in flips:
             self._flip(part, flip >> 2, flip & 3 == FLIP_SHOWN)
         stored.flips = array("Q")
 
-    def _add(self, part: Part, stored: StoredRelation, rows: range, gone: set[int]) -> None:
-        arity, lists, first_place = part.arity, self.lists, len(self.shown)
+    def _add(
+        self, part: Part, stored: StoredRelation, rows: range, gone: set[int], rest: Rest
+    ) -> None:
+        arity, lists = part.arity, self.lists
         if gone:
             remaining = array("I", [row for row in rows if row not in gone])
-            cells, at = stored.relation.rows(remaining), 0
+            present, at, cells = stored.relation.rows(remaining), 0, array("I")
             for row in rows:  # a deleted row gets the place of a fact without words
-                part.cells.extend([0] * arity if row in gone else cells[at : at + arity])
+                cells.extend([0] * arity if row in gone else present[at : at + arity])
                 at += 0 if row in gone else arity
         else:
-            part.cells.extend(stored.relation.rows(array("I", rows)))
-        words, at = self._words_of(part.cells[rows.start * arity : rows.stop * arity]), 0
-        for index, row in enumerate(rows, first_place):
+            cells = stored.relation.rows(array("I", rows))
+        words, at, work = self._words_of(cells, rest), 0, 0
+        for row in rows:  # each row is added as a whole: `rest` may raise
+            if work >= WORDS_BETWEEN:
+                work = 0
+                rest()
+            index = len(self.shown)
             row_words = [word for cell_words in words[at : at + arity] for word in cell_words]
-            at += arity
+            work += len(row_words)
             alive = row not in gone
             if alive:
                 row_words += part.own
@@ -195,13 +209,15 @@ class Postings:
                 self.shortest = min(self.shortest, len(row_words))
             self.lengths.append(min(len(row_words), MAX_LENGTH) if alive else 0)
             self.shown.append(alive)
-        self.owners.extend([part.owner] * len(rows))
-        self.rows.extend(rows)
-        part.places.extend(range(first_place, first_place + len(rows)))
+            self.owners.append(part.owner)
+            self.rows.append(row)
+            part.cells.extend(cells[at : at + arity])
+            part.places.append(index)
+            at += arity
 
     def _repeated(self, row_words: Sequence[int]) -> None:
-        for word in set(row_words):
-            if (times := row_words.count(word)) > 1:
+        for word, times in Counter(row_words).items():
+            if times > 1:
                 self.spare[word] = self.spare.get(word, 0) + times - 1
                 self.most = max(self.most, times)
 
@@ -214,9 +230,9 @@ class Postings:
         part.count += step
         part.words += step * self.lengths[index]
         symbols = part.cells[row * part.arity : (row + 1) * part.arity]
-        for word in {word for cell_words in self._words_of(symbols) for word in cell_words}.union(
-            part.own
-        ):
+        for word in {
+            word for cell_words in self._words_of(symbols, no_rest) for word in cell_words
+        }.union(part.own):
             self.spare[word] = self.spare.get(word, 0) - step
 
     def _drop(self, part: Part) -> None:

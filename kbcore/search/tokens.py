@@ -20,7 +20,7 @@ from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
 from kbplanner.ir.values.words import MARK
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, no_rest, paced
 
 # fmt: off
 STOP_WORDS = frozenset({
@@ -51,6 +51,8 @@ _BETWEEN_WORDS = re.compile(r"[\s,;.!?()\[\]{}<>|/\"]")
 CHARS_PER_REST, MAX_PIECE_CHARS = 1000, 4000
 """Characters read between two calls of `rest`, up to the end of a word that is not longer: about a
 millisecond where all words are new."""
+STEMS_BETWEEN = 20
+"""Words that are stemmed between two turns of others."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
 """Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
@@ -76,18 +78,22 @@ _stems: dict[str, tuple[str, ...]] = {}
 """Stems by run of letters or of digits."""
 
 
-def words(text: str) -> list[str]:
-    """Return the stems of a text in order, without stop words; an identifier is one word."""
+def words(text: str, rest: Rest = no_rest) -> list[str]:
+    """Return the stems of a text in order, without stop words; an identifier is one word.
+
+    Calls `rest` between pieces of work.
+    """
     text = _folded(text)
+    rest()
     if "_" not in text and ":" not in text:  # no identifiers
-        return _stems_of(text)
+        return _stems_of(text, rest)
     stems: list[str] = []
     for match in _WORD.finditer(text):
         run = match.group()
         if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
             stems.append(run.casefold())
         else:
-            stems += _stems_of(run)
+            stems += _stems_of(run, rest)
     return stems
 
 
@@ -143,23 +149,25 @@ def _first_person(text: str, rest: Rest) -> Iterator[re.Match[str]]:
             yield run
 
 
-def _stems_of(text: str) -> list[str]:
+def _stems_of(text: str, rest: Rest = no_rest) -> list[str]:
     """Return the stems of runs of letters or of digits."""
     known = _stems
     stems: list[str] = []
     for run in _RUNS.findall(text):
         run_stems = known.get(run)
-        stems += _add_stems(run) if run_stems is None else run_stems
+        stems += _add_stems(run, rest) if run_stems is None else run_stems
     return stems
 
 
-def _add_stems(run: str) -> tuple[str, ...]:
+def _add_stems(run: str, rest: Rest) -> tuple[str, ...]:
     """Return the stems of a run, and cache them."""
-    words_of_run = map(str.casefold, _camel_parts(run))
+    words_of_run = paced(map(str.casefold, _camel_parts(run)), rest, STEMS_BETWEEN)
     stems = tuple(_stem(word) for word in words_of_run if word not in STOP_WORDS)
     if len(_stems) >= MAX_RUNS:
         _stems.clear()
     _stems[run] = stems
+    if len(_stems) % STEMS_BETWEEN == 0:
+        rest()
     return stems
 
 

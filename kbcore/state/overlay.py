@@ -278,13 +278,18 @@ class _Layer(Partition):
         return self.get(schema) or self._below.need(schema)
 
     def writable(self, schema: RelationSchema) -> StoredRelation:
-        """Return a copy of the relation of the base.
+        """Return a copy of the relation of the base, or a new one that the base does not get.
 
         Cached results, which are bound to the original, are closed.
         """
         own = self._relations.get(schema)
         if own is None:
-            own = self._relations[schema] = self._below.need(schema).copy()
+            below = self._below.get(schema)
+            own = self._relations[schema] = (
+                StoredRelation(schema, self.name, self._engine.relation(schema.arity))
+                if below is None
+                else below.copy()
+            )
             self._overlay.forget()
         return own
 
@@ -302,9 +307,9 @@ class _Layer(Partition):
 
     def outdated(self) -> bool:
         """Return True if a relation that was copied has changed in the base."""
-        below = self._below
         return any(
-            below.need(schema).version != own.version for schema, own in self._relations.items()
+            (0 if (below := self._below.get(schema)) is None else below.version) != own.version
+            for schema, own in self._relations.items()
         )
 
     def drop(self) -> None:

@@ -272,7 +272,9 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
     def _environ(self, head: Head, buffered: int) -> dict[str, Any]:
         expects = self.socket if "EXPECT" in head.headers else None
-        self.wsgi_input = BodyInput(self.rfile, head, expects, buffered, self.server.times.body)
+        self.wsgi_input = BodyInput(
+            self.rfile, head, expects, buffered, self.server.times.body, yield_now
+        )
         environ: dict[str, Any] = self.server.get_environ()
         environ.update(head.environ())
         environ["wsgi.input"] = self.wsgi_input

@@ -6,7 +6,7 @@ import pytest
 
 import kbcore
 from kbcore.errors import InvalidInput
-from kbcore.language.csv_rows import BATCH_ROWS
+from kbcore.language.csv_rows import BATCH_ROWS, csv_batches
 
 
 @pytest.fixture
@@ -172,3 +172,11 @@ def test_names_of_columns_with_signs(load):
     facts, header = load("Name,Price ($),km/h\nann,1.5,30\n", predicate="p")
     assert header == ("Name", "Price ($)", "km/h")
     assert facts == {"p": [("ann", "1.5", "30")]}
+
+
+def test_a_cell_that_is_too_long_is_an_error_of_its_line() -> None:
+    lines = ["p,a\n", "p," + "x" * 200_000 + "\n"]
+    ((batch, error),) = csv_batches(lines, "no", None)
+    assert batch.rows == [["p", "a"]]
+    assert error is not None
+    assert error.line == 2

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import cycle, product
 from typing import Any
 
+import httpcore
+import httpx
 import pytest
 from support.agents import Agent
 from support.http import Served, error_of, serve_in_memory
@@ -43,6 +45,7 @@ from kbplanner.syntax.parser import (
     parse_rule,
 )
 from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS, TOO_LONG, scan_statement
+from kbplugins.webhooks.transport import MAX_READ_BYTES, DeadlineTransport
 from kbserver.mcp.tools import all_tools
 from kbserver.operations import operations
 from kbserver.schemas.base import Body
@@ -375,3 +378,131 @@ def test_checking_and_teaching_declare_a_time_limit(path: str) -> None:
         body = {"text": short("rules"), "timeoutMs": 20}
         details = error_of(served.client.post(path, body), 422, "BUDGET_EXCEEDED")["details"]
         assert (details["limit"], details["value"]) == ("timeMs", 20)
+
+
+# ---- texts that are searched, and windows ----
+
+
+def many_words(count: int) -> str:
+    return " ".join(f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}x{i}" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [many_words(3000), "aB" * 3000, many_words(1500) + " " + many_words(1500)],
+    ids=["words", "one word of many", "repeated words"],
+)
+def test_stored_texts_are_indexed_in_turns(text: str) -> None:
+    with serve_in_memory() as served:
+        facts = [{"predicate": "told", "args": [text + str(index)] * 4} for index in range(5)]
+        served.client.post("/assert/facts", {"facts": facts})
+        turns = Turns()
+        served.runtime.yield_now = turns
+        with turns.counted():
+            answer = served.client.post("/memory/context", {"query": "wordaa"})
+        assert answer.status_code == 200, answer.text
+        assert turns.most_calls < CALLS_BETWEEN
+
+
+def test_an_index_that_met_its_deadline_goes_on_later() -> None:
+    with serve_in_memory() as served:
+        texts = [f"{many_words(400)} end{index}" for index in range(20)]
+        facts = [{"predicate": "told", "args": [text]} for text in texts]
+        served.client.post("/assert/facts", {"facts": facts})
+        steps = 0
+        served.runtime.yield_now = lambda: served.clock.advance(1000)
+        body = {"query": "end7", "timeoutMs": 5000}
+        while served.client.post("/memory/context", body).status_code == 422:
+            steps += 1
+            assert steps < 100
+        served.runtime.yield_now = lambda: None
+        assert steps
+        for index in (0, 7, 19):
+            answer = served.client.post("/memory/context", {"query": f"end{index}"}).get_json()
+            assert [entry["args"] for entry in answer["entries"]][:1] == [[texts[index]]]
+
+
+def test_a_query_gives_turns_and_has_a_limit() -> None:
+    with serve_in_memory() as served:
+        served.client.post("/tell", {"predicate": "p", "args": ["a"]})
+        turns = Turns()
+        served.runtime.yield_now = turns
+        for text in (many_words(5000), "aB" * 30_000):
+            with turns.counted():
+                answer = served.client.post("/memory/context", {"query": text})
+            assert answer.status_code == 200, answer.text
+        assert turns.most_calls < CALLS_BETWEEN
+        for key in ("query", "asker"):
+            body = {"query": "a", key: "ä" * 40_000}
+            error = error_of(served.client.post("/memory/context", body), 400, "VALIDATION_ERROR")
+            assert key in error["details"]["fields"]
+
+
+def test_goals_of_a_window_give_turns_and_have_a_limit() -> None:
+    with serve_in_memory() as served:
+        facts = [{"predicate": "p", "args": [str(index)]} for index in range(120)]
+        served.client.post("/assert/facts", {"facts": facts})
+        turns = Turns()
+        served.runtime.yield_now = turns
+        for goals in (["p(?x)"] * 250, [f"q{index}(?x)" for index in range(250)]):
+            with turns.counted():
+                answer = served.client.post("/memory/context", {"goals": goals})
+            assert answer.status_code == 200, answer.text
+        assert turns.most_calls < CALLS_BETWEEN
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/memory/context", {"goals": ["p(?x)"] * 251}),
+        ("/memory/context", {"predicates": ["p"] * 1001}),
+        ("/memory/context", {"relevanceBuckets": [{"name": str(n)} for n in range(101)]}),
+        (
+            "/memory/context",
+            {"relevanceBuckets": [{"name": "a", "predicates": ["p"] * 1001}]},
+        ),
+        ("/memory/consolidate", {"predicates": ["p"] * 1001}),
+    ],
+)
+def test_lists_that_are_searched_have_limits(path: str, body: dict[str, Any]) -> None:
+    with serve_in_memory() as served:
+        error = error_of(served.client.post(path, body), 400, "VALIDATION_ERROR")
+        assert error["details"]["fields"]
+
+
+# ---- receivers of webhooks ----
+
+
+class Repeats(httpcore.NetworkStream):
+    """A connection to a receiver that sends the same bytes without an end or a pause."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.read_bytes = 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self.read_bytes += len(self._data)
+        return self._data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Accept the request."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def get_extra_info(self, info: str) -> None:
+        """Return nothing."""
+
+
+@pytest.mark.parametrize(
+    "data", [b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100, b"HTTP/1.1 100 Continue\r\nA: b\r\n\r\n"]
+)
+def test_a_receiver_that_never_comes_to_its_answer_is_given_up(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Repeats(data)
+    monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", lambda *args, **more: stream)
+    request = httpx.Request("POST", "http://127.0.0.1:9/", content=b"{}")
+    with pytest.raises(httpx.TransportError, match="ReadError"):
+        DeadlineTransport(3600.0).handle_request(request)
+    assert stream.read_bytes <= MAX_READ_BYTES + len(data)

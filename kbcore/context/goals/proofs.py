@@ -26,6 +26,9 @@ GOALS_AT_ONCE = 20
 MAX_ALTERNATIVES = 3
 """Rules of a goal without answers whose unmet conditions are named in the text."""
 
+GROUPS_BETWEEN = 10
+"""Answers that are looked at between two turns of others."""
+
 MAX_ELSEWHERE = 20
 """Answers of a goal that are named although their entries are listed for another goal."""
 
@@ -69,9 +72,11 @@ class Goals:
         lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
         alone: list[Group] = []
         while lots and self._room.left > 0:
-            heads = [(number, next(lot, None)) for number, lot in lots.items()]
+            in_turns = self._witness.budget.paced(lots.items(), 1)
+            heads = [(number, next(lot, None)) for number, lot in in_turns]
             lots = {number: lots[number] for number, groups in heads if groups is not None}
-            for group in _in_turns([groups for _, groups in heads if groups is not None]):
+            groups_in_turns = _in_turns([groups for _, groups in heads if groups is not None])
+            for group in self._witness.budget.paced(groups_in_turns, GROUPS_BETWEEN):
                 self.found[group.goal] += 1
                 reason = self._refusal(group)
                 if reason is None:
@@ -93,11 +98,12 @@ class Goals:
                 self._take_answer(group, "answer of a goal; its proof does not fit", text)
         for number, goal in enumerate(self._witness.budget.paced(self._goals, GOALS_AT_ONCE)):
             if not self.found[number]:
+                self._witness.budget.yield_now()
                 self._take_partial(goal)
 
     def notes(self) -> list[GoalNote]:
         """Return what the text says about goals besides their facts."""
-        notes = []
+        notes: dict[GoalNote, None] = {}
         for number, goal in enumerate(self._witness.budget.paced(self._goals, GOALS_AT_ONCE)):
             text, elsewhere = goal_text(goal), self._elsewhere.get(number, [])
             unanswered = not self.found[number]
@@ -113,9 +119,9 @@ class Goals:
                 contradicted=self.reasons.get(number, Counter())["contradicted"],
                 unproved=number in self._unproved,
             )
-            if note != GoalNote(text) and note not in notes:
-                notes.append(note)
-        return notes
+            if note != GoalNote(text):
+                notes[note] = None
+        return list(notes)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the outcome of each goal."""

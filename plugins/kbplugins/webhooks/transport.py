@@ -1,7 +1,9 @@
 """A transport of HTTP requests that gives up when a whole exchange takes too long.
 
 The timeouts of httpx hold for each read and write: a receiver that sends a byte from time to time
-would hold a delivery, and the stop of the server, for as long as it likes.
+would hold a delivery, and the stop of the server, for as long as it likes. One that sends
+informational answers (1xx) without end or pause would hold the whole server, which reads them
+without a turn for others.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ import httpx
 
 WRITTEN_BYTES = 16 * 1024
 """Bytes that are written between two looks at the deadline."""
+
+MAX_READ_BYTES = 128 * 1024
+"""Bytes that are read of an answer: its head, and those of informational answers before it."""
 
 SocketOptions = Iterable[tuple[Any, ...]] | None
 
@@ -84,9 +89,14 @@ class _Stream(httpcore.NetworkStream):
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self._stream = stream
         self._deadline = deadline
+        self._left = MAX_READ_BYTES
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(self._deadline, httpcore.ReadTimeout))
+        data = self._stream.read(max_bytes, _left(self._deadline, httpcore.ReadTimeout))
+        self._left -= len(data)
+        if self._left < 0:
+            raise httpcore.ReadError("the answer is too long")
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), WRITTEN_BYTES):

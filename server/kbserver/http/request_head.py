@@ -25,7 +25,7 @@ MAX_HEADERS = 100
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _VERSION = re.compile(rb"HTTP/1\.[01]")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
+HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 _ORIGIN = re.compile(rb"(?i:https?)://([^/?#]*)")
 _SINGLE = frozenset(
     ("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT")
@@ -135,7 +135,7 @@ def _request_line(line: bytes, head: Head) -> None:
 
 
 def _header(line: bytes, head: Head) -> None:
-    match = _HEADER.fullmatch(line)
+    match = HEADER.fullmatch(line)
     if match is None:
         raise BadRequest("a header is not NAME: VALUE, without control characters")
     name, value = match.groups()

@@ -13,6 +13,9 @@ from kbplanner.syntax.textform import atom_from_text, literal_from_text
 from kbserver.schemas.base import Body, present
 from kbserver.schemas.fields import Arguments, Flag, Json, Predicate, Text
 
+MAX_PREDICATES = 1000
+"""Maximum number of predicates in a list of a body, which is searched for each fact or relation."""
+
 PREDICATES_PER_REST = 200
 """Names of predicates read between two calls of `rest`: about a millisecond."""
 
@@ -119,6 +122,8 @@ def predicates_given(names: Any, path: str) -> tuple[str, ...]:
     """Return the predicates of a list in a body; raises InvalidInput that names the element."""
     if type(names) is not list:
         raise InvalidInput.at(path, "must be an array of predicates")
+    if len(names) > MAX_PREDICATES:
+        raise InvalidInput.at(path, f"has {len(names)} elements, and may have {MAX_PREDICATES}")
     return tuple(
         predicate_of(name, f"{path}[{index}]")
         for index, name in enumerate(paced(names, current_rest(), PREDICATES_PER_REST))

@@ -413,8 +413,10 @@ class WindowDiffAnswer(LeanAnswer):
 def _goals(goals: Any) -> tuple[Goal, ...]:
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    if len(goals) > MAX_GOALS:
-        raise InvalidInput.at("goals", f"must have at most {MAX_GOALS} goals")
+    if len(goals) > MAX_GOALS:  # before any of them is read
+        raise InvalidInput.at(
+            "goals", f"has {len(goals)} elements; a window has at most {MAX_GOALS}"
+        )
     return tuple(
         _goal(goal, f"goals[{index}]")
         for index, goal in enumerate(paced(goals, current_rest(), GOALS_PER_REST))
