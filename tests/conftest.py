@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         passed, skipped = (len(terminalreporter.stats.get(k, ())) for k in ("passed", "skipped"))
         with Path(path).open("a") as counts:
             counts.write(f"{passed} passed, {skipped} skipped\n")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undo what a test, or a server inside this process, has set for the log of the process."""
+    root, audit = logging.getLogger(), logging.getLogger("kbserver.audit")
+    handlers, levels = list(root.handlers), (root.level, audit.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    audit.setLevel(levels[1])
 
 
 @pytest.fixture(scope="session")

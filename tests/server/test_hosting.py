@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,7 +23,7 @@ from werkzeug.test import EnvironBuilder
 from kbcore.errors import ConfigError, NotReady, StorageBusy
 from kbserver import create_app, wsgi
 from kbserver.flask import EXTENSION, KBCore, config_of
-from kbserver.process.hosting_server import CANNOT_START
+from kbserver.process.hosting_server import CANNOT_START, hosting_server
 from kbserver.process.shared_runtime import SharedRuntime
 
 EXAMPLES = Path(__file__).parents[2] / "server" / "examples"
@@ -329,3 +330,38 @@ def test_flask_run_with_the_reloader_serves(tmp_path: Path) -> None:
         visits = [httpx.get(f"{url}/visit/{who}", timeout=30) for who in ("ann", "bob")]
         assert [answer.json()["visitors"] for answer in visits] == [["ann"], ["ann", "bob"]]
         assert httpx.get(f"{url}/kb/health/ready", timeout=30).status_code == 200
+
+
+def test_uwsgi_with_several_workers_ends_without_interrupting_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other workers end first: one that its master interrupts while it imports lives on."""
+    calls: list[tuple[object, ...]] = []
+    uwsgi = SimpleNamespace(
+        numproc=4,
+        opt={},
+        masterpid=lambda: 5000,
+        worker_id=lambda: 1,
+        workers=lambda: [{"pid": pid} for pid in (os.getpid(), 5001, 5002, 0)],
+    )
+
+    def kill(pid: int, number: int) -> None:
+        calls.append((pid, number))
+        if pid == 5002:
+            raise ProcessLookupError
+
+    monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(os, "_exit", lambda status: calls.append(("exit", status)))
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda how, which: calls.append((how, *which)))
+    server = hosting_server()
+    assert server is not None
+    assert (server.workers, server.loads_before_fork) == (4, False)
+    server.end()
+    assert calls == [
+        (5001, signal.SIGKILL),
+        (5002, signal.SIGKILL),
+        (signal.SIG_BLOCK, signal.SIGINT),
+        (5000, signal.SIGQUIT),
+        ("exit", CANNOT_START),
+    ]

@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,15 +18,6 @@ from kbcore.config import Config
 from kbcore.kb.slow_log import REQUEST
 from kbserver import logs
 from kbserver.http.request_id import request_id
-
-
-@pytest.fixture(autouse=True)
-def _root_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:

@@ -138,7 +138,8 @@ def test_what_is_read_early_is_counted_until_the_answer(server) -> None:
 def test_a_message_reaches_a_tenant_of_another_node(tmp_path, postgres_url) -> None:
     settings = {"API_KEY": API_KEY, "AUTH_ENABLED": "", "CLUSTER_TTL_MS": "5000"}
     with Nodes(tmp_path, postgres_url, 2, **settings) as running:
-        # Without the key the status of the cluster is not shown: the nodes are asked with it.
+        running.headers = {"X_API_Key": API_KEY}
+        running.settled()
         node = running.nodes[0]
         tenants = [f"t{number}" for number in range(12)]
         for tenant in tenants:

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -95,8 +96,19 @@ def _of_uwsgi(uwsgi: Any) -> HostingServer:
 
 
 def _end_uwsgi(uwsgi: Any) -> NoReturn:
-    """Stop the master, which would start a worker that has ended again for ever."""
+    """Stop the master, which would start a worker that has ended again for ever.
+
+    The other workers, which are still importing and have nothing open, are ended first: a worker that
+    the master interrupts there prints a traceback, and lives on without an application.
+    """
     if master := uwsgi.masterpid():
+        for worker in uwsgi.workers():
+            if worker["pid"] not in (0, os.getpid()):
+                with suppress(ProcessLookupError):
+                    os.kill(worker["pid"], signal.SIGKILL)
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # what the master sends to this one
         os.kill(master, signal.SIGQUIT)
     end_process()
 
