@@ -41,7 +41,9 @@ ALWAYS = frozenset({400, 401, 403, 429, 500, 503})
 """Statuses of any request: malformed head, missing or insufficient key, rate limit, bug, shutdown."""
 
 OF_TENANTS = frozenset({404})
-OF_BODIES = frozenset({413, 415})
+OF_BODIES = frozenset({413, 415, 422})
+"""Statuses of requests with a body: too large, of another type, or read until the deadline."""
+
 OF_GOALS = frozenset({422})
 OF_WRITES = frozenset({409, 413, 507})
 OF_TRANSACTIONS = frozenset({404, 409})
