@@ -39,6 +39,9 @@ DEFAULT_LISTED = 100
 RULES_PER_YIELD = 200
 """Rules compared between two calls of `yield_now`: about a millisecond."""
 
+RETRACTIONS_PER_REST = 100
+"""Retractions carried out between two turns of others."""
+
 Name = tuple[str | None, RelationSchema]
 """Scope and stored schema of a relation."""
 
@@ -190,7 +193,7 @@ def staged(
         warnings = _change_rules(overlay, proposal, external, budget)
         overlay.advance(now)
         written = {(fact.scope, fact.schema) for fact in proposal.facts}
-        for change in proposal.retractions:
+        for change in budget.paced(proposal.retractions, RETRACTIONS_PER_REST):
             written.update(_remove(overlay, change, budget))
         yield Staged(tenant, overlay, proposal, written, warnings, external)
     finally:
@@ -224,7 +227,7 @@ def _change_rules(
     if not (proposal.rules or proposal.rule_retractions):
         return []
     book = overlay.writable_rules()
-    for removal in proposal.rule_retractions:
+    for removal in budget.paced(proposal.rule_retractions, RETRACTIONS_PER_REST):
         target = removal.scope, removal.id
         if (book.withdraw(*target) or book.remove(*target)) is None:
             raise NotFound(f"no rule '{removal.id}'", {"id": removal.id, "scope": removal.scope})

@@ -61,6 +61,9 @@ NOTHING_STORED = Stored()
 
 
 PACE = 1
+STATEMENTS_PER_REST = 20_000
+"""Statements whose kind is looked at between two calls of `rest`: about a millisecond."""
+
 CHEAP_PACE = 500
 """Statements or rules between two calls of `rest`, in checks of one or all of them: one can have 64
 KiB of expressions."""
@@ -84,10 +87,10 @@ class _Checked:
     blocks: Sequence[Block] = ()
     safe: list[RuleStatement] = field(default_factory=list)
 
-    @property
-    def goals(self) -> list[GoalStatement]:
-        """The queries of the text."""
-        return [each for each in self.statements if isinstance(each, GoalStatement)]
+    def goals(self, rest: Callable[[], None]) -> list[GoalStatement]:
+        """Return the queries of the text."""
+        statements = paced(self.statements, rest, STATEMENTS_PER_REST)
+        return [each for each in statements if isinstance(each, GoalStatement)]
 
 
 def check_texts(
@@ -146,7 +149,7 @@ def check_goal(
     for error in parsed.errors:
         findings.add_error(error)
     part = _Checked(findings, parsed.statements, parsed.unread_names)
-    goals = part.goals
+    goals = part.goals(rest)
     if not parsed.errors and len(goals) != 1:
         at = goals[1].span if goals else Span(1, 1, 1, 2)
         findings.add("wrong-statement", at, f"expected one goal, found {len(goals)}")
@@ -310,7 +313,7 @@ def _unread_names(parts: Iterable[_Checked]) -> set[str]:
 
 def _check_uses(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> None:
     """Warn about heads, in texts with queries, that no other rule and no query reads."""
-    if not any(part.goals for part in parts):
+    if not any(part.goals(rest) for part in parts):
         return
     unread = _unread_names(parts)
     used = {
@@ -325,7 +328,7 @@ def _check_uses(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], No
                 used.update((name, arity) for name, arity, _ in statement.predicates)
     for part in parts:
         reported: set[Signature] = set()
-        statements = part.statements if part.goals else ()
+        statements = part.statements if part.goals(rest) else ()
         for statement in paced(statements, rest, CHEAP_PACE):
             if isinstance(statement, RuleStatement):
                 name, arity, span = statement.predicates[0]
@@ -376,7 +379,7 @@ def _check_rules(
             part.findings.add("shadowed-rule", statement.predicates[0][2], message)
     facts = {signature for part in parts for signature in _facts(part, rest)}
     facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
-    if not facts and not any(part.goals for part in parts):
+    if not facts and not any(part.goals(rest) for part in parts):
         return  # the facts come from elsewhere
     facts |= _signatures(stored.external)
     unread = _unread_names(parts)
@@ -506,7 +509,7 @@ def _check_external(
         for statement in part.safe
         if id(statement) not in refused
     ]
-    queries = [(part, goal) for part in parts for goal in part.goals]
+    queries = [(part, goal) for part in parts for goal in part.goals(rest)]
     scopes = {scope, *(rule.scope for _, _, rule in own)}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
         visible = [rule for rule in stored.rules if rule.scope in (None, each)]
