@@ -161,7 +161,7 @@ def test_an_expired_key_is_refused(node):
 
 def test_admin_actions_are_audited_without_secrets(node, caplog):
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("kbserver.access").setLevel(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "kbserver.access")
     made = node.send(
         "POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP}, address="192.0.2.7"
     ).get_json()
