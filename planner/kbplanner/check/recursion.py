@@ -49,7 +49,7 @@ def recursion_findings(
             refused.add(index)
             yield Recursion("invalid", index, error.message, "")
     numbers = [index for index in numbers if index not in refused]
-    for finding in mixed_extrema([rules[index] for index in numbers]):
+    for finding in mixed_extrema([rules[index] for index in numbers], rest):
         indexes = [numbers[rule] for rule in finding.rules]
         refused.update(indexes)
         yield from _found(finding, indexes, first)

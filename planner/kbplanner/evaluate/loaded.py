@@ -16,7 +16,7 @@ from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.values.instants import instant_text
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, current_rest, no_rest, paced
 from kbplanner.passes.order import Statistics
 
 Bind = Callable[[RelationSchema], Relation]
@@ -99,7 +99,7 @@ class LoadedPlan:
 
         `now` is the instant of the request, in epoch milliseconds; a dated plan needs it.
         """
-        relations = [bind(schema) for schema in self.base]
+        relations = [bind(schema) for schema in paced(self.base, current_rest(), BINDS_PER_REST)]
         params = self.params
         if self.dated:
             if now is None:
@@ -120,6 +120,9 @@ class LoadedPlan:
                 return True
         return False
 
+
+BINDS_PER_REST = 100
+"""Relations found, or made, between two calls of `rest` at the start of a run."""
 
 CONSTANTS_PER_REST = 500
 """Constants interned between two calls of `rest`: about a millisecond."""

@@ -71,7 +71,7 @@ def mixed_extrema(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[Extre
         extremum = extremum_of(rule.head)
         function = "" if extremum is None else extremum.function
         by_head.setdefault(head, {}).setdefault(function, []).append(index)
-    for head, functions in by_head.items():
+    for head, functions in paced(by_head.items(), rest, CLAUSES_PER_REST):
         if len(functions) > 1:
             words = [word or "no extremum" for word in functions]
             message = f"rules of {head} differ: {' and '.join(words)} in their last arguments"

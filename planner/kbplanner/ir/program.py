@@ -15,7 +15,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, current_rest, no_rest, paced
 
 T = TypeVar("T")
 
@@ -173,6 +173,9 @@ class Program:
         return by_head(self.clauses)
 
 
+HEADS_PER_REST = 1000
+"""Clauses whose head is read between two calls of `rest`: about a millisecond."""
+
 CLAUSES_PER_REST = 200
 """Clauses examined between two calls of `rest`: about a millisecond."""
 
@@ -213,7 +216,7 @@ def emptied(todo: list[T]) -> Iterator[T]:
 def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
     """Return the clauses by the relation they conclude, in order."""
     table: dict[RelationSchema, list[Clause]] = {}
-    for clause in clauses:
+    for clause in paced(clauses, current_rest(), HEADS_PER_REST):
         table.setdefault(clause.head.schema, []).append(clause)
     return table
 
@@ -299,7 +302,8 @@ def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Componen
 
 def single_relations(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[RelationSchema]:
     """Return the relations that are components by themselves."""
-    parts = (part.relations for part in components(clauses, rest))
+    found = paced(components(clauses, rest), rest, HEADS_PER_REST)
+    parts = (part.relations for part in found)
     return {next(iter(relations)) for relations in parts if len(relations) == 1}
 
 
