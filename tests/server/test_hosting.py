@@ -224,7 +224,11 @@ def started(*command: str, folder: Path, **environ: str) -> Iterator[subprocess.
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:  # gunicorn may lose a signal during a reload
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=30)
 
 
 def _wait_for(process: subprocess.Popen[str], words: str) -> str:
