@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from support.followers import GoalFollower, GoalWriter
 from support.servers import Server
-from support.workers import DEADLINE_S, SHARDS, children, tenants_of, until
+from support.workers import DEADLINE_S, SHARDS, both, children, tenants_of, until
 
 import kbcore
 from kbcore.config import Config
@@ -288,7 +288,7 @@ def test_a_killed_worker_comes_back_and_nothing_acknowledged_is_lost(tmp_path) -
                 lambda c=counts: all(len(acknowledged[t]) > c[t] + 5 for t in acknowledged),
                 "every tenant is written to",
             )
-            before = children(server)
+            before = both(server)
             os.kill(before[index], signal.SIGKILL)
             until(
                 lambda b=before: len(children(server)) == 2 and children(server) != b,
@@ -333,7 +333,7 @@ def test_a_goal_is_followed_through_the_death_of_workers(tmp_path) -> None:
                     written, connections = writer.written, one.connections + other.connections
                     until(lambda w=written: writer.written > w + 5, "facts are written")
                     one.wait(lambda f: f.answers)
-                    before = children(server)
+                    before = both(server)
                     os.kill(before[index], signal.SIGKILL)
                     until(
                         lambda b=before: len(children(server)) == 2 and children(server) != b,

@@ -35,6 +35,18 @@ def children(server: Server) -> list[int]:
     return [found[index] for index in sorted(found)]
 
 
+def both(server: Server) -> list[int]:
+    """Process ids of the two workers, once both run."""
+    found: list[int] = []
+
+    def are_running() -> bool:
+        found[:] = children(server)
+        return len(found) == 2
+
+    until(are_running, "both workers run")
+    return found
+
+
 def until(condition: Callable[[], Any], what: str) -> Any:
     """Wait until a condition holds; return its value."""
     end = time.monotonic() + DEADLINE_S
