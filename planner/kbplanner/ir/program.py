@@ -302,8 +302,7 @@ def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Componen
 
 def single_relations(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[RelationSchema]:
     """Return the relations that are components by themselves."""
-    found = paced(components(clauses, rest), rest, HEADS_PER_REST)
-    parts = (part.relations for part in found)
+    parts = (part.relations for part in paced(components(clauses, rest), rest, HEADS_PER_REST))
     return {next(iter(relations)) for relations in parts if len(relations) == 1}
 
 
