@@ -12,6 +12,7 @@ BUDGET_LIMITS = {
     "historyMb": "MiB of the earlier state that `knownAt` needs: `HISTORY_CACHE_MB`",
     "memoryBytes": "bytes of derived rows: `QUERY_MAX_BYTES`, `maxBytes`",
     "mergeDecisions": "conflicts that a merge decides differently from the most frequent decision",
+    "planConstants": "different constants in the rules that a goal depends on",
     "proofNodes": "nodes of all proofs: `QUERY_MAX_PROOF_NODES`",
     "rounds": "rounds in which a change follows a recursive conclusion",
     "ruleVariables": "variables that matter to the instances of a rule",

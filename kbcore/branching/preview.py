@@ -36,11 +36,11 @@ from kbplanner.syntax.parser import parse_rule
 DEFAULT_LISTED = 100
 """Default limit of each list of a preview."""
 
-RULES_PER_YIELD = 200
-"""Rules compared between two calls of `yield_now`: about a millisecond."""
+COMPARED_PER_REST = 200
+"""Rules compared between two calls of `rest`: about a millisecond."""
 
 RETRACTIONS_PER_REST = 100
-"""Retractions carried out between two turns of others."""
+"""Retractions carried out between two calls of `rest`: about a millisecond."""
 
 Name = tuple[str | None, RelationSchema]
 """Scope and stored schema of a relation."""
@@ -149,14 +149,14 @@ class Staged:
         )
         if self.external is not None:
             before, after = map(self.external.independent, (before, after))
-        old, new = (set(budget.paced(each.rules, RULES_PER_YIELD)) for each in (before, after))
+        old, new = (set(budget.paced(each.rules, COMPARED_PER_REST)) for each in (before, after))
         return Comparison(
             State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
             State(overlay, overlay.partition(scope), after),
             frozenset(schema for name, schema in self.written if name == scope),
             frozenset(
                 RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
-                for rule in budget.paced(old ^ new, RULES_PER_YIELD)
+                for rule in budget.paced(old ^ new, COMPARED_PER_REST)
             ),
         )
 
@@ -234,7 +234,7 @@ def _change_rules(
     added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_REST)]
     modes = NO_MODES if external is None else external.modes
     cycles = book.check(added, modes, budget.yield_now)
-    for rule in budget.paced(added, RULES_PER_YIELD):
+    for rule in budget.paced(added, COMPARED_PER_REST):
         book.add(rule)
     return [
         *book.endless(added, budget.yield_now),

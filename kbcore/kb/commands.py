@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.terms import Literal, Variable
-from kbplanner.pacing import CHARS_PER_YIELD, Rest, current_rest, lines_of, no_rest, paced
+from kbplanner.pacing import Rest, current_rest, lines_of, may_have, no_rest, paced
 from kbplanner.syntax.diagnostics import Diagnostic, diagnostic, syntax_error
 from kbplanner.syntax.scanner import OPERAND_START, Token, scan_statement
 from kbplanner.syntax.statements import GoalStatement, Span
@@ -32,7 +32,6 @@ ASSERT, INFER, QUERY, RETRACT = "ASSERT", "INFER", "QUERY", "RETRACT"
 _WORDS = frozenset((ASSERT, INFER, QUERY, RETRACT))
 _FORALL = "FORALL"
 _ANY_WORD = re.compile(r"\b(?:ASSERT|INFER|QUERY|RETRACT|FORALL)\b")
-_LONGEST_WORD = len(RETRACT)
 _AFTER_WORD = OPERAND_START - {"_LPAR"}
 """Tokens that may follow a command word; `ASSERT(a)` is an atom of a predicate with that name."""
 
@@ -106,7 +105,7 @@ def translate(text: str, rest: Rest = no_rest) -> Translation:
 
     A text without commands is returned as it is. `rest` is called about once a millisecond.
     """
-    if not _has_word(text, rest):
+    if not may_have(text, _ANY_WORD, len(RETRACT), rest):
         return Translation(text, text)
     translator = _Translator(text)
     for statement in _statements(text, rest):
@@ -115,15 +114,6 @@ def translate(text: str, rest: Rest = no_rest) -> Translation:
     if translator.errors:
         raise syntax_error(translator.errors)
     return Translation(text, "".join(translator.chars), translator.words)
-
-
-def _has_word(text: str, rest: Rest) -> bool:
-    """Return True if a text may have a command word."""
-    starts = range(0, len(text), CHARS_PER_YIELD)
-    return any(
-        _ANY_WORD.search(text, start, start + CHARS_PER_YIELD + _LONGEST_WORD)
-        for start in paced(starts, rest, 1)
-    )
 
 
 def _statements(text: str, rest: Rest) -> Iterator[list[Token]]:

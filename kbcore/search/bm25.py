@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary, ref
 from kbcore.reason.budget import Budget
 from kbcore.search.dates import date_words
 from kbcore.search.postings import Postings
-from kbcore.search.tokens import counted_words, name_words, words
+from kbcore.search.tokens import name_words, words
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -115,7 +116,7 @@ class LexicalIndex:
 
         Raises BudgetExceeded.
         """
-        return self._query(partition, counted_words(text, budget.yield_now), budget, predicates)
+        return self._query(partition, Counter(words(text, budget.yield_now)), budget, predicates)
 
     def covers(
         self,
@@ -131,7 +132,7 @@ class LexicalIndex:
         A word counts once. Words that no fact has count with the weight of the rarest ones, so that
         no fact has much of a text about something unknown. Raises BudgetExceeded.
         """
-        counted = dict.fromkeys(counted_words(text, budget.yield_now), 1)
+        counted = dict.fromkeys(words(text, budget.yield_now), 1)
         return self._query(partition, counted, budget, predicates).covers(share, len(counted))
 
     def _query(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -41,18 +40,16 @@ FIRST_PERSON = frozenset(
 """Words by which the author of a text refers to themselves."""
 
 RUNS_PER_REST = 1000
-"""Runs compared between two calls of `rest`: about a millisecond."""
+"""Runs looked at between two calls of `rest`: about a millisecond."""
 
 MAX_RUNS = 1 << 17
 """Maximum number of runs whose stems are cached; stemming a word takes about 10 microseconds."""
 
-_BETWEEN_WORDS = re.compile(r"[\s,;.!?()\[\]{}<>|/\"]")
+CHARS_PER_REST = 5000
+"""Characters looked at between two calls of `rest`: about a millisecond."""
 
-CHARS_PER_REST, MAX_PIECE_CHARS = 1000, 4000
-"""Characters read between two calls of `rest`, up to the end of a word that is not longer: about a
-millisecond where all words are new."""
-STEMS_BETWEEN = 20
-"""Words that are stemmed between two turns of others."""
+STEMS_PER_REST = 20
+"""Words stemmed between two calls of `rest`: about a millisecond."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
 """Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
@@ -81,38 +78,20 @@ _stems: dict[str, tuple[str, ...]] = {}
 def words(text: str, rest: Rest = no_rest) -> list[str]:
     """Return the stems of a text in order, without stop words; an identifier is one word.
 
-    Calls `rest` between pieces of work.
+    `rest` is called about once a millisecond.
     """
-    text = _folded(text)
+    text = _folded(text, rest)
     rest()
     if "_" not in text and ":" not in text:  # no identifiers
         return _stems_of(text, rest)
     stems: list[str] = []
-    for match in _WORD.finditer(text):
+    for match in paced(_WORD.finditer(text), rest, RUNS_PER_REST):
         run = match.group()
         if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
             stems.append(run.casefold())
         else:
             stems += _stems_of(run, rest)
     return stems
-
-
-def counted_words(text: str, rest: Rest) -> Counter[str]:
-    """Return how often each of the `words` of a text occurs; `rest` is called about once a
-    millisecond.
-    """
-    counts: Counter[str] = Counter()
-    start = 0
-    while start < len(text):
-        limit = start + MAX_PIECE_CHARS
-        cut = _BETWEEN_WORDS.search(text, start + CHARS_PER_REST, limit)
-        end = limit if cut is None else cut.end()
-        counts.update(words(text[start:end]))
-        # Of a script without spaces, the last character is also the first of a pair.
-        is_unspaced = cut is None and _UNSPACED.fullmatch(text, end - 1, end + 1) is not None
-        start = end - is_unspaced
-        rest()
-    return counts
 
 
 def name_words(predicate: str) -> list[str]:
@@ -153,7 +132,7 @@ def _stems_of(text: str, rest: Rest = no_rest) -> list[str]:
     """Return the stems of runs of letters or of digits."""
     known = _stems
     stems: list[str] = []
-    for run in _RUNS.findall(text):
+    for run in paced(_RUNS.findall(text), rest, RUNS_PER_REST):
         run_stems = known.get(run)
         stems += _add_stems(run, rest) if run_stems is None else run_stems
     return stems
@@ -161,23 +140,24 @@ def _stems_of(text: str, rest: Rest = no_rest) -> list[str]:
 
 def _add_stems(run: str, rest: Rest) -> tuple[str, ...]:
     """Return the stems of a run, and cache them."""
-    words_of_run = paced(map(str.casefold, _camel_parts(run)), rest, STEMS_BETWEEN)
+    words_of_run = paced(map(str.casefold, _camel_parts(run, rest)), rest, STEMS_PER_REST)
     stems = tuple(_stem(word) for word in words_of_run if word not in STOP_WORDS)
     if len(_stems) >= MAX_RUNS:
         _stems.clear()
     _stems[run] = stems
-    if len(_stems) % STEMS_BETWEEN == 0:
+    if len(_stems) % STEMS_PER_REST == 0:
         rest()
     return stems
 
 
-def _folded(text: str) -> str:
+def _folded(text: str, rest: Rest = no_rest) -> str:
     """Return a text in compatibility form (NFKD) without accents."""
     text = text.replace("'s ", " ").replace("\u2019s ", " ").removesuffix("'s")
     if text.isascii():
         return text
     plain = unicodedata.normalize("NFKD", text.translate(_JOINERS))
-    return unicodedata.normalize("NFC", "".join(each for each in plain if not _is_accent(each)))
+    chars = paced(plain, rest, CHARS_PER_REST)
+    return unicodedata.normalize("NFC", "".join(each for each in chars if not _is_accent(each)))
 
 
 def _is_accent(char: str) -> bool:
@@ -187,7 +167,7 @@ def _is_accent(char: str) -> bool:
     return unicodedata.combining(char) not in _LETTER_CLASSES or "\ufe00" <= char <= "\ufe0f"
 
 
-def _camel_parts(run: str) -> list[str]:
+def _camel_parts(run: str, rest: Rest = no_rest) -> list[str]:
     """Cut a run where a capital follows a small letter (worksAt), and before the last of many
     capitals (HTTPServer).
     """
@@ -196,7 +176,7 @@ def _camel_parts(run: str) -> list[str]:
     if run.islower() or run.isupper() or run.isdigit() or run[1:].islower():
         return [run]
     parts, start = [], 0
-    for i in range(1, len(run)):
+    for i in paced(range(1, len(run)), rest, CHARS_PER_REST):
         starts_word = run[i].isupper() and (
             run[i - 1].islower() or (i + 1 < len(run) and run[i + 1].islower())
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import islice
@@ -83,6 +84,20 @@ def in_parts(items: Sequence[T], yield_now: Callable[[], None], size: int) -> It
 
 CHARS_PER_YIELD = 1 << 16
 """Characters of a text searched or split between two calls of `yield_now`: about a millisecond."""
+
+
+def may_have(
+    text: str, pattern: re.Pattern[str], longest: int, yield_now: Callable[[], None]
+) -> bool:
+    """Return False if a text has no match of a pattern, whose matches have at most `longest` characters.
+
+    The text is searched in pieces, with `yield_now` called between them. True may be wrong, because
+    the end of a piece counts as the end of a word.
+    """
+    return any(
+        pattern.search(text, start, start + CHARS_PER_YIELD + longest)
+        for start in paced(range(0, len(text), CHARS_PER_YIELD), yield_now, 1)
+    )
 
 
 def lines_of(text: str, yield_now: Callable[[], None]) -> list[str]:

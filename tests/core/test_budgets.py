@@ -27,6 +27,7 @@ from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
+from kbplanner.compile import build
 from kbplanner.engine import relation
 from kbplanner.engine.backend import Limits
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -443,3 +444,16 @@ def test_the_first_of_many_answers_are_those_of_all(limit, offset):
         assert len(every) == 160_000
         found = kb.infer(goal, AnswerOptions(limit=limit, offset=offset))
         assert [tuple(row["args"]) for row in found] == every[offset : offset + limit]
+
+
+def test_a_goal_whose_rules_have_too_many_constants_is_over_a_limit(monkeypatch) -> None:
+    monkeypatch.setattr(build, "MAX_REGISTERS", 20)
+    with open_kb() as kb:
+        kb.teach("".join(f"h(?x) :- q(?x, a{number}).\n" for number in range(30)))
+        kb.tell("q(b, a7).")
+        with pytest.raises(BudgetExceeded) as raised:
+            kb.ask("h(?x)")
+        assert raised.value.details["limit"] == "planConstants"
+        assert list(kb.ask("q(?x, a7)")) == [("b", "a7")]
+        shown = kb.preview(teach="".join(f"g{n}(?x) :- q(?x, a{n}).\n" for n in range(30)))
+        assert [(each.predicate, each.args) for each in shown.becomes_true] == [("g7", ("b",))]

@@ -37,6 +37,7 @@ from engine.assembler import (
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.ir.limits import MAX_REGISTERS
 from kbplanner.ir.operators import AGGREGATES
 
 BEST = [(2, BASE), (1, DERIVED), (2, LEAST), (0, DERIVED)]
@@ -98,6 +99,7 @@ def test_good_plans(engine):
     engine.load(asm.reach())
     engine.load(plan([(0, DERIVED)], answer=0, registers=0))
     engine.load(plan([(64, DERIVED)], component(), answer=0))
+    engine.load(plan([(0, DERIVED)], answer=0, registers=MAX_REGISTERS))
     engine.load(
         one(
             scan(0, DELTA, load(1), same(1)),
@@ -160,6 +162,7 @@ FAULTS = {
     "an unknown opcode": (one([len(asm.OP)], emit(3)), HEAD),
     "an unknown function": (one([asm.OP["CALL"], 99, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
+    "too many registers": (plan([(0, DERIVED)], answer=0, registers=MAX_REGISTERS + 1), 4),
     "a function of too many values": (
         one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)),
         HEAD + 3,

@@ -1,4 +1,4 @@
-"""What `make test-changed` runs for a change."""
+"""The folders that `make test-changed` runs for a change."""
 
 from __future__ import annotations
 

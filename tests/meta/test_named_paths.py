@@ -1,4 +1,4 @@
-"""What the pages for contributors and the examples in docstrings name exists."""
+"""Paths and modules that pages for contributors and examples in docstrings name: all exist."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def tracked() -> frozenset[str]:
 
 
 def pages() -> list[Path]:
-    found = [path for path in sorted(tracked()) if path.rpartition("/")[2] in PAGES]
-    return [ROOT / path for path in found if (ROOT / path).is_file()]
+    names = [path for path in sorted(tracked()) if path.rpartition("/")[2] in PAGES]
+    return [ROOT / path for path in names if (ROOT / path).is_file()]
 
 
 def variants(text: str) -> Iterator[str]:
@@ -145,21 +145,21 @@ def docstrings() -> Iterator[tuple[str, str]]:
 
 def test_imports_in_docstrings_exist() -> None:
     missing = []
-    found = list(docstrings())
-    for path, text in found:
+    examples = list(docstrings())
+    for path, text in examples:
         for module, names, whole in _IMPORT.findall(text):
             if (module or whole).startswith("kbcore_client"):
                 continue
             if not is_importable(module or whole):
                 missing.append((path, module or whole))
                 continue
-            given = [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name]
+            imported = [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name]
             missing += [
                 (path, f"{module}.{name}")
-                for name in given
+                for name in imported
                 if not is_importable(f"{module}.{name}")
             ]
-    assert len(found) >= 5
+    assert len(examples) >= 5
     assert missing == []
 
 

@@ -1,4 +1,4 @@
-"""The steps of the compiler grow with the size of a program, whatever its shape."""
+"""The steps of the compiler grow with the size of a program, for programs of every shape."""
 
 from __future__ import annotations
 

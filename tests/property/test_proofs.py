@@ -77,18 +77,24 @@ programs_with_goals = given(
 )
 
 
+def checked_proofs(kb, checker, literal):
+    """The proofs of the answers of a goal, one for each, whole and checked."""
+    proofs = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
+    assert [proof["result"] for proof in proofs] == kb.infer(literal)
+    for proof in proofs:
+        assert not proof["proof"]["truncated"]
+        checker.dag(proof, 10_000)
+    return proofs
+
+
 @examples(400)
 @programs_with_goals
 def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
     kb = told(runtime, rules, facts)
     checker = Checker(rules, facts)
     for literal in literals:
-        rows = kb.infer(literal)
-        found = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
-        assert [proof["result"] for proof in found] == rows
-        for proof in found:
-            assert not proof["proof"]["truncated"]
-            checker.dag(proof, 10_000)
+        proofs = checked_proofs(kb, checker, literal)
+        rows = [proof["result"] for proof in proofs]
         for proof, row in zip(kb.prove(literal, proof=ProofOptions(nodes=200)), rows, strict=True):
             assert proof["result"] == row
             checker.tree(proof, 200, 100)
@@ -140,12 +146,7 @@ def test_proofs_from_first_instances_hold(runtime, full, rules, facts, literals)
             patches.enter_context(mock.patch.object(race, "HEAD_START_STEPS_PER_FACT", 0))
             patches.enter_context(mock.patch.object(race, "FIRST_TURN_STEPS", 1))
         for literal in literals:
-            rows = kb.infer(literal)
-            found = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
-            assert [proof["result"] for proof in found] == rows
-            for proof in found:
-                assert not proof["proof"]["truncated"]
-                checker.dag(proof, 10_000)
+            for proof in checked_proofs(kb, checker, literal):
                 for node in proof["proof"]["nodes"].values():
                     assert node["kind"] != "derived" or row_atom(node["fact"]) not in checker.facts
             for proof in kb.prove(literal, proof=ProofOptions(nodes=200)):

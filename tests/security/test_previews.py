@@ -18,8 +18,8 @@ def test_a_preview_of_new_predicates_leaves_no_relations() -> None:
     with serve_in_memory() as served:
         served.client.post("/tell", {"predicate": "p", "args": ["a"]})
         before = relations(served)
-        told = [{"predicate": f"new{index}", "args": ["a", "b"]} for index in range(50)]
-        answer = served.client.post("/preview", {"tell": told, "limit": 1000})
+        facts = [{"predicate": f"new{index}", "args": ["a", "b"]} for index in range(50)]
+        answer = served.client.post("/preview", {"tell": facts, "limit": 1000})
         assert answer.get_json()["counts"]["becomesTrue"] == 50
         assert relations(served) == before
 
@@ -41,8 +41,8 @@ def test_a_transaction_that_is_rolled_back_leaves_no_relations() -> None:
         for end in ("rollback", "commit"):
             id = served.client.post("/tx/begin", {}).text
             headers = {"X-Transaction-ID": id}
-            told = {"predicate": "new", "args": ["a"]}
-            assert served.client.post("/tell", told, headers=headers).status_code == 200
+            fact = {"predicate": "new", "args": ["a"]}
+            assert served.client.post("/tell", fact, headers=headers).status_code == 200
             assert served.client.post(f"/tx/{end}/{id}", {}).status_code == 200
             assert relations(served) == before + (end == "commit")
         rows = served.client.post("/query", {"predicate": "new", "args": ["?x"]}).get_json()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,6 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.turns import Turns
 
 from kbcore.clock import ManualClock
@@ -34,7 +31,6 @@ from kbcore.scheduling import Scheduling
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import (
     FIRST_PERSON,
-    counted_words,
     in_first_person,
     without_first_person,
     words,
@@ -376,28 +372,24 @@ def test_json_is_parsed_in_turns(element: str) -> None:
 
 # ---- queries ----
 
-VOCABULARY = (
-    *("Ann's", "worksAt", "msg_0042", "D1:3", "level_2_support", "na\u00efve", "don't", "a-b", "x"),
-    *(
-        "HTTPServer",
-        "12",
-        "\u6771\u4eac\u90fd",
-        "\u0e44\u0e17\u0e22",
-        "e\u0301t\u00e9",
-        "likes(ann, bob).",
-    ),
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "msg_0042 D1:3 " * 4000,
+        "na\u00efve e\u0301t\u00e9 " * 4000,
+        "\u6771\u4eac\u90fd" * 20_000,
+        "worksAt" * 9000,
+        " ".join(f"w{number}" for number in range(10_000)),
+    ],
 )
-
-
-@given(st.lists(st.sampled_from(VOCABULARY), max_size=600), st.sampled_from([" ", ", ", "\n", "("]))
-def test_words_are_counted_in_pieces(chosen: list[str], between: str) -> None:
-    text = between.join(chosen)
-    assert counted_words(text, lambda: None) == Counter(words(text))
-
-
-def test_pairs_of_a_script_without_spaces_are_counted_across_pieces() -> None:
-    text = "\u6771\u4eac\u90fd" * 5000
-    assert counted_words(text, lambda: None) == Counter(words(text))
+def test_words_of_a_long_text_are_found_in_turns(text: str) -> None:
+    turns = Turns()
+    with turns.counted():
+        found = words(text, turns)
+    assert turns.count > 5
+    assert turns.most_calls < CALLS_BETWEEN
+    assert found == words(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 LEFT_OUT: dict[str, str] = {}
-"""What each folder needs that is left out of this run, by its name; the summary shows it."""
+"""Needs of each folder that is left out of this run, by its name; the summary shows them."""
 
 
 def ignored(folder: str, needs: str, *, is_installed: bool) -> list[str]:

@@ -81,7 +81,6 @@ class Witness:
         kind. The answers of a goal with several literals come in answer order.
         """
         self.budget.yield_now()
-        self.budget.yield_now()
         for partition in self.supply.partitions:
             if isinstance(goal, Conjunction):
                 yield from self._joint(number, goal, partition)

@@ -72,8 +72,7 @@ class Goals:
         lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
         alone: list[Group] = []
         while lots and self._room.left > 0:
-            in_turns = self._witness.budget.paced(lots.items(), 1)
-            heads = [(number, next(lot, None)) for number, lot in in_turns]
+            heads = [(n, next(lot, None)) for n, lot in self._witness.budget.paced(lots.items(), 1)]
             lots = {number: lots[number] for number, groups in heads if groups is not None}
             groups_in_turns = _in_turns([groups for _, groups in heads if groups is not None])
             for group in self._witness.budget.paced(groups_in_turns, GROUPS_BETWEEN):
@@ -96,9 +95,8 @@ class Goals:
                 self._rules(group)
                 self._left_out[group.goal] -= 1
                 self._take_answer(group, "answer of a goal; its proof does not fit", text)
-        for number, goal in enumerate(self._witness.budget.paced(self._goals, GOALS_AT_ONCE)):
+        for number, goal in enumerate(self._witness.budget.paced(self._goals, 1)):
             if not self.found[number]:
-                self._witness.budget.yield_now()
                 self._take_partial(goal)
 
     def notes(self) -> list[GoalNote]:

@@ -193,8 +193,8 @@ class EpisodeMethods(TenantHandle):
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
         `episodes` are stored together with the facts. `rest` is called about once a millisecond.
-        Raises InvalidInput that names the span if an
-        episode is unknown or too short, or if a fact would have too much evidence.
+        Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
+        would have too much evidence.
         """
         if not any(fact.evidence for fact in paced(facts, rest)):
             return facts

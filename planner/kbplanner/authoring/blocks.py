@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import BodyItem, Variable
-from kbplanner.pacing import CHARS_PER_YIELD, Rest, no_rest, paced
+from kbplanner.pacing import Rest, may_have, no_rest, paced
 from kbplanner.syntax.diagnostics import Diagnostic, Problem, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.parser import Parsed, parse_clause, parse_valid
@@ -24,7 +24,6 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, Span, Stat
 MAX_ERRORS = 1000
 
 _BLOCK = re.compile(r"(?:^|[\s.}/])(?:test|fixture)\b")
-_LONGEST_WORD = len(".fixture ")
 _EXPECTED = 'a test has facts and queries: "fact(a).", "?- p(?x) = [b, c].", "?- not p(d)."'
 
 
@@ -80,16 +79,6 @@ class Source:
         return [*self.parsed.statements, *inner]
 
 
-def _may_have_blocks(text: str, rest: Rest) -> bool:
-    """Return False for a text without test blocks; `rest` is called between pieces of it."""
-    for start in range(0, len(text), CHARS_PER_YIELD):
-        # A word that the end of a piece cuts is taken for a block, which costs time only.
-        if _BLOCK.search(text, start, start + CHARS_PER_YIELD + _LONGEST_WORD):
-            return True
-        rest()
-    return False
-
-
 def read_source(
     text: str,
     limits: Limits = DEFAULT_LIMITS,
@@ -101,7 +90,7 @@ def read_source(
 
     `rest` is called about once a millisecond.
     """
-    if not _may_have_blocks(text, rest):
+    if not may_have(text, _BLOCK, len(".fixture"), rest):
         return Source(text, parse_valid(text, limits, max_errors=max_errors, rest=rest))
     reader = _BlockReader(text, limits, max_errors, rest)
     blocks = list(reader.blocks())

@@ -39,7 +39,8 @@ from kbplanner.compile.plan import (
     TextTest,
     View,
 )
-from kbplanner.errors import EngineFault
+from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.ir.limits import MAX_REGISTERS
 from kbplanner.ir.operators import (
     AGGREGATES,
     COMPARISONS,
@@ -70,7 +71,7 @@ from kbplanner.passes.stratify import strata
 def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Plan:
     """Build the plan of a rewritten program; join orders follow `statistics`.
 
-    `rest` is called about once a millisecond.
+    `rest` is called about once a millisecond. Raises BudgetExceeded for too many constants.
     """
     if program.answer is None:
         raise EngineFault("a program without an answer relation cannot be built")
@@ -92,6 +93,12 @@ def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Pla
         ]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
         stages.append(StratumPlan(part.recursive, tuple(plans), relations))
+    if builder.registers > MAX_REGISTERS:
+        raise BudgetExceeded(
+            f"the rules that a goal depends on have more than {MAX_REGISTERS} different constants",
+            "planConstants",
+            MAX_REGISTERS,
+        )
     return Plan(
         slots=tuple(builder.slots),
         derived=tuple(schema.role is not Role.STORED for schema in builder.slots),

@@ -28,6 +28,10 @@ MAX_COLUMNS = 64
 """Maximum number of columns of an engine relation."""
 
 
+MAX_REGISTERS = 1 << 16
+"""Maximum number of registers of a plan: its constants, and the variables of one rule."""
+
+
 MAX_METADATA_BYTES = 32 * 1024
 """Maximum size of the metadata of a fact, as JSON in UTF-8."""
 

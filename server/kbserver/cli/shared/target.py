@@ -82,8 +82,8 @@ def ask_target(target: Target, path: str, body: Mapping[str, Any]) -> Answer:
     count = answer.headers.get(WARNINGS_HEADER, "")
     if count.isdecimal():
         note(
-            f"no value {'once' if count == '1' else f'{count} times'}: a division by zero, arithmetic with"
-            " a text, or a number beyond 64 bits"
+            f"{counted(int(count), 'value')} could not be computed, because of a division by zero,"
+            " arithmetic with a text, or a number beyond 64 bits"
         )
     return answer
 
