@@ -33,10 +33,6 @@ if TYPE_CHECKING:
         StorageFull,
         TooLarge,
     )
-    from kbcore.knowledge_base.answers import AnswerSet
-    from kbcore.knowledge_base.context import ContextDiff, WindowOptions
-    from kbcore.knowledge_base.reads import PredicateInfo, Proof
-    from kbcore.knowledge_base.writes import LoadOutcome, StoreOutcome
     from kbcore.node.knowledge_base import KnowledgeBase
     from kbcore.node.opening import open_runtime
     from kbcore.node.runtime import Runtime
@@ -47,6 +43,7 @@ if TYPE_CHECKING:
         Change,
         ChangeKind,
         Completion,
+        ConflictingFact,
         Coordinator,
         Held,
         Keep,
@@ -58,16 +55,22 @@ if TYPE_CHECKING:
         Predicate,
         PredicateCall,
         Resolution,
-        Standing,
+    )
+    from kbcore.plug.ports import (
+        Standing as Standing,
     )
     from kbcore.proofs.candidates import WhyNot, WhyNotCandidate
+    from kbcore.python_api.answers import AnswerSet
+    from kbcore.python_api.context import ContextDiff, WindowOptions
+    from kbcore.python_api.reads import PredicateInfo, Proof
+    from kbcore.python_api.writes import LoadOutcome, StoreOutcome
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
 
 __version__ = "0.2.1"
 
 _HOMES = {
-    "AnswerSet": "kbcore.knowledge_base.answers",
+    "AnswerSet": "kbcore.python_api.answers",
     "AnswerTable": "kbcore.columns.answer_table",
     "Atom": "kbplanner.ir.terms",
     "Bucket": "kbcore.context.request",
@@ -78,7 +81,8 @@ _HOMES = {
     "Config": "kbcore.config.settings",
     "ConfigError": "kbcore.errors",
     "Conflict": "kbcore.errors",
-    "ContextDiff": "kbcore.knowledge_base.context",
+    "ConflictingFact": "kbcore.plug.ports",
+    "ContextDiff": "kbcore.python_api.context",
     "Coordinator": "kbcore.plug.ports",
     "EmbeddedKB": "kbcore.embed",
     "Fact": "kbcore.state.facts",
@@ -89,7 +93,7 @@ _HOMES = {
     "KnowledgeBase": "kbcore.node.knowledge_base",
     "LLMProvider": "kbcore.plug.ports",
     "Lease": "kbcore.plug.ports",
-    "LoadOutcome": "kbcore.knowledge_base.writes",
+    "LoadOutcome": "kbcore.python_api.writes",
     "LogCorrupted": "kbcore.errors",
     "LogRecord": "kbcore.plug.ports",
     "LogStatus": "kbcore.plug.ports",
@@ -102,8 +106,8 @@ _HOMES = {
     "NotUnique": "kbcore.errors",
     "Predicate": "kbcore.plug.ports",
     "PredicateCall": "kbcore.plug.ports",
-    "PredicateInfo": "kbcore.knowledge_base.reads",
-    "Proof": "kbcore.knowledge_base.reads",
+    "PredicateInfo": "kbcore.python_api.reads",
+    "Proof": "kbcore.python_api.reads",
     "ProviderFailed": "kbcore.errors",
     "Resolution": "kbcore.plug.ports",
     "Rule": "kbplanner.ir.terms",
@@ -114,13 +118,13 @@ _HOMES = {
     "StorageBusy": "kbcore.errors",
     "StorageFailed": "kbcore.errors",
     "StorageFull": "kbcore.errors",
-    "StoreOutcome": "kbcore.knowledge_base.writes",
+    "StoreOutcome": "kbcore.python_api.writes",
     "TooLarge": "kbcore.errors",
     "Variable": "kbplanner.ir.terms",
     "WhyNot": "kbcore.proofs.candidates",
     "WhyNotCandidate": "kbcore.proofs.candidates",
     "Window": "kbcore.context.window",
-    "WindowOptions": "kbcore.knowledge_base.context",
+    "WindowOptions": "kbcore.python_api.context",
     "check_storage": "kbcore.offline.migrate",
     "copy_storage": "kbcore.offline.migrate",
     "hookimpl": "kbcore.plug.hookspecs",
@@ -160,6 +164,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Conflict",
+    "ConflictingFact",
     "ContextDiff",
     "Coordinator",
     "EmbeddedKB",
@@ -192,7 +197,6 @@ __all__ = [
     "RuleSyntaxError",
     "Runtime",
     "SnapshotFailed",
-    "Standing",
     "StorageBusy",
     "StorageFailed",
     "StorageFull",

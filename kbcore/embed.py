@@ -14,11 +14,11 @@ import os
 from collections.abc import Iterable
 
 from kbcore.config.settings import Config
-from kbcore.knowledge_base.answers import AnswerSet
-from kbcore.knowledge_base.writes import LoadOutcome
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.opening import open_runtime
 from kbcore.plug.ports import LLMProvider
+from kbcore.python_api.answers import AnswerSet
+from kbcore.python_api.writes import LoadOutcome
 from kbcore.state.catalog import DEFAULT
 from kbplanner.ir.terms import ANONYMOUS, Variable
 

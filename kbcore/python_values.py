@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from kbcore.errors import InvalidInput
-from kbcore.state.memory.evidence import EVIDENCE_KEY, Evidence
+from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
 from kbcore.timestamps import instant as parsed
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
@@ -134,7 +134,7 @@ def positive(name: str, value: int | None) -> int | None:
     return value
 
 
-def whole(name: str, value: int | None) -> int | None:
+def integer(name: str, value: int | None) -> int | None:
     """Return the argument `name`, a whole number from 0 on or None; raise InvalidInput."""
     if value is not None and (not _is_whole(value) or value < 0):
         raise InvalidInput.at(name, "must be a whole number from 0 on")
@@ -178,7 +178,7 @@ def evidence(name: str, value: Evidences) -> tuple[Evidence, ...]:
         if not isinstance(episode, str):
             raise InvalidInput.at(field, "must be the id of an episode, or (id, start, end)")
         for offset in offsets:
-            whole(field, offset)
+            integer(field, offset)
         spans.append(Evidence(episode, *offsets))
     return tuple(dict.fromkeys(spans))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kbcore.branching.compare import Modified, pairs
 from kbcore.errors import BudgetExceeded, Conflict, PluginFailed
-from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution, Standing
+from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy, Resolution
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Decision, MergeScope
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, differences, standing
@@ -170,9 +170,9 @@ def _problem_of(resolution: object) -> str:
     if resolution.keep is not Keep.FACTS:
         return ""
     if not isinstance(resolution.facts, tuple) or not all(
-        isinstance(fact, Standing) for fact in resolution.facts
+        isinstance(fact, ConflictingFact) for fact in resolution.facts
     ):
-        return "facts that are not a tuple of Standing"
+        return "facts that are not a tuple of ConflictingFact"
     if len({fact.positive for fact in resolution.facts}) < len(resolution.facts):
         return "two facts of one sign"
     for fact in resolution.facts:
@@ -216,7 +216,7 @@ def _conflicts(
     texts = tenant.engine.texts(symbols)
     sides = []
     for side in ("source", "target"):
-        facts: dict[RowKey, list[Standing]] = {key: [] for key in keys}
+        facts: dict[RowKey, list[ConflictingFact]] = {key: [] for key in keys}
         for sign in SIGNS:
             stored: StoredRelation | None = getattr(difference.signs[sign], side)
             if stored is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kbcore.cluster.placement import Member, Placement, assign
+from kbcore.cluster.assignment import Member, Placement, assign
 from kbcore.cluster.records import (
     LEASES,
     LEAVING_LEASE,

@@ -21,9 +21,9 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from kbcore.clock import boot_seconds
+from kbcore.cluster.assignment import Member, Placement, assign
 from kbcore.cluster.control import ClusterControl, members_of
 from kbcore.cluster.ownership import HeldShard, Ownership
-from kbcore.cluster.placement import Member, Placement, assign
 from kbcore.cluster.records import (
     LEASES,
     LEAVING_LEASE,
@@ -39,11 +39,11 @@ from kbcore.durable.recovery import Recovered, catch_up, recover
 from kbcore.errors import Conflict, KBError, LogCorrupted, NotReady
 from kbcore.metrics import catalogue as m
 from kbcore.node.instruments import Value
-from kbcore.node.peers import Directory
-from kbcore.node.placement import SYSTEM
+from kbcore.node.other_processes import Directory
 from kbcore.node.readiness import Check
 from kbcore.node.runtime import Runtime
 from kbcore.node.shard import RecoveredLog, new_catalog
+from kbcore.node.shard_layout import SYSTEM
 from kbcore.plug.coordination import Coordinator, Held, Lease, renew_all
 from kbcore.plug.ports import LogReader, LogRecord, LogStore
 from kbcore.scheduling import Offload

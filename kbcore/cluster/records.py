@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from kbcore.cluster.placement import Placement
+from kbcore.cluster.assignment import Placement
 from kbcore.errors import KBError, NotReady
 from kbcore.plug.coordination import Coordinator, Lease
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from kbcore.context.capacity import DIGITS, Candidate, FactKey, Room
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.goals.evidence import Witness
-from kbcore.context.goals.proofs import Goals
-from kbcore.context.goals.rules import relevant_rules, visible_rules
-from kbcore.context.goals.violations import MAX_SHOWN, about, violations
+from kbcore.context.proofs.evidence import Witness
+from kbcore.context.proofs.proofs import Goals
+from kbcore.context.proofs.rules import relevant_rules, visible_rules
+from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
@@ -25,8 +25,8 @@ from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
 from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
-from kbcore.state.memory.episodes import Episodes
-from kbcore.state.memory.quoting import quoted
+from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
 
 GOAL_RELEVANCE = 0.9

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.goals.evidence import ONE_ANSWER, Group, Witness
+from kbcore.context.proofs.evidence import ONE_ANSWER, Group, Witness
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import Clashes, Side
-from kbcore.context.goals.evidence import Witness
+from kbcore.context.proofs.evidence import Witness
 from kbcore.state.partition import StoredRelation
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from kbcore.context.goals.violations import Violation
+from kbcore.context.proofs.violations import Violation
 from kbcore.context.window import Entry
 from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
-from kbcore.state.goals.subscriptions import Subscription
+from kbcore.state.episodes.episodes import Episode
 from kbcore.state.keys import KeyRing, StoredKey
-from kbcore.state.memory.episodes import Episode
 from kbcore.state.partition import MetadataThen
 from kbcore.state.rulebook import StoredRule
+from kbcore.state.subscriptions import Subscription
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
 from kbplanner.ir.phrases import Phrase

@@ -46,7 +46,7 @@ _HEAD = re.compile(rb'\{"at":(\d+),"db":"([^"\\]*)","tenant":"([^"\\]*)",')
 _ENDS = b'"op":"catalog"', b'"op":"purge"'
 
 
-class Moment(NamedTuple):
+class RecordInstant(NamedTuple):
     """A record and its instant in epoch milliseconds."""
 
     seq: int
@@ -72,11 +72,11 @@ class Timeline:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.last = Moment(first - 1, 0)
+        self.last = RecordInstant(first - 1, 0)
         self._numbers: list[int] = []
         self._times: list[int] = []
         self._reading = threading.Lock()
-        self._ends: dict[Owner, Moment] = {}
+        self._ends: dict[Owner, RecordInstant] = {}
         """The last purge and the last change of each tenant as a whole; the tenant "" stands for
         all tenants of a database."""
 
@@ -89,7 +89,7 @@ class Timeline:
                 if record.seq % RECORDS_AT_ONCE == 0:
                     budget.yield_now()
                 at, owner = _place(record.payload)
-                moment = Moment(record.seq, max(at, self.last.at))
+                moment = RecordInstant(record.seq, max(at, self.last.at))
                 if any(mark in record.payload for mark in _ENDS) and _ends(record.payload):
                     self._ends[owner] = moment
                 if (record.seq - self.first) % SAMPLED == 0:
@@ -97,12 +97,12 @@ class Timeline:
                     self._times.append(moment.at)
                 self.last = moment
 
-    def end(self, owner: Owner) -> Moment | None:
+    def end(self, owner: Owner) -> RecordInstant | None:
         """Return the record before which a tenant has no history, None without one."""
         known = (self._ends.get(owner), self._ends.get((owner[0], "")))
         return max((each for each in known if each is not None), default=None)
 
-    def last_until(self, store: LogStore, instant: int) -> Moment:
+    def last_until(self, store: LogStore, instant: int) -> RecordInstant:
         """Return the last record that was written at an instant or before.
 
         Before the first record, that is the place before it, at the instant 0.
@@ -111,13 +111,13 @@ class Timeline:
             return self.last
         index = bisect_right(self._times, instant) - 1
         if index < 0:
-            return Moment(self.first - 1, 0)
-        moment = Moment(self._numbers[index], self._times[index])
+            return RecordInstant(self.first - 1, 0)
+        moment = RecordInstant(self._numbers[index], self._times[index])
         for record in store.read(max(moment.seq, first_record(store) - 1)):
             at = max(_place(record.payload)[0], moment.at)
             if at > instant:
                 break
-            moment = Moment(record.seq, at)
+            moment = RecordInstant(record.seq, at)
         return moment
 
     def time_of(self, store: LogStore, seq: int) -> int:
@@ -300,7 +300,7 @@ class KnownStates:
         return known.tenant
 
     def _rebuilt(
-        self, store: LogStore, owner: Owner, moment: Moment, instant: int, budget: Budget
+        self, store: LogStore, owner: Owner, moment: RecordInstant, instant: int, budget: Budget
     ) -> _Known:
         scratch = self._scratch()
         scratch.counts = False

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from kbcore.errors import LogCorrupted
-from kbcore.plug.ports import Keep, Standing
+from kbcore.plug.ports import ConflictingFact, Keep
 from kbcore.state.changes import (
     AddEpisodes,
     AddEvidence,
@@ -52,13 +52,13 @@ from kbcore.state.changes import (
     RetractRule,
     SetPriority,
 )
+from kbcore.state.episodes.episodes import NewEpisode
+from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
-from kbcore.state.memory.episodes import NewEpisode
-from kbcore.state.memory.evidence import evidence_from_json
 from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
 from kbplanner.pacing import Rest, in_parts, paced
@@ -335,7 +335,7 @@ KEY_CODEC = ObjectCodec(
 """The codec of API keys, which have a digest in place of the secret."""
 
 _STANDING = ObjectCodec(
-    Standing,
+    ConflictingFact,
     Member("n", "positive", _NEGATED),
     Member("at", "created_at"),
     Member("from", "valid_from"),
@@ -378,7 +378,7 @@ _ENDED = ListCodec(
     )
 )
 
-_MOMENT = Codec(lambda moment: moment and list(moment), lambda body: Moment(*body))
+_MOMENT = Codec(lambda moment: moment and list(moment), lambda body: StatePosition(*body))
 
 _WEBHOOK = ObjectCodec(
     Webhook,

@@ -20,7 +20,7 @@ import orjson
 from kbcore.durable.capture import Capture, RelationState, TenantState
 from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
-from kbcore.state.memory.episodes import Episode
+from kbcore.state.episodes.episodes import Episode
 from kbcore.state.partition import RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine

@@ -30,12 +30,12 @@ from kbcore.state.changes import (
     RestoredFact,
     RestoreFacts,
 )
-from kbcore.state.facts import Fact, FactRows, Row
-from kbcore.state.memory.evidence import (
+from kbcore.state.episodes.evidence import (
     evidence_from_json,
     evidence_of,
     without_evidence,
 )
+from kbcore.state.facts import Fact, FactRows, Row
 from kbcore.state.rulebook import StoredRule
 from kbplanner.syntax.jsonwriter import rule_to_json
 

@@ -21,8 +21,8 @@ from kbcore.language.names import Names
 from kbcore.language.vocabulary import Vocabulary
 from kbcore.llm.model import Model
 from kbcore.llm.structured import BadAnswer, array, ask_json, fraction
+from kbcore.state.episodes.quoting import Sources, marks
 from kbcore.state.facts import Row
-from kbcore.state.memory.quoting import Sources, marks
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import item_from_json
 from kbplanner.syntax.parser import parse_goal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbcore.errors import AlreadyExists, Conflict, NotFound
-from kbcore.node.peers import TenantSize
+from kbcore.node.other_processes import TenantSize
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 

@@ -107,7 +107,7 @@ class Keys:
         return self._catalog.keys
 
     @property
-    def unused(self) -> bool:
+    def never_used(self) -> bool:
         """True if there never was a key, so that the first may be created with the bootstrap
         token.
         """
@@ -117,7 +117,7 @@ class Keys:
         """Return every key, oldest first; expired keys too, until they are revoked."""
         return self._ring.all()
 
-    def judge(self, text: str) -> StoredKey | None:
+    def verify(self, text: str) -> StoredKey | None:
         """Return the key for a text, None if it is no key, or has expired or been revoked.
 
         The key is looked up by its id and compared by its digest, in constant time.
@@ -148,7 +148,7 @@ class Keys:
         new = self._new(request)
 
         def check() -> None:
-            if first and not self.unused:
+            if first and not self.never_used:
                 raise Forbidden("the first key exists already; create more with an admin key")
             self._check_capacity()
 
@@ -231,7 +231,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def same(text: str, other: str) -> bool:
+def is_equal(text: str, other: str) -> bool:
     """Return True if two secrets are equal, in constant time."""
     return hmac.compare_digest(digest_of(text), digest_of(other))
 

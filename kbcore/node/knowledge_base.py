@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 from kbcore import python_values
 from kbcore.errors import Conflict, NotReady
 from kbcore.events.events import Wanted, listen, mark_of
-from kbcore.kb.tenant_kb import TenantKB
-from kbcore.kb.transaction import Operations
-from kbcore.knowledge_base.arguments import request_limits
-from kbcore.knowledge_base.bulk import Bulk
-from kbcore.knowledge_base.context import Context
-from kbcore.knowledge_base.episodes import Episodes
-from kbcore.knowledge_base.following import Following
-from kbcore.knowledge_base.language import Language
-from kbcore.knowledge_base.memory import Memory
-from kbcore.knowledge_base.reads import Reads
-from kbcore.knowledge_base.scopes import Scopes
-from kbcore.knowledge_base.writes import Writes
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.operations.transaction import Operations
+from kbcore.python_api.arguments import request_limits
+from kbcore.python_api.bulk import Bulk
+from kbcore.python_api.context import Context
+from kbcore.python_api.episodes import Episodes
+from kbcore.python_api.language import Language
+from kbcore.python_api.memory import Memory
+from kbcore.python_api.reads import Reads
+from kbcore.python_api.scopes import Scopes
+from kbcore.python_api.subscriptions import Following
+from kbcore.python_api.writes import Writes
 from kbcore.python_values import Instant, named
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.names import check_name

@@ -12,10 +12,10 @@ from kbcore.errors import StorageFailed
 from kbcore.llm.model import Model
 from kbcore.node.instruments import collector, model_called
 from kbcore.node.metric_sinks import Metrics
-from kbcore.node.peers import Peers
-from kbcore.node.placement import open_logs
+from kbcore.node.other_processes import Peers
 from kbcore.node.runtime import Runtime
 from kbcore.node.shard import Storage, recover_storage
+from kbcore.node.shard_layout import open_logs
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider
 from kbcore.replication.role import check_settings

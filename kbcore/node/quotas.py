@@ -27,9 +27,8 @@ from kbcore.state.changes import (
     PutSubscription,
     RestoreFacts,
 )
+from kbcore.state.episodes.episodes import Episodes
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.goals.subscriptions import Subscription, Subscriptions
-from kbcore.state.memory.episodes import Episodes
 from kbcore.state.partition import located
 from kbcore.state.rulebook import (
     RuleBook,
@@ -37,6 +36,7 @@ from kbcore.state.rulebook import (
     StoredPhrase,
     stored_phrase,
 )
+from kbcore.state.subscriptions import Subscription, Subscriptions
 from kbcore.state.tenant import Tenant
 from kbplanner.pacing import paced
 

@@ -22,10 +22,6 @@ from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import KBError, NotReady, StorageFailed
 from kbcore.events.feed import Committed, Feeds
-from kbcore.kb.goals.deliveries import Deliveries
-from kbcore.kb.services import Erasure
-from kbcore.kb.tenant_kb import TenantKB
-from kbcore.kb.transaction import TransactionKB
 from kbcore.llm.model import Model, model_check
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
@@ -33,8 +29,7 @@ from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters
 from kbcore.node.knowledge_base import KnowledgeBase
 from kbcore.node.metric_sinks import Metrics
-from kbcore.node.peers import Directory, TenantSize
-from kbcore.node.placement import SYSTEM, shard_of, vector_folder
+from kbcore.node.other_processes import Directory, TenantSize
 from kbcore.node.quotas import Quotas
 from kbcore.node.readiness import readiness, recovery_check, storage_check, worst
 from kbcore.node.shard import (
@@ -44,6 +39,11 @@ from kbcore.node.shard import (
     Storage,
     new_catalog,
 )
+from kbcore.node.shard_layout import SYSTEM, shard_of, vector_folder
+from kbcore.operations.services import Erasure
+from kbcore.operations.subscriptions.deliveries import Deliveries
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.operations.transaction import TransactionKB
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed, LogStatus, LogStore
 from kbcore.reason.admission import Caller, Slots
@@ -56,10 +56,10 @@ from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
 from kbcore.search.vectors.indexer import VectorIndexes
 from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to, forget_files
-from kbcore.standing_goals.registry import StandingGoals
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeCatalog, ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
+from kbcore.subscriptions.registry import StandingGoals
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import Limits
 

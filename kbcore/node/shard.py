@@ -15,9 +15,9 @@ from kbcore.durable.commit import Committer
 from kbcore.durable.full_disk import FullDisk
 from kbcore.durable.recovery import Recovered, recover
 from kbcore.errors import ConfigError, Conflict, KBError, StorageFailed
-from kbcore.kb.services import Erasure
-from kbcore.node.peers import Directory, Peers
+from kbcore.node.other_processes import Directory, Peers
 from kbcore.node.snapshotter import Snapshots
+from kbcore.operations.services import Erasure
 from kbcore.plug.ports import LogStore, WorksBeside
 from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling

@@ -14,8 +14,8 @@ from kbcore.config.settings import Config
 from kbcore.durable.capture import capture_tenants
 from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ReadOnlyFollower, StorageBusy
-from kbcore.node.placement import Logs, open_logs
 from kbcore.node.shard import RecoveredLog, overdue, recover_log
+from kbcore.node.shard_layout import Logs, open_logs
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogStore
 from kbcore.state.catalog import Catalog

@@ -18,7 +18,7 @@ from kbcore.errors import (
     LogTruncated,
     ReadOnlyFollower,
 )
-from kbcore.node.placement import SYSTEM, shard_of
+from kbcore.node.shard_layout import SYSTEM, shard_of
 from kbcore.offline.logs import (
     Contents,
     contents_of,

@@ -15,7 +15,7 @@ from kbcore.durable.capture import capture
 from kbcore.durable.records import logged_at, owners
 from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
-from kbcore.node.placement import adopt_logs
+from kbcore.node.shard_layout import adopt_logs
 from kbcore.offline.logs import opened_logs, recovered, removed_on_failure, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed

@@ -22,14 +22,17 @@ from kbcore.plug.webhooks import DeliveryOutcome as DeliveryOutcome
 from kbcore.plug.webhooks import DeliveryResult as DeliveryResult
 from kbcore.plug.webhooks import WebhookMessage as WebhookMessage
 from kbcore.plug.webhooks import WebhookSender as WebhookSender
-from kbcore.state.standing import Keep as Keep
-from kbcore.state.standing import Standing as Standing
+from kbcore.state.merging.sides import ConflictingFact as ConflictingFact
+from kbcore.state.merging.sides import Keep as Keep
 
 if TYPE_CHECKING:
     from kbcore.clock import Clock
     from kbcore.config.settings import Config
     from kbcore.metrics.catalogue import MetricSpec
     from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
+
+Standing = ConflictingFact
+"""The name of `ConflictingFact` before version 0.3, which plugins may import."""
 
 API_VERSION = 1
 
@@ -414,8 +417,8 @@ class MergeConflict:
 
     predicate: str
     args: tuple[str, ...]
-    source: tuple[Standing, ...]
-    target: tuple[Standing, ...]
+    source: tuple[ConflictingFact, ...]
+    target: tuple[ConflictingFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +426,7 @@ class Resolution:
     """The outcome of a conflict; `facts`, at most one of each sign, are for `Keep.FACTS`."""
 
     keep: Keep
-    facts: tuple[Standing, ...] = ()
+    facts: tuple[ConflictingFact, ...] = ()
 
 
 class MergeStrategy(Protocol):

@@ -34,9 +34,9 @@ from kbcore.proofs.facts import ABSENT, BUILTIN, Facts
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
+from kbcore.state.episodes.evidence import evidence_of
+from kbcore.state.episodes.quoting import Quotation, quoted_all
 from kbcore.state.facts import Row, derived_row
-from kbcore.state.memory.evidence import evidence_of
-from kbcore.state.memory.quoting import Quotation, quoted_all
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet

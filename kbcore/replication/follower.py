@@ -90,7 +90,7 @@ class Replica(Protocol):
 
 
 @dataclass(slots=True)
-class Standing:
+class FollowerProgress:
     """Replication state of a follower; times are monotonic seconds, None for never.
 
     `head` is the leader's last known record, `goal` the leader's last record at first contact.
@@ -111,9 +111,9 @@ class Standing:
     bootstraps: int = 0
     divergences: int = 0
 
-    def with_new_leader(self) -> Standing:
+    def with_new_leader(self) -> FollowerProgress:
         """Return the state before the first contact with another leader."""
-        return Standing(
+        return FollowerProgress(
             as_of=self.as_of,
             bytes=self.bytes,
             bootstraps=self.bootstraps,
@@ -139,7 +139,7 @@ class Follower:
         max_bytes: int,
         snapshot_bytes: int,
     ) -> None:
-        self.standing = Standing()
+        self.standing = FollowerProgress()
         self.begun = clock.monotonic()
         """Start time, in seconds of the node's clock."""
         self._source = source

@@ -17,7 +17,7 @@ from kbcore.plug.coordination import Coordinator
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStatus, LogStore, RemembersLeader, TakesOver
 from kbcore.replication.failover import Connect, Failover
-from kbcore.replication.follower import Follower, LogSource, NewState, Standing
+from kbcore.replication.follower import Follower, FollowerProgress, LogSource, NewState
 from kbcore.replication.in_sync import NO_MEMBER, InSync
 from kbcore.replication.leader import Cursor, Leader, Progress
 from kbcore.replication.wire_format import record_crc
@@ -196,7 +196,7 @@ class Replication:
         self.on_became: list[Callable[[], None]] = []
         self.on_role: list[Callable[[], None]] = []
         """Called after the node has become a leader, or a follower again."""
-        self._standing = Standing()
+        self._standing = FollowerProgress()
         """State of replication from the current leader, or the last one."""
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None

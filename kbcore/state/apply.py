@@ -35,13 +35,13 @@ from kbcore.state.changes import (
     ScopeChange,
     SetPriority,
 )
+from kbcore.state.episodes.applying import add_episodes, add_evidence, purge, restore_facts
+from kbcore.state.episodes.evidence import evidence_of, union, with_evidence
 from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
-from kbcore.state.goals.applying import change_subscriptions
-from kbcore.state.memory.applying import add_episodes, add_evidence, purge, restore_facts
-from kbcore.state.memory.evidence import evidence_of, union, with_evidence
 from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import StoredRelation, located
+from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
@@ -146,7 +146,7 @@ def apply_changes(
         elif isinstance(change, RestoreFacts):
             restore_facts(tenant, change, delta, rest)
         elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
-            change_subscriptions(tenant, change, delta)
+            _change_subscriptions(tenant, change, delta)
         elif isinstance(change, NoteAnswer):
             pass  # no fact or rule changes; `apply` stores the answer
         else:
@@ -445,3 +445,15 @@ def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
     tenant.plan_version += 1
     if removed is not None:
         delta.rules_removed.append(removed)
+
+
+def _change_subscriptions(
+    tenant: Tenant, change: PutSubscription | EndSubscriptions | NoteDelivery, delta: Delta
+) -> None:
+    """Add, renew or remove subscriptions, or record what the receiver of a webhook has."""
+    if isinstance(change, PutSubscription):
+        tenant.subscriptions.put(change.subscription, StatePosition(delta.seq, tenant.at(delta.at)))
+    elif isinstance(change, EndSubscriptions):
+        tenant.subscriptions.remove(change.ids)
+    else:
+        tenant.subscriptions.note_delivery(change.id, change.delivered)

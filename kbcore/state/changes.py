@@ -11,14 +11,14 @@ from enum import Enum
 from typing import Any
 
 from kbcore.errors import Conflict
+from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
-from kbcore.state.goals.subscriptions import Moment, Subscription
 from kbcore.state.idempotency import Answer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
-from kbcore.state.memory.episodes import NewEpisode
+from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredPhrase, StoredRule
-from kbcore.state.standing import Keep, Standing
+from kbcore.state.subscriptions import StatePosition, Subscription
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
@@ -136,7 +136,7 @@ class Decision:
     """
 
     keep: Keep
-    facts: tuple[Standing, ...] = ()
+    facts: tuple[ConflictingFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class NoteDelivery:
     """
 
     id: str
-    delivered: Moment
+    delivered: StatePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class RestoredFact:
     scope: str | None
     predicate: str
     args: tuple[str, ...]
-    standing: Standing
+    standing: ConflictingFact
     ttl: int | None = None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore.state.memory.evidence import Evidence
+from kbcore.state.episodes.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import Rest, in_parts

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from kbcore.errors import Conflict, TooLarge
 from kbcore.state.access import Uncounted
+from kbcore.state.episodes.episodes import Episodes
 from kbcore.state.locks import ReadWriteLock
-from kbcore.state.memory.episodes import Episodes
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.tenant import ALL_SCOPES, Tenant

@@ -8,8 +8,8 @@ from math import isnan
 from typing import Any
 from weakref import WeakSet
 
+from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.facts import Row
-from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
-from kbcore.state.memory.text_sizes import entry_bytes
+from kbcore.state.episodes.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
-from kbcore.state.goals.subscriptions import Subscriptions
+from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.purges import Purges
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.locks import ReadWriteLock
-from kbcore.state.memory.episodes import Episodes
-from kbcore.state.memory.purges import Purges
 from kbcore.state.partition import (
     NEVER_KEPT,
     Partition,
@@ -24,6 +23,7 @@ from kbcore.state.partition import (
     StoredRelation,
 )
 from kbcore.state.rulebook import RuleBook
+from kbcore.state.subscriptions import Subscriptions
 from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
 from kbplanner.evaluate.evaluate import PlanCache
 from kbplanner.evaluate.settle import Models

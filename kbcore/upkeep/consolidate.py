@@ -18,8 +18,8 @@ from typing import Any
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated
+from kbcore.state.episodes.evidence import without_evidence
 from kbcore.state.facts import Fact, FactRows, Row, derived_row
-from kbcore.state.memory.evidence import without_evidence
 from kbcore.state.partition import Partition, RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES, UpkeepTarget

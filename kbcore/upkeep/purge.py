@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
+from kbcore.state.episodes.episodes import Episode
+from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.facts import FactRows, Row
-from kbcore.state.memory.episodes import Episode
-from kbcore.state.memory.evidence import EVIDENCE_KEY
 from kbcore.state.partition import StoredRelation
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant

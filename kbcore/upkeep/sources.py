@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from kbcore.reason.budget import Budget
-from kbcore.state.memory.evidence import Span, evidence_of
+from kbcore.state.episodes.evidence import Span, evidence_of
 from kbcore.state.partition import RowKey, StoredRelation
 from kbcore.state.tenant import Tenant
 

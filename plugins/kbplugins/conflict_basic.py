@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution, Standing
+from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy, Resolution
 from kbplugins.merge_basic import Always
 
 
@@ -23,7 +23,7 @@ class HighestConfidence:
         )
 
 
-def _confidence(facts: Sequence[Standing]) -> float:
+def _confidence(facts: Sequence[ConflictingFact]) -> float:
     return max((1.0 if fact.confidence is None else fact.confidence for fact in facts), default=0.0)
 
 

@@ -70,7 +70,7 @@ class EtcdCoordinator:
     """
 
     def __init__(self, url: str) -> None:
-        self._server = Server(url)
+        self._server = EtcdGateway(url)
         self._lock = threading.Lock()
         self._etcd_leases: dict[tuple[str, int], str] = {}
         self._watches: set[_Watch] = set()
@@ -191,7 +191,7 @@ class EtcdCoordinator:
             raise NotReady("the coordinator is closed")
 
 
-class Server:
+class EtcdGateway:
     """The HTTP gateway of one or more members of an etcd cluster.
 
     `folder` is the beginning of the keys of leases, `values` of those of stored values.
@@ -319,7 +319,7 @@ class Server:
 class _Watch:
     """The stream of changes of a prefix, from the revision after the last one that was reported."""
 
-    def __init__(self, coordinator: EtcdCoordinator, server: Server, prefix: str) -> None:
+    def __init__(self, coordinator: EtcdCoordinator, server: EtcdGateway, prefix: str) -> None:
         self._coordinator, self._server, self._range = (
             coordinator,
             server,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import StorageFailed
-from kbcore.kb.slow_log import REQUEST
+from kbcore.operations.slow_log import REQUEST
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.http.request_id import identity_headers, request_id
 from kbserver.logs import access, log_request, trace_field

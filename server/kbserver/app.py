@@ -36,7 +36,7 @@ from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
 from kbserver.security.guard import GUARD, WHO, Guard, OwnKey, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
-from kbserver.standing_goals.streams import GoalStreams
+from kbserver.subscriptions.streams import GoalStreams
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.conflicts import KEEP_BOTH
+from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.reason.budget import Notes
 from kbcore.state.names import is_name
 from kbserver.accounting import Accounting
@@ -34,8 +34,8 @@ from kbserver.security.guard import Guard
 from kbserver.security.permissions import Need
 
 if TYPE_CHECKING:
-    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
+    from kbcore.operations.tenant_kb import TenantKB
 
 MAX_BYTES = 64 * 1024
 """Larger bodies are served by the Flask route."""

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import orjson
 
-from kbcore.kb.slow_log import REQUEST
+from kbcore.operations.slow_log import REQUEST
 from kbplanner.syntax.diagnostics import printable
 from kbserver.http.request_id import trace_id
 from kbserver.security.redact import field, redactor

@@ -19,7 +19,7 @@ from marshmallow import Schema
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import JSON, PLAIN

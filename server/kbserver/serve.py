@@ -36,8 +36,12 @@ from kbserver.app import create_app, stop_process
 from kbserver.cluster.application import NodeApp
 from kbserver.cluster.gate import FROM_NODE, NodeGate
 from kbserver.cluster.joining import Joined, prepare
-from kbserver.cluster.owners import NodeOwners
+from kbserver.cluster.node_owners import NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.forwarding.forwarder import Forwarder, Owners
+from kbserver.forwarding.private import PrivateApp
+from kbserver.forwarding.proofs import Proofs, WorkerGate
+from kbserver.forwarding.request_shards import RequestShards
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
 from kbserver.http.gate import OPEN_BODY, Gate, PublicGate
@@ -54,19 +58,15 @@ from kbserver.replication.requests import role_lines
 from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
 from kbserver.security.guard import GUARD, MANAGED, SINGLE, mode_of
-from kbserver.workers.forwarding import Forwarder, Owners
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
-from kbserver.workers.owners import WorkerOwners
-from kbserver.workers.peers import WorkerPeers
-from kbserver.workers.private import PrivateApp
-from kbserver.workers.proofs import Proofs, WorkerGate
-from kbserver.workers.request_shards import RequestShards
+from kbserver.workers.other_workers import WorkerPeers
 from kbserver.workers.worker import Worker
+from kbserver.workers.worker_owners import WorkerOwners
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from kbcore.node.peers import Peers
+    from kbcore.node.other_processes import Peers
     from kbcore.node.runtime import Runtime
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
@@ -542,7 +542,7 @@ def run(
             )
         )
         log.info("started", extra={"fields": start_fields(runtime)})
-        lines = announcement(config, public.address[:2], not runtime.keys().unused)
+        lines = announcement(config, public.address[:2], not runtime.keys().never_used)
         if worker is None:
             for line in lines:
                 say(line)

@@ -8,8 +8,8 @@ from measure import Effort, Sample, median_of
 from table import Row
 
 from kbcore.config import Config
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.opening import open_runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import FactRows
 
 LINEAR = 2.0

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.nodes import Nodes, post
 from support.postgres import OwnServer, answering, schema
 
-from kbcore.node.placement import shard_of
+from kbcore.node.shard_layout import shard_of
 
 TENANT = "large"
 BATCH = 10_000

@@ -21,7 +21,7 @@ from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render, render_changes
 from kbcore.context.text.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry, Window
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.parser import parse_goal, parse_rule

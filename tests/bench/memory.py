@@ -17,7 +17,7 @@ from table import Row
 
 from kbcore import Config, Runtime, open_runtime
 from kbcore.clock import ManualClock
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import FactRows
 from kbplanner.engine.backend import Attribute
 

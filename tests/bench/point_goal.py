@@ -20,12 +20,12 @@ import graphs
 from measure import Effort, Sample, collector_off
 from table import Row
 
-import kbcore.knowledge_base.arguments
+import kbcore.python_api.arguments
 import kbcore.reason.ask
 from kbcore import KnowledgeBase
 from kbcore.columns.symbol_answers import SymbolAnswers
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.tables import GoalTables
@@ -39,7 +39,7 @@ STAGES: dict[str, list[tuple[object, str]]] = {
         (KnowledgeBase, "ask"),
         (TenantKB, "answers"),
     ],
-    "goal read": [(kbcore.knowledge_base.arguments, "literal_from_json")],
+    "goal read": [(kbcore.python_api.arguments, "literal_from_json")],
     "tenant brought to now, budget": [
         (Runtime, "read_tenant"),
         (Runtime, "reasoner"),

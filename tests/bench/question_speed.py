@@ -21,7 +21,7 @@ from talk import KINDS, NAMES
 from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import NATURAL, WindowRequest
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.search.tokens import STOP_WORDS, words
 from kbcore.state.facts import FactRows
 

@@ -21,7 +21,7 @@ from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import FACTS, NATURAL, WindowRequest
 from kbcore.context.window import Window
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule

@@ -32,9 +32,9 @@ from kbcore import Config, hookimpl
 from kbcore.clock import ManualClock
 from kbcore.context.relevance import vectors as relevance
 from kbcore.context.request import WindowRequest
-from kbcore.kb import context_windows
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
+from kbcore.operations import context_windows
 from kbcore.search.vectors.index import VectorIndex
 from kbcore.state.facts import Fact
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import http_routes
 
-from kbcore.node.placement import shard_of
+from kbcore.node.shard_layout import shard_of
 
 SEED = 20
 TENANTS = 64

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import values
 
-from kbcore.knowledge_base.answers import python_value as value_of_the_core
+from kbcore.python_api.answers import python_value as value_of_the_core
 from kbcore_client import InvalidInput
 from kbcore_client.answers import AnswerSet
 from kbcore_client.frames import columns_of

@@ -14,7 +14,7 @@ from support.http import make_runtime
 from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.errors import ConfigError, Forbidden, InvalidInput, KBError, NotFound, TooLarge
-from kbcore.node.api_keys import KeyWanted, digest_of, first_admin, same
+from kbcore.node.api_keys import KeyWanted, digest_of, first_admin, is_equal
 from kbcore.node.opening import open_runtime
 from kbcore.state.changes import ChangeKeys, ChangeSet
 from kbcore.state.keys import ROLES, StoredKey
@@ -46,8 +46,8 @@ def test_a_key_has_the_requested_fields_and_is_found_by_its_full_text(node):
     assert re.fullmatch(r"kb_[0-9a-zA-Z]+_[0-9a-f]{64}", made.secret)  # 256 bits
     assert key.digest == hashlib.sha256(made.secret.encode()).hexdigest()
     assert runtime.keys().create(KeyWanted("bob", "writer")).secret[-64:] != made.secret[-64:]
-    judge = runtime.keys().judge
-    assert judge(made.secret) == key
+    verify = runtime.keys().verify
+    assert verify(made.secret) == key
     for wrong in (
         made.secret[:-1],
         made.secret + "0",
@@ -57,7 +57,7 @@ def test_a_key_has_the_requested_fields_and_is_found_by_its_full_text(node):
         "kb__",
         made.secret + "\n",
     ):
-        assert judge(wrong) is None
+        assert verify(wrong) is None
     assert all(made.secret not in record.payload.decode() for record in store.records)
     assert all(made.secret[-64:] not in repr(thing) for thing in (key, runtime.keys().all()))
 
@@ -72,7 +72,7 @@ def test_no_other_text_is_accepted_as_a_key(node):
         | st.from_regex(rf"kb_({id}|[0-9a-f]{{16}})_[0-9a-f]{{64}}", fullmatch=True)
     )
     def check(text):
-        assert keys.judge(text) is None
+        assert keys.verify(text) is None
 
     check()
 
@@ -85,14 +85,14 @@ def test_a_key_ends_at_its_time_and_when_it_is_revoked(node):
         keys.create(KeyWanted("b", "reader")),
     )
     clock.advance(DAY - 1)
-    assert keys.judge(short.secret)
+    assert keys.verify(short.secret)
     assert keys.current(short.key.id)
     clock.advance(1)
-    assert keys.judge(short.secret) is None
+    assert keys.verify(short.secret) is None
     assert not keys.current(short.key.id)
     assert [key.name for key in keys.all()] == ["a", "b"]
     assert keys.revoke(long.key.id) == long.key
-    assert keys.judge(long.secret) is None
+    assert keys.verify(long.secret) is None
     with pytest.raises(NotFound):
         keys.revoke(long.key.id)
 
@@ -106,11 +106,11 @@ def test_a_replaced_key_works_during_the_overlap(node, overlap):
     new = keys.rotate(old.key.id, overlap)
     assert (new.key.role, new.key.databases, new.key.tenants) == ("writer", ("d",), ("t",))
     assert new.key.expires_at == clock.now_ms() + 2 * DAY
-    assert keys.judge(new.secret)
-    assert (keys.judge(old.secret) is not None) == bool(overlap)
+    assert keys.verify(new.secret)
+    assert (keys.verify(old.secret) is not None) == bool(overlap)
     clock.advance(overlap * 1000)
-    assert keys.judge(old.secret) is None
-    assert keys.judge(new.secret)
+    assert keys.verify(old.secret) is None
+    assert keys.verify(new.secret)
 
 
 def test_an_overlap_makes_no_key_last_longer(node):
@@ -120,15 +120,15 @@ def test_an_overlap_makes_no_key_last_longer(node):
     clock.advance(DAY - 1000)
     keys.rotate(old.key.id, 3600)
     clock.advance(1000)
-    assert keys.judge(old.secret) is None
+    assert keys.verify(old.secret) is None
 
 
 def test_the_first_key_is_created_once_even_if_revoked(node):
     runtime, _, _ = node
     keys = runtime.keys()
-    assert keys.unused
+    assert keys.never_used
     first = keys.create(first_admin("root"), first=True)
-    assert not keys.unused
+    assert not keys.never_used
     keys.revoke(first.key.id)
     with pytest.raises(Forbidden):
         keys.create(first_admin("root"), first=True)
@@ -157,7 +157,7 @@ def test_invalid_requests_are_refused_and_change_nothing(node, field, wanted):
         runtime.keys().create(wanted)
     assert field in refused.value.details["fields"]
     assert store.records == []
-    assert runtime.keys().unused
+    assert runtime.keys().never_used
 
 
 @pytest.mark.parametrize("overlap", [-1, 1e9, float("nan")])
@@ -191,12 +191,12 @@ def test_keys_survive_a_restart(tmp_path, snapshot):
             runtime.snapshot()
     with open_runtime(config) as runtime:
         assert runtime.keys().all() == [kept.key]
-        assert runtime.keys().judge(kept.secret) == kept.key
-        assert runtime.keys().judge(gone.secret) is None
+        assert runtime.keys().verify(kept.secret) == kept.key
+        assert runtime.keys().verify(gone.secret) is None
         runtime.keys().revoke(kept.key.id)
     with open_runtime(config) as runtime:
         assert runtime.keys().all() == []
-        assert not runtime.keys().unused
+        assert not runtime.keys().never_used
     for file in tmp_path.iterdir():
         held = file.read_bytes()
         assert kept.secret.encode() not in held
@@ -229,9 +229,9 @@ def test_listeners_get_no_key_events(node):
 
 
 def test_secrets_are_equal_only_as_a_whole():
-    assert same("abc", "abc")
-    assert not same("abc", "abd")
-    assert not same("abc", "")
+    assert is_equal("abc", "abc")
+    assert not is_equal("abc", "abd")
+    assert not is_equal("abc", "")
     assert digest_of("a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from kbcore import open_coordinator
+from kbcore.cluster.assignment import Member
 from kbcore.cluster.node import ClusterNode
-from kbcore.cluster.placement import Member
 from kbcore.cluster.records import NODE_LEASE, ClusterRecord, shard_lease
 from kbcore.config import Config
 from kbcore.errors import NotReady

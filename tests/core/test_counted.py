@@ -32,7 +32,7 @@ NEVER_ONE = {
     "kbcore/context/text/notes.py": "a summary has several sources",
     "kbcore/node/shard.py": "the storage has several shards",
     "kbcore/plug/manager.py": "the storage has several shards",
-    "kbcore/knowledge_base/answers.py": "the goal has no answer or several",
+    "kbcore/python_api/answers.py": "the goal has no answer or several",
     "kbcore_client/answers.py": "the goal has no answer or several",
     "kbcore/reason/budget.py": "more answers than a limit of at least 1",
     "kbplanner/ir/limits.py": "a limit has several arguments",

@@ -10,13 +10,13 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import AlreadyExists, Forbidden, NotFound
-from kbcore.kb.base import Actor
-from kbcore.kb.standing_goals import Keeping
-from kbcore.standing_goals.goal import StandingGoal
-from kbcore.standing_goals.registry import GRACE_MS
+from kbcore.operations.base import Actor
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.facts import Fact
-from kbcore.state.goals.subscriptions import Moment
+from kbcore.state.subscriptions import StatePosition
+from kbcore.subscriptions.goal import StandingGoal
+from kbcore.subscriptions.registry import GRACE_MS
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.syntax.parser import parse_body
 
@@ -41,7 +41,7 @@ def test_a_subscription_survives_restarts_with_and_without_a_snapshot(tmp_path: 
     clock = ManualClock()
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base()
-        first = kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        first = kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         kb.subscribe_goal(GOAL, id="memory")
         tell(kb, "1")
     for number in (2, 3):
@@ -63,7 +63,7 @@ def test_a_used_subscription_is_renewed_and_an_unused_one_is_removed(tmp_path: P
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base()
         for id in ("used", "unused"):
-            kb.subscribe_goal(GOAL, id=id, ttl_ms=10_000, keep=Keeping())
+            kb.subscribe_goal(GOAL, id=id, ttl_ms=10_000, keep=DurableSubscription())
         tenant = node.find_tenant("default", "default")
         clock.advance(6000)
         kb.standing_goal("used")
@@ -79,7 +79,7 @@ def test_a_used_subscription_is_renewed_and_an_unused_one_is_removed(tmp_path: P
 def test_time_without_a_server_does_not_end_a_subscription(tmp_path: Path) -> None:
     clock = ManualClock()
     with runtime(tmp_path, clock=clock) as node:
-        node.knowledge_base().subscribe_goal(GOAL, id="g", ttl_ms=2000, keep=Keeping())
+        node.knowledge_base().subscribe_goal(GOAL, id="g", ttl_ms=2000, keep=DurableSubscription())
     clock.advance(GRACE_MS)
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base()
@@ -90,7 +90,7 @@ def test_time_without_a_server_does_not_end_a_subscription(tmp_path: Path) -> No
             kb.goal_answers("g")
 
 
-@pytest.mark.parametrize("keep", [None, Keeping()])
+@pytest.mark.parametrize("keep", [None, DurableSubscription()])
 def test_only_the_owner_or_an_administrator_ends_a_goal(keep) -> None:
     with runtime() as node:
         owner, other, admin = (as_key(node, name, name == "admin") for name in ("a", "b", "admin"))
@@ -111,9 +111,9 @@ def test_a_purge_lists_and_ends_the_goals_that_mention_the_subject(tmp_path: Pat
     with runtime(tmp_path) as node:
         kb = node.knowledge_base()
         about = parse_body("likes(zebulon, ?x)")
-        kb.subscribe_goal(about, id="kept", keep=Keeping())
+        kb.subscribe_goal(about, id="kept", keep=DurableSubscription())
         kb.subscribe_goal(about, id="memory")
-        kb.subscribe_goal(GOAL, id="other", keep=Keeping())
+        kb.subscribe_goal(GOAL, id="other", keep=DurableSubscription())
         target = PurgeTarget(subject="Zebulon")
         assert [goal.id for goal in kb.purge(target, dry_run=True).goals] == ["kept", "memory"]
         assert len(kb.standing_goals()) == 3
@@ -127,7 +127,7 @@ def test_a_purge_lists_and_ends_the_goals_that_mention_the_subject(tmp_path: Pat
 def test_changes_before_a_purge_are_not_computed_from_the_log(tmp_path: Path) -> None:
     with runtime(tmp_path) as node:
         kb = node.knowledge_base()
-        first = kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        first = kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         tell(kb, "zebulon")
         kb.purge(PurgeTarget(subject="zebulon"), wait=False)
         assert kb.goal_changes("g", first.event_id) is None
@@ -158,15 +158,17 @@ def test_a_slow_first_evaluation_does_not_hold_up_other_goals(monkeypatch) -> No
 
 def test_an_id_belongs_to_one_goal_across_restarts(tmp_path: Path) -> None:
     with runtime(tmp_path) as node:
-        node.knowledge_base().subscribe_goal(GOAL, id="g", keep=Keeping())
+        node.knowledge_base().subscribe_goal(GOAL, id="g", keep=DurableSubscription())
     with runtime(tmp_path) as node, pytest.raises(AlreadyExists):
-        node.knowledge_base().subscribe_goal(parse_body("q(?x)"), id="g", keep=Keeping())
+        node.knowledge_base().subscribe_goal(
+            parse_body("q(?x)"), id="g", keep=DurableSubscription()
+        )
 
 
-@pytest.mark.parametrize("keep", [None, Keeping()])
+@pytest.mark.parametrize("keep", [None, DurableSubscription()])
 @pytest.mark.parametrize("action", ["nuke_tenant", "drop_tenant", "nuke_database"])
 def test_those_who_wait_are_told_that_the_tenant_has_ended(
-    tmp_path: Path, action: str, keep: Keeping | None
+    tmp_path: Path, action: str, keep: DurableSubscription | None
 ) -> None:
     with runtime(tmp_path) as node:
         node.admin().create_database("d")
@@ -187,7 +189,7 @@ def test_upkeep_brings_back_no_goal_that_ends_meanwhile(
     clock = ManualClock()
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base("default", "t")
-        goal = kb.subscribe_goal(GOAL, id="g", ttl_ms=10_000, keep=Keeping()).goal
+        goal = kb.subscribe_goal(GOAL, id="g", ttl_ms=10_000, keep=DurableSubscription()).goal
         clock.advance(6000)
         kb.standing_goal("g")
         commit = node.commit
@@ -204,7 +206,7 @@ def test_upkeep_brings_back_no_goal_that_ends_meanwhile(
         if upkeep == "renew":
             kb.keep_goals()
         else:
-            kb.note_delivery(goal, Moment(1, 1))
+            kb.note_delivery(goal, StatePosition(1, 1))
         assert kb.standing_goals() == []
         tenant = node.find_tenant("default", "t")
         assert tenant is None if action == "drop" else tenant is not None
@@ -214,9 +216,9 @@ def test_upkeep_brings_back_no_goal_that_ends_meanwhile(
 def test_a_nuke_ends_subscriptions(tmp_path: Path) -> None:
     with runtime(tmp_path) as node:
         kb = node.knowledge_base()
-        first = kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        first = kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         tell(kb, "1")
         node.admin().nuke_tenant("default", "default")
         assert kb.standing_goals() == []
-        kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         assert kb.goal_changes("g", first.event_id) is None

@@ -8,8 +8,8 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.errors import CallerLeft, InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
-from kbcore.standing_goals.goal import StandingGoal
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.subscriptions.goal import StandingGoal
 from kbplanner.syntax.parser import parse_body
 
 
@@ -57,7 +57,7 @@ def test_a_fact_that_expires_is_a_change(kb):
 
 
 def test_changes_that_are_not_kept_become_one_difference(kb, monkeypatch):
-    monkeypatch.setattr("kbcore.standing_goals.history.MAX_CHANGES", 2)
+    monkeypatch.setattr("kbcore.subscriptions.history.MAX_CHANGES", 2)
     with kb.follow("p(?x)") as goal:
         for number in range(5):
             kb.tell("p", [number])

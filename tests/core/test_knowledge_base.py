@@ -26,7 +26,7 @@ from kbcore import (
     open_runtime,
 )
 from kbcore.columns.symbol_answers import SymbolAnswers
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbplanner.reference.engine import ReferenceEngine
 
 FAMILY = """
@@ -448,7 +448,7 @@ def test_a_failed_dump_leaves_the_earlier_file(family, tmp_path, monkeypatch):
         yield "p(a)."
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("kbcore.knowledge_base.reads.dump_lines", broken)
+    monkeypatch.setattr("kbcore.python_api.reads.dump_lines", broken)
     with pytest.raises(OSError, match="the disk is full"):
         family.dump(path)
     assert [file.name for file in tmp_path.iterdir()] == ["all.kb"]

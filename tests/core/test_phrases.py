@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kbcore.config import Config
 from kbcore.context.request import WindowRequest
 from kbcore.errors import InvalidInput, NotFound, RateLimited
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.dump import dump_lines
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Phrase, phrase_problem
 from kbplanner.syntax.parser import parse_phrase, parse_program

@@ -14,10 +14,10 @@ from kbcore.config import Config
 from kbcore.errors import NotReady, UnknownDatabase
 from kbcore.node.api_keys import first_admin
 from kbcore.node.opening import open_runtime
-from kbcore.node.peers import Directory
-from kbcore.node.placement import SYSTEM, shard_of
+from kbcore.node.other_processes import Directory
 from kbcore.node.runtime import Runtime
 from kbcore.node.shard import overdue
+from kbcore.node.shard_layout import SYSTEM, shard_of
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.state.catalog import MAX_DROPS, Catalog, Database
 from kbplanner.engine.engine import Engine

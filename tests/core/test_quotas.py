@@ -8,7 +8,7 @@ import pytest
 from support.http import make_runtime
 
 from kbcore.errors import RateLimited
-from kbcore.kb.standing_goals import Keeping
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.facts import Fact, FactRows
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.syntax.parser import parse_body, parse_rule
@@ -144,7 +144,7 @@ def add_rule(kb, number):
 
 def add_goal(kb, number):
     body = parse_body(f'p(?x), ?x != "{LONG}"')
-    kb.subscribe_goal(body, id=f"g{number}", keep=Keeping())
+    kb.subscribe_goal(body, id=f"g{number}", keep=DurableSubscription())
 
 
 @pytest.mark.parametrize("add", [add_episode, add_rule, add_goal])

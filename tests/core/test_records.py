@@ -8,7 +8,7 @@ import pytest
 
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
 from kbcore.errors import LogCorrupted
-from kbcore.plug.ports import Keep, Standing
+from kbcore.plug.ports import ConflictingFact, Keep
 from kbcore.state.changes import (
     AddEpisodes,
     AddEvidence,
@@ -41,13 +41,13 @@ from kbcore.state.changes import (
     RetractRule,
     SetPriority,
 )
+from kbcore.state.episodes.episodes import NewEpisode
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.goals.subscriptions import Moment, Subscription, Webhook
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
-from kbcore.state.memory.episodes import NewEpisode
-from kbcore.state.memory.evidence import Evidence
 from kbcore.state.rulebook import stored_rule
+from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
@@ -56,9 +56,9 @@ FULL = Fact("p", ("a", "é"), False, "s", 5, 6, 7, 0.5, {"k": [1, None]})
 RULE = parse_rule("q(?x) :- not p(?x).")
 ROWS = (FactRows("p", 2, ["a", "b", "c", "d"]), FactRows("q", 0, [], False, "s"))
 NAMED = type(RULE)(RULE.head, RULE.body, "n", 0.25, "s")
-STANDING = Standing(False, 1, 2, None, 0.5, {"k": [1]})
+STANDING = ConflictingFact(False, 1, 2, None, 0.5, {"k": [1]})
 DECISIONS = (
-    ("p", ("a",), Decision(Keep.FACTS, (STANDING, Standing(True, 3, 4, 5)))),
+    ("p", ("a",), Decision(Keep.FACTS, (STANDING, ConflictingFact(True, 3, 4, 5)))),
     ("on", (), Decision(Keep.TARGET)),
     ("off", (), Decision(Keep.FACTS)),
 )
@@ -140,7 +140,15 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         PutSubscription(
             Subscription(
-                "g", "p(?x)", "s", 1000, 1, 1001, "k", Webhook("https://a/", "x"), Moment(3, 4)
+                "g",
+                "p(?x)",
+                "s",
+                1000,
+                1,
+                1001,
+                "k",
+                Webhook("https://a/", "x"),
+                StatePosition(3, 4),
             )
         ),
         (
@@ -149,7 +157,7 @@ WRITTEN: list[tuple[Change, str]] = [
         ),
     ),
     (EndSubscriptions(("g", "h")), '{"op":"unsubscribe","ids":["g","h"]}'),
-    (NoteDelivery("g", Moment(3, 4)), '{"op":"delivered","id":"g","upto":[3,4]}'),
+    (NoteDelivery("g", StatePosition(3, 4)), '{"op":"delivered","id":"g","upto":[3,4]}'),
     (
         RestoreFacts((RestoredFact("s", "p", ("a",), STANDING),)),
         '{"op":"restore","facts":[{"s":"s","p":"p","a":["a"],"is":{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}}}]}',

@@ -25,8 +25,8 @@ from kbcore.errors import (
 )
 from kbcore.node.api_keys import KeyWanted
 from kbcore.node.opening import open_runtime
-from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
+from kbcore.node.shard_layout import shard_of
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.offline.rescue import (
     backup_storage,
@@ -147,7 +147,7 @@ def test_a_storage_with_shards_is_reopened_as_it_was_created(tmp_path) -> None:
     with opened(tmp_path) as node:
         assert len(node.shards) == 4
         assert content(node) == before
-        assert node.keys().judge(key.secret) is not None
+        assert node.keys().verify(key.secret) is not None
         node.open("t3", "other").tell("p", ["later", 1])
         after = content(node)
         crash(node)

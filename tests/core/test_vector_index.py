@@ -13,8 +13,8 @@ from support.runtimes import BASE
 
 from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
-from kbcore.kb.context_windows import NEWEST_EMBEDDED
 from kbcore.node.opening import open_runtime
+from kbcore.operations.context_windows import NEWEST_EMBEDDED
 from kbcore.search.embedder import BATCH_SIZE
 from kbcore.search.vectors.store import digest_of
 from kbcore.state.facts import Fact

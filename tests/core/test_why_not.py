@@ -9,7 +9,7 @@ from support.runtimes import runtime
 
 from kbcore import BudgetExceeded, KnowledgeBase, open_kb
 from kbcore.errors import InvalidInput, UnsafeRule
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact

@@ -8,7 +8,7 @@ import pytest
 from support.links import Link, catch_up, following, node
 
 from kbcore.errors import ReadOnlyFollower
-from kbcore.kb.standing_goals import Keeping
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_body
 
@@ -26,7 +26,7 @@ def appeared(changes) -> list[str]:
 def test_a_reader_changes_nodes_and_misses_nothing(tmp_path: Path) -> None:
     with node(tmp_path / "leader") as leader:
         kb = leader.knowledge_base()
-        first = kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        first = kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         tell(kb, "1")
         with following(tmp_path / "follower", Link(leader)) as follower:
             catch_up(follower)
@@ -37,7 +37,7 @@ def test_a_reader_changes_nodes_and_misses_nothing(tmp_path: Path) -> None:
             changes = there.goal_changes("g", first.event_id)
             assert appeared(changes) == ["1", "2"]
             with pytest.raises(ReadOnlyFollower):
-                there.subscribe_goal(GOAL, id="h", keep=Keeping())
+                there.subscribe_goal(GOAL, id="h", keep=DurableSubscription())
             with pytest.raises(ReadOnlyFollower):
                 there.end_goal("g")
             assert there.subscribe_goal(GOAL, id="memory").answers == [
@@ -54,7 +54,7 @@ def test_a_reader_changes_nodes_and_misses_nothing(tmp_path: Path) -> None:
 def test_a_goal_that_the_leader_ends_ends_on_the_follower(tmp_path: Path) -> None:
     with node(tmp_path / "leader") as leader:
         kb = leader.knowledge_base()
-        kb.subscribe_goal(GOAL, id="g", keep=Keeping())
+        kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
         with following(tmp_path / "follower", Link(leader)) as follower:
             catch_up(follower)
             there = follower.knowledge_base()

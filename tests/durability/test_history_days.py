@@ -10,7 +10,7 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.durable.retention import DAY_MS
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.plug.ports import KeepsHistory
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget

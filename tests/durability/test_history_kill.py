@@ -18,10 +18,10 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.durable.retention import DAY_MS
 from kbcore.errors import InvalidInput
-from kbcore.kb.memories.fact_history import MAX_EVENTS, FactPattern
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
+from kbcore.operations.history.fact_history import MAX_EVENTS, FactPattern
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.plug.ports import KeepsHistory, LogStore
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractFact
 from kbcore.state.facts import Fact

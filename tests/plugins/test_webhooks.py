@@ -15,16 +15,16 @@ from support.runtimes import runtime
 from kbcore.clock import SystemClock
 from kbcore.config import Config
 from kbcore.errors import ConfigError, InvalidInput
-from kbcore.kb.goals import deliveries
-from kbcore.kb.goals.deliveries import Circuit
-from kbcore.kb.standing_goals import Keeping
 from kbcore.node.opening import open_runtime
+from kbcore.operations.subscriptions import deliveries
+from kbcore.operations.subscriptions.deliveries import Circuit
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.plug.conformance import WebhookSenderConformance
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.manager import Plugins
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
 from kbcore.state.facts import Fact
-from kbcore.state.goals.subscriptions import Webhook
+from kbcore.state.subscriptions import Webhook
 from kbplanner.syntax.parser import parse_body
 from kbplugins.webhooks.sender import Sender, signed
 
@@ -221,7 +221,7 @@ def test_changes_are_delivered_in_order_after_failures(monkeypatch):
         receiver.location = receiver.url + "/other"
         receiver.statuses += [500, 302, 429]
         kb = node.knowledge_base()
-        kb.subscribe_goal(GOAL, id="g", keep=Keeping(Webhook(receiver.url)))
+        kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription(Webhook(receiver.url)))
         for number in range(5):
             kb.assert_facts([Fact("p", (str(number),))])
         receiver.wait(lambda r: len(r.deliveries) >= 5)
@@ -235,7 +235,7 @@ def test_gone_ends_the_subscription(tmp_path):
     with Receiver() as receiver, served(receiver, tmp_path) as node:
         receiver.statuses += [410]
         kb = node.knowledge_base()
-        goal = kb.subscribe_goal(GOAL, id="g", keep=Keeping(Webhook(receiver.url))).goal
+        goal = kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription(Webhook(receiver.url))).goal
         ended = threading_event(goal)
         kb.assert_facts([Fact("p", ("1",))])
         assert ended.wait(60)
@@ -252,7 +252,9 @@ def threading_event(goal):
 
 def test_webhooks_are_off_by_default():
     with runtime() as node, pytest.raises(InvalidInput, match="WEBHOOK_URLS"):
-        node.knowledge_base().subscribe_goal(GOAL, keep=Keeping(Webhook("https://a/", SECRET)))
+        node.knowledge_base().subscribe_goal(
+            GOAL, keep=DurableSubscription(Webhook("https://a/", SECRET))
+        )
 
 
 class _Plugin:
@@ -330,7 +332,7 @@ def gated(monkeypatch, **settings):
 
 def subscribed(kb, *urls):
     for url in urls:
-        kb.subscribe_goal(GOAL, id=url, keep=Keeping(Webhook(url)))
+        kb.subscribe_goal(GOAL, id=url, keep=DurableSubscription(Webhook(url)))
 
 
 def test_a_goal_that_waits_for_others_is_delivered_when_one_ends(monkeypatch):

@@ -16,8 +16,8 @@ from support.inherited_confidence import Oracle, Told
 from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from support.runtimes import runtime
 
 from kbcore.errors import Conflict
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.state.episodes.episodes import Episodes, NewEpisode
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
-from kbcore.state.memory.episodes import Episodes, NewEpisode
-from kbcore.state.memory.evidence import Evidence
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.ir.terms import Variable
 

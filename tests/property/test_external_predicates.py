@@ -16,9 +16,9 @@ from support.runtimes import BASE
 
 from kbcore import hookimpl
 from kbcore.errors import ExternalRecursion, InvalidInput, UnboundArgument
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.plug.ports import Predicate
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact

@@ -18,9 +18,9 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import AlreadyExists, Conflict, InvalidInput, NotFound
-from kbcore.kb.memories.fact_history import MAX_EVENTS, FactEvent, FactHistory, FactPattern
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.history.fact_history import MAX_EVENTS, FactEvent, FactHistory, FactPattern
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Fact, FactKey, Row
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import ANONYMOUS, Atom, Variable

@@ -15,8 +15,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import KBError
-from kbcore.kb.standing_goals import Keeping
-from kbcore.standing_goals import goal as goals
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
+from kbcore.subscriptions import goal as goals
 
 EVENTS = st.sampled_from(["", "", "", "restart", "snapshot", "forget"])
 
@@ -58,7 +58,7 @@ def test_a_client_resumes_anywhere_without_losing_or_repeating_a_change(
             kb = node.knowledge_base()
             kb.assert_rules(rules)
             rules = list(rules)
-            first = kb.subscribe_goal(body, scope=scope, id="g", keep=Keeping())
+            first = kb.subscribe_goal(body, scope=scope, id="g", keep=DurableSubscription())
             seen = [(first.event_id, set(texts(first.answers)), first.seq)]
             for step, event in zip(steps, events, strict=False):
                 with suppress(KBError):

@@ -15,8 +15,8 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.search.neighbours import NeighbourOptions
@@ -37,8 +37,8 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.merging.sides import Keep
 from kbcore.state.rulebook import stored_rule
-from kbcore.state.standing import Keep
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_rule
 

@@ -16,8 +16,8 @@ from support.proofs import Checker, row_atom
 from support.runtimes import runtime as open_runtime
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.options import AnswerOptions

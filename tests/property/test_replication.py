@@ -16,9 +16,9 @@ from kbcore.state.changes import (
     PurgeMemory,
     RetractPattern,
 )
+from kbcore.state.episodes.episodes import NewEpisode
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.memory.episodes import NewEpisode
-from kbcore.state.memory.evidence import Evidence
 from kbplanner.ir.terms import Variable
 
 STEPS = st.one_of(

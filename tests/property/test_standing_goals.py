@@ -14,9 +14,9 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import InvalidInput, KBError
 from kbcore.reason.options import AnswerOptions
-from kbcore.standing_goals import goal as goals
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
+from kbcore.subscriptions import goal as goals
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_goal, parse_rule
 

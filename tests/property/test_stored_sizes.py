@@ -12,8 +12,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import KBError
-from kbcore.kb.standing_goals import Keeping
 from kbcore.node.runtime import Runtime
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.ir.phrases import Phrase
@@ -59,7 +59,7 @@ def carry_out(node: Runtime, kind: str, at: int, text: str) -> None:
         kb.assert_rules([parse_one(definition(kind, at, text))])
     elif kind == "goal":
         body = parse_body(f'p{at}(?x), ?x != "{text}"')
-        kb.subscribe_goal(body, id=f"g{at}{len(text)}", keep=Keeping())
+        kb.subscribe_goal(body, id=f"g{at}{len(text)}", keep=DurableSubscription())
     elif kind == "fact":
         kb.assert_facts([Fact(f"p{at}", (text,), scope=None if at else "s")])
     elif kind == "retract":

@@ -35,8 +35,8 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.merging.sides import Keep
 from kbcore.state.rulebook import stored_rule
-from kbcore.state.standing import Keep
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
 

@@ -13,8 +13,8 @@ from support.examples import examples
 from support.runtimes import runtime as open_runtime
 
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.runtime import Runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.candidates import WhyNot, WhyNotCandidate
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions

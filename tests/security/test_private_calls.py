@@ -17,10 +17,10 @@ from support.servers import Server
 from support.workers import children, descriptors, tenants_of
 
 from kbcore.errors import NotFound
+from kbserver.forwarding.proofs import PROOF, Proofs, WorkerGate
 from kbserver.http.gate import CALL, PublicGate, is_call
 from kbserver.http.request_head import Head
 from kbserver.workers.handover import MOVE_AFTER
-from kbserver.workers.proofs import PROOF, Proofs, WorkerGate
 
 TOKEN = "let-me-in-0123456789"
 PADDING = "".join(f"X-Padding-{number}: {'x' * 7000}\r\n" for number in range(2))

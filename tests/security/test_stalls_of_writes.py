@@ -23,10 +23,10 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.durable.records import encode_changes
 from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
-from kbcore.kb.scripts import blocks_of
 from kbcore.language import reading
 from kbcore.node.opening import open_runtime
-from kbcore.plug.ports import Standing
+from kbcore.operations.scripts import blocks_of
+from kbcore.plug.ports import ConflictingFact
 from kbcore.scheduling import Scheduling
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import (
@@ -55,9 +55,9 @@ from kbcore.state.changes import (
     RestoreFacts,
     RetractPattern,
 )
+from kbcore.state.episodes.episodes import NewEpisode
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.memory.episodes import NewEpisode
-from kbcore.state.memory.evidence import Evidence
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.engine import Engine
@@ -124,7 +124,7 @@ SUPPORTED = tuple(
     replace(fact, evidence=(Evidence(f"ep-{number % 100}", 0, 4),))
     for number, fact in enumerate(facts(COUNT // 2))
 )
-STANDING = Standing(True, NOW, NOW, NOW + 1000, 0.5, {"note": "n"})
+STANDING = ConflictingFact(True, NOW, NOW, NOW + 1000, 0.5, {"note": "n"})
 
 CHANGES: dict[str, tuple[Change, ...]] = {
     "facts": (AssertFacts(facts()),),

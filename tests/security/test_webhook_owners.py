@@ -15,16 +15,16 @@ from support.receivers import SECRET
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.kb.base import Actor
-from kbcore.kb.goals import deliveries
-from kbcore.kb.standing_goals import Keeping
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
+from kbcore.operations.base import Actor
+from kbcore.operations.subscriptions import deliveries
+from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
-from kbcore.standing_goals.goal import StandingGoal
 from kbcore.state.facts import Fact
-from kbcore.state.goals.subscriptions import Webhook
+from kbcore.state.subscriptions import Webhook
+from kbcore.subscriptions.goal import StandingGoal
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.syntax.parser import parse_body
 
@@ -82,7 +82,7 @@ def node_and_receiver() -> Iterator[tuple[Runtime, Receiver]]:
 def subscribe(node: Runtime, tenant: str, owner: str, secret: str, id: str) -> None:
     kb = node.knowledge_base(tenant=tenant)
     kb.actor = Actor(owner, False)
-    kb.subscribe_goal(GOAL, id=id, keep=Keeping(Webhook(URL, secret)))
+    kb.subscribe_goal(GOAL, id=id, keep=DurableSubscription(Webhook(URL, secret)))
 
 
 def change(node: Runtime, tenant: str, name: str) -> None:

@@ -15,7 +15,7 @@ from support.postgres import schema
 from support.replicas import get, until
 from support.workers import until as wait_until
 
-from kbcore.node.placement import shard_of
+from kbcore.node.shard_layout import shard_of
 
 ADMIN_KEY = "admin-key-0123456789"
 

@@ -22,7 +22,15 @@ from kbserver.routes import EVERY, PATHS, subject_of
 
 HEAVY = (
     *("kbplanner.engine", "kbplanner._engine", "kbplanner.compile", "kbplanner.syntax.parser"),
-    *("kbcore.embed", "kbcore.kb", "kbcore.config", "lark", "flask", "gevent", "marshmallow"),
+    *(
+        "kbcore.embed",
+        "kbcore.operations",
+        "kbcore.config",
+        "lark",
+        "flask",
+        "gevent",
+        "marshmallow",
+    ),
     *("werkzeug", "httpx", "orjson", "pluggy", "kbserver.schemas", "kbserver.routes"),
 )
 """Modules that a command for a server does not import."""

@@ -142,7 +142,7 @@ def test_retries_after_concurrent_changes_are_limited(served: Served, monkeypatc
             served.client.tell("p", f"other{len(tries)}")
         return found
 
-    monkeypatch.setattr("kbcore.kb.queries.Queries.infer", infer)
+    monkeypatch.setattr("kbcore.operations.queries.Queries.infer", infer)
     limit = 2
     kb.execute("?- p(?x). q(b).")
     assert len(tries) == 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.http import serve_in_memory
 
 from kbcore.config import Config
-from kbcore.kb.slow_log import REQUEST
+from kbcore.operations.slow_log import REQUEST
 from kbserver import logs
 from kbserver.http.request_id import request_id
 

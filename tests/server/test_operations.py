@@ -10,7 +10,7 @@ from flask import Response
 from support.http import Served, error_of, serve_in_memory
 from support.keys import keyed
 
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver import operations
 from kbserver.answers import as_json

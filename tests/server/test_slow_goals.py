@@ -7,7 +7,7 @@ import itertools
 import pytest
 from support.http import Client, make_runtime, serve_in_memory
 
-from kbcore.kb.slow_log import LISTED_FOR_MS, MAX_LISTED
+from kbcore.operations.slow_log import LISTED_FOR_MS, MAX_LISTED
 
 
 def goals(client: Client) -> list[dict]:

@@ -9,7 +9,7 @@ import os
 import signal
 from urllib.parse import urlsplit
 
-from kbcore.node.placement import shard_of
+from kbcore.node.shard_layout import shard_of
 from support.clusters import free_ports
 from support.proxies import Proxy
 from support.replicas import get, until

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kbcore.node.placement import shard_of
+from kbcore.node.shard_layout import shard_of
 from support.servers import Server
 
 DEADLINE_S = 60

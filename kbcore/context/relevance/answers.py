@@ -16,7 +16,7 @@ from heapq import nlargest
 from itertools import islice
 
 from kbcore.context.ranking import Lexical
-from kbcore.state.memory.evidence import evidence_of
+from kbcore.state.episodes.evidence import evidence_of
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 

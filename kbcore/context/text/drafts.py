@@ -41,7 +41,7 @@ from kbcore.context.text.phrases import (
     verb_phrase,
 )
 from kbcore.context.window import QUERY, UNPROVED, Entry, GoalNote, Provenance, is_absence
-from kbcore.state.memory.quoting import marks
+from kbcore.state.episodes.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
 

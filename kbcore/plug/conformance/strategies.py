@@ -13,22 +13,25 @@ import pytest
 from kbcore.config.settings import Config
 from kbcore.plug.conformance.base import Conformance
 from kbcore.plug.ports import (
+    ConflictingFact,
     FactUse,
     Keep,
     MergeConflict,
     MergeStrategy,
     Resolution,
     SalienceScorer,
-    Standing,
 )
 from kbplanner.engine.salience import Salience
 
-YES, NO = Standing(True, 1, 1, None, 0.5, {"k": 1}), Standing(False, 2, 5, 9, None, {})
+YES, NO = (
+    ConflictingFact(True, 1, 1, None, 0.5, {"k": 1}),
+    ConflictingFact(False, 2, 5, 9, None, {}),
+)
 CONFLICTS = (
-    MergeConflict("p", ("a", "b"), (YES,), (Standing(True, 3, 3, None, 0.5, {"k": 2}),)),
+    MergeConflict("p", ("a", "b"), (YES,), (ConflictingFact(True, 3, 3, None, 0.5, {"k": 2}),)),
     MergeConflict("p", (), (NO,), (YES,)),
-    MergeConflict("p", ("a",), (NO,), (Standing(False, 2, 4, 8),)),
-    MergeConflict("p", ("a",), (YES, NO), (Standing(False, 1, 1),)),
+    MergeConflict("p", ("a",), (NO,), (ConflictingFact(False, 2, 4, 8),)),
+    MergeConflict("p", ("a",), (YES, NO), (ConflictingFact(False, 1, 1),)),
 )
 """One conflict of each kind: metadata, sign, window, both signs against one."""
 
@@ -55,7 +58,7 @@ class MergeStrategyConformance(Conformance, abstract=True):
         resolution = self.make_strategy().resolve(conflict)
         assert isinstance(resolution, Resolution)
         assert isinstance(resolution.keep, Keep)
-        assert all(isinstance(fact, Standing) for fact in resolution.facts)
+        assert all(isinstance(fact, ConflictingFact) for fact in resolution.facts)
         assert len({fact.positive for fact in resolution.facts}) == len(resolution.facts)
         assert not resolution.facts or resolution.keep is Keep.FACTS
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
-from kbcore.state.memory.evidence import without_evidence
+from kbcore.state.episodes.evidence import without_evidence
+from kbcore.state.merging.sides import ConflictingFact
 from kbcore.state.partition import Partition, RowKey, StoredRelation
-from kbcore.state.standing import Standing
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
 
@@ -129,7 +129,9 @@ def differences(
         yield difference
 
 
-def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) -> list[Standing]:
+def standing(
+    stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]
+) -> list[ConflictingFact]:
     """Return facts, from their ids and symbols, in the form that merge strategies read.
 
     Without their evidence: a merge unites it, whatever a strategy decides.
@@ -143,7 +145,7 @@ def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) ->
         sure = None if confidence != confidence else confidence
         until = None if end == FOREVER else end
         facts.append(
-            Standing(
+            ConflictingFact(
                 *(stored.schema.positive, int(at), start, until, sure),
                 without_evidence(stored.metadata.get(key, {})),
             )

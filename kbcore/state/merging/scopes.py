@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
-from kbcore.state.memory.evidence import Span, combined, evidence_of, union, with_evidence
+from kbcore.state.episodes.evidence import Span, combined, evidence_of, union, with_evidence
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
+from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey, StoredRelation, located
-from kbcore.state.standing import Keep, Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
@@ -219,7 +219,9 @@ class _Merge:
                 )
             self._limit(target, key, begin != 0 or end != FOREVER)
 
-    def _replace(self, difference: Difference, key: RowKey, facts: Sequence[Standing]) -> None:
+    def _replace(
+        self, difference: Difference, key: RowKey, facts: Sequence[ConflictingFact]
+    ) -> None:
         """Replace the facts at one tuple of arguments with exactly these facts."""
         row = flat([key])
         for sign in SIGNS:

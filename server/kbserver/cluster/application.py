@@ -14,18 +14,18 @@ import orjson
 from kbcore.cluster.node import ClusterNode
 from kbcore.cluster.ownership import HeldShard
 from kbcore.errors import KBError, NotReady
-from kbcore.node.placement import SYSTEM
 from kbcore.node.runtime import Runtime
+from kbcore.node.shard_layout import SYSTEM
 from kbserver.cluster.gate import FROM_NODE
-from kbserver.cluster.owners import WAIT_TTLS
-from kbserver.cluster.peers import RELEASE, SHARDS
+from kbserver.cluster.node_owners import WAIT_TTLS
+from kbserver.cluster.other_nodes import RELEASE, SHARDS
 from kbserver.errors import answer_of
+from kbserver.forwarding import private
+from kbserver.forwarding.forwarder import SHARD
+from kbserver.forwarding.private import Application, Environ, PrivateApp, StartResponse
 from kbserver.http.gate import CALL
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_id import identity_headers, request_id
-from kbserver.workers import private
-from kbserver.workers.forwarding import SHARD
-from kbserver.workers.private import Application, Environ, PrivateApp, StartResponse
 
 _UNCHECKED = ("/health", "/metrics", "/replication/", "/admin/cluster")
 _FIRST_ERROR, _NOT_FOUND = "4", "404"

@@ -10,9 +10,9 @@ from typing import Any
 from kbcore.errors import Unauthorized
 from kbserver.cluster.sealing import MAX_PIECE, SealedBody, sealed_length
 from kbserver.cluster.signing import NODE, PIECES, Signature, Signatures, digest_of
+from kbserver.forwarding.proofs import CLIENT_KEY, client_of
 from kbserver.http.gate import CALL, CALLS, OPEN_BODY, refuse_call, take_internal
 from kbserver.http.request_head import Head
-from kbserver.workers.proofs import CLIENT_KEY, client_of
 
 FROM_NODE = "kbcore.from_node"
 """Key in the WSGI environment of a request that another node has sent."""

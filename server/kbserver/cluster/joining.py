@@ -6,18 +6,18 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kbcore.cluster.assignment import Member
 from kbcore.cluster.node import ClusterNode
-from kbcore.cluster.placement import Member
 from kbcore.cluster.records import ClusterRecord, create_record, find_record
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import ConfigError, NotFound
-from kbcore.node.placement import open_logs
+from kbcore.node.shard_layout import open_logs
 from kbcore.plug.coordination import Coordinator
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogReader, LogStore, ReadsAlong, ShardPlaces
 from kbcore.replication.leadership import node_name
-from kbserver.cluster.peers import NodePeers
+from kbserver.cluster.other_nodes import NodePeers
 from kbserver.cluster.signing import Signatures
 from kbserver.process.offload import Offload
 

@@ -14,7 +14,7 @@ import struct
 from hashlib import sha256
 from typing import Any
 
-from kbserver.workers.forwarding import BLOCK
+from kbserver.forwarding.forwarder import BLOCK
 
 MAX_PIECE = BLOCK
 """Largest number of bytes of a piece; all but the last ones have as many."""

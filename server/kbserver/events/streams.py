@@ -27,8 +27,8 @@ import orjson
 from kbcore.errors import BudgetExceeded, InvalidInput, LogTruncated, NotReady, RateLimited
 from kbcore.events.events import Place, Wanted, mark_of
 from kbcore.events.feed import Committed
-from kbcore.node.placement import shard_of
 from kbcore.node.runtime import Runtime
+from kbcore.node.shard_layout import shard_of
 from kbserver.events.open_streams import OpenStreams
 from kbserver.events.ring import Behind, Entry, Reader, Ring, removes_for_good
 

@@ -9,8 +9,8 @@ from typing import Any
 from flask.testing import FlaskClient as Client
 
 from kbcore.clock import ManualClock
+from kbcore.cluster.assignment import Member, Placement, assign
 from kbcore.cluster.node import ClusterNode
-from kbcore.cluster.placement import Member, Placement, assign
 from kbcore.cluster.records import NODE_LEASE, ClusterRecord, shard_lease
 from kbcore.config.settings import Config
 from kbcore.errors import NotReady
@@ -18,7 +18,7 @@ from kbcore.node.opening import open_runtime
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogReader, LogStore
 from kbserver.app import create_app
-from kbserver.cluster.peers import NodePeers
+from kbserver.cluster.other_nodes import NodePeers
 from kbserver.cluster.signing import Signatures
 
 Told = tuple[str, str, Any, Any]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flask import current_app, g, request
 
 from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
-from kbcore.kb.base import Actor
+from kbcore.operations.base import Actor
 from kbcore.state.keys import ADMIN
 from kbcore.state.names import NAME_RULE, is_name
 
 if TYPE_CHECKING:
-    from kbcore.kb.tenant_kb import TenantKB
-    from kbcore.kb.transaction import TransactionKB
     from kbcore.node.runtime import Runtime
+    from kbcore.operations.tenant_kb import TenantKB
+    from kbcore.operations.transaction import TransactionKB
     from kbserver.http.body_memory import Bodies
 
     class Principal(Protocol):

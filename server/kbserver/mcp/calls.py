@@ -27,8 +27,8 @@ from kbserver.security import audit
 from kbserver.security.permissions import demand
 
 if TYPE_CHECKING:
-    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
+    from kbcore.operations.tenant_kb import TenantKB
 
 Fail = Callable[[Exception, str], ErrorAnswer]
 IGNORED_META = "ignoredFields"

@@ -30,8 +30,8 @@ from kbserver.mcp.tools import Tool, all_tools, tools_of
 from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
 
 if TYPE_CHECKING:
-    from kbcore.kb.tenant_kb import TenantKB
     from kbcore.node.runtime import Runtime
+    from kbcore.operations.tenant_kb import TenantKB
 
 SERVER = {"name": "kbcore", "title": "kbcore knowledge base", "version": __version__}
 

@@ -11,7 +11,7 @@ from typing import Any
 from marshmallow import Schema
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.http.json_body import parse_object
 from kbserver.mcp.work import cut

@@ -11,7 +11,7 @@ import orjson
 
 from kbcore.branching.fork import ForkOutcome
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbserver.answers import Objects, rows_written
 from kbserver.notices import shown_unknown

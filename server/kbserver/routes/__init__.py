@@ -30,7 +30,7 @@ PATHS = {
     ),
     "knowledge.rules": ("assert/rule", "check", "retract/rule", "rules", "teach"),
     "knowledge.scopes": ("scope", "scopes"),
-    "knowledge.standing_goals": ("goals",),
+    "knowledge.subscriptions": ("goals",),
 }
 """The beginnings of the paths of subjects, one or two segments each."""
 

@@ -17,7 +17,7 @@ from kbserver.routes.knowledge import (
     reason,
     rules,
     scopes,
-    standing_goals,
+    subscriptions,
     transactions,
 )
 from kbserver.routes.node import (
@@ -38,7 +38,7 @@ SUBJECTS = (
         facts,
         rules,
         reason,
-        standing_goals,
+        subscriptions,
         preview,
         transactions,
         scopes,

@@ -11,8 +11,8 @@ import orjson
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.errors import InvalidInput
-from kbcore.kb.queries import Write
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.queries import Write
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions

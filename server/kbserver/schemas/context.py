@@ -24,7 +24,7 @@ from kbcore.context.request import (
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
 from kbplanner.pacing import current_rest, paced
 from kbplanner.syntax.jsonform import goal_from_json

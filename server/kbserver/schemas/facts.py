@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.kb.conflicts import KEEP_BOTH
 from kbcore.language.files import bulk_rows
+from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.search.neighbours import (
     BOTH,
     DEFAULT_NEIGHBOURS,
@@ -15,8 +15,8 @@ from kbcore.search.neighbours import (
     MAX_NEIGHBOURS,
     NeighbourOptions,
 )
+from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
-from kbcore.state.memory.evidence import MAX_EVIDENCE, Evidence
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.pacing import current_rest, let_go, paced
 from kbplanner.syntax.diagnostics import counted

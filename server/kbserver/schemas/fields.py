@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 from marshmallow import Schema, ValidationError, fields
 
-from kbcore.state.memory.evidence import EVIDENCE_KEY
+from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.context.goals.violations import MAX_SHOWN
+from kbcore.context.proofs.violations import MAX_SHOWN
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
 from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
-from kbcore.kb.memories.recording import Source
-from kbcore.kb.natural_language import Ingested
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.reading import first_lines
+from kbcore.operations.episodes.recording import Source
+from kbcore.operations.natural_language import Ingested
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
-from kbcore.state.memory.episodes import MAX_SPEAKER_CHARS
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbplanner.pacing import current_rest, paced
 from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (

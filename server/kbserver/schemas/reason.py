@@ -10,9 +10,9 @@ from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.build import table_of_rows, variable_columns
 from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.errors import InvalidInput
-from kbcore.kb.queries import Write
-from kbcore.kb.scripts import blocks_of
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.queries import Write
+from kbcore.operations.scripts import blocks_of
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.candidates import FALSE, TRUE, UNDEFINED, WhyNot, WhyNotCandidate
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
 from kbcore.proofs.why_not import MAX_DEPTH

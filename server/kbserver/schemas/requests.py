@@ -19,7 +19,7 @@ from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
 
 if TYPE_CHECKING:
-    from kbcore.kb.tenant_kb import TenantKB
+    from kbcore.operations.tenant_kb import TenantKB
 
 
 class Nothing(Body):

@@ -10,8 +10,8 @@ from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
 from kbcore.branching.truth_changes import Truth
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.kb.scopes import SOURCE_WINS
-from kbcore.kb.tenant_kb import warning_texts
+from kbcore.operations.scopes import SOURCE_WINS
+from kbcore.operations.tenant_kb import warning_texts
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import Fact
 from kbplanner.ir.phrases import Definition

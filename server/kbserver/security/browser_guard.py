@@ -74,7 +74,7 @@ class BrowserGuard:
     @property
     def is_active(self) -> bool:
         """True while no key protects the server."""
-        return self._is_disabled or (self._keys is not None and self._keys.unused)
+        return self._is_disabled or (self._keys is not None and self._keys.never_used)
 
     def check(self, environ: Mapping[str, Any]) -> None:
         """Raise Forbidden for a request that a page of another origin may have sent."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbcore.config.settings import Config
 from kbcore.durable.request_key import API_KEY
 from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unauthorized
-from kbcore.node.api_keys import digest_of, same
+from kbcore.node.api_keys import digest_of, is_equal
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
 from kbserver.http.request_context import DEFAULT
@@ -107,7 +107,7 @@ class Guard:
                 key = self._plugin_principal(environ)
             text = None if key is not None or self._keys is None else credentials(environ)
             if text is not None and self._keys is not None:
-                key = self._keys.judge(text)
+                key = self._keys.verify(text)
         except KBError:  # the request will be refused
             return DEFAULT
         return next(iter(key.tenants)) if key is not None and len(key.tenants) == 1 else DEFAULT
@@ -127,7 +127,7 @@ class Guard:
             return False
         if text is None:
             return False
-        if self._keys is not None and self._keys.judge(text) is not None:
+        if self._keys is not None and self._keys.verify(text) is not None:
             return True
         return self._of_settings(text) is not None
 
@@ -145,7 +145,7 @@ class Guard:
             raise Unauthorized(
                 "this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY"
             )
-        key = self._keys.judge(text) if self._keys is not None else None
+        key = self._keys.verify(text) if self._keys is not None else None
         if key is not None:
             return self._principal(key)
         if (principal := self._of_settings(text)) is not None:
@@ -235,7 +235,7 @@ def credentials(environ: Mapping[str, Any]) -> str | None:
     text = text.strip()
     if scheme.lower() != "bearer" or not text:
         raise Unauthorized("the header Authorization must be: Bearer KEY")
-    if api_key and not same(api_key, text):
+    if api_key and not is_equal(api_key, text):
         raise Unauthorized("Authorization and X-API-Key hold different keys; send one")
     return text  # type: ignore[no-any-return]
 

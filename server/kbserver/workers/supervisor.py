@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from kbcore.config.settings import Config
 from kbcore.errors import ConfigError
 from kbserver import logs
+from kbserver.forwarding.proofs import SECRET_BYTES
 from kbserver.http.listening import listen
-from kbserver.workers.proofs import SECRET_BYTES
 from kbserver.workers.worker import SYSTEM_WORKER, Worker, handover_path, private_path
 
 MIN_UPTIME_S = 5.0

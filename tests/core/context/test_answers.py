@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.windows import texts, window
 
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
-from kbcore.state.memory.evidence import Evidence
 
 ANSWER = 'said(bob, "yes, aunt Cleo did")'
 

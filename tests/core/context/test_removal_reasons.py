@@ -9,7 +9,7 @@ from support.windows import X, goal, window
 from kbcore.context.request import FACTS, WindowRequest
 from kbcore.context.text.render import render_changes
 from kbcore.errors import BudgetExceeded
-from kbcore.kb import context_windows
+from kbcore.operations import context_windows
 from kbplanner.syntax.parser import parse_program, parse_rule
 
 

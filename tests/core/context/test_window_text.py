@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbcore.context.capacity import MAX_INHERITED
-from kbcore.context.goals.proofs import MAX_ELSEWHERE
+from kbcore.context.proofs.proofs import MAX_ELSEWHERE
 from kbcore.context.text.draft import MAX_CITED_PREMISES
 from kbcore.context.text.drafts import MAX_NAMED
 from kbcore.embed import KnowledgeBase, open_kb

@@ -7,14 +7,14 @@ from support.forks import RULE, START, contested, scoped, stored, told
 from support.runtimes import runtime
 
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
-from kbcore.plug.ports import Keep, Standing
+from kbcore.plug.ports import ConflictingFact, Keep
 from kbcore.state.changes import ChangeSet, Decision, DropScope, ForkScope, MergeScope
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import ANONYMOUS
 
 
 def test_changes_of_scopes_come_back_from_the_log():
-    facts = (Standing(False, 1, 2, None, 0.5, {"k": [1]}), Standing(True, 3, 3, 4))
+    facts = (ConflictingFact(False, 1, 2, None, 0.5, {"k": [1]}), ConflictingFact(True, 3, 3, 4))
     others = (("p", ("a", "b"), Decision(Keep.FACTS, facts)), ("on", (), Decision(Keep.TARGET)))
     changes = (
         ForkScope(None, "s", True),

@@ -10,11 +10,11 @@ from support.forks import START, contested, stored
 
 from kbcore.embed import open_kb
 from kbcore.errors import Conflict, InvalidInput, PluginFailed
-from kbcore.kb.memories.correction import PurgeTarget
+from kbcore.operations.episodes.correction import PurgeTarget
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.plug.ports import Keep, MergeConflict, Resolution, Standing
+from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, Resolution
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
-from kbcore.state.memory.evidence import Evidence
 
 
 class Ours:
@@ -24,7 +24,7 @@ class Ours:
 
     def resolve(self, conflict):
         best = max((*conflict.source, *conflict.target), key=lambda fact: fact.confidence or 0.0)
-        noted = Standing(
+        noted = ConflictingFact(
             best.positive,
             best.created_at,
             best.valid_from,
@@ -153,7 +153,7 @@ def raises(conflict):
     raise ValueError("no idea")
 
 
-ODD = Standing(True, START, START, None, 2.0)
+ODD = ConflictingFact(True, START, START, None, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ ODD = Standing(True, START, START, None, 2.0)
         (lambda c: Resolution(Keep.FACTS, c.source + c.source), "two facts of one sign"),
         (lambda c: Resolution(Keep.FACTS, [c.source]), "not a tuple"),  # type: ignore[arg-type]
         (lambda c: Resolution(Keep.FACTS, (ODD,)), "confidence outside 0 to 1"),
-        (lambda c: Resolution(Keep.FACTS, (Standing(True, -1, START),)), "an invalid time"),
+        (lambda c: Resolution(Keep.FACTS, (ConflictingFact(True, -1, START),)), "an invalid time"),
         (
             lambda c: Resolution(
-                Keep.FACTS, (Standing(True, START, START, metadata={"x": object()}),)
+                Keep.FACTS, (ConflictingFact(True, START, START, metadata={"x": object()}),)
             ),
             "not JSON",
         ),

@@ -13,7 +13,7 @@ from kbcore.errors import (
     TooLarge,
     UnknownTransaction,
 )
-from kbcore.kb.transaction import WRITES, TransactionKB
+from kbcore.operations.transaction import WRITES, TransactionKB
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 from kbplanner.syntax.parser import parse_rule

@@ -10,8 +10,8 @@ from support.agents import Agent, failed
 from support.http import Served, error_of, serve_in_memory
 from support.stand_in import StandIn
 
+from kbcore.state.episodes.episodes import episode_id
 from kbcore.state.keys import ADMIN, READER, WRITER
-from kbcore.state.memory.episodes import episode_id
 from kbserver.mcp.tools import all_tools, tools_of
 
 

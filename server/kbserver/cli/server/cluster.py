@@ -118,7 +118,7 @@ def move(shard: int, node: str, cluster_url: str | None) -> None:
 @reports_errors
 def locate(tenant: str, database: str, cluster_url: str | None) -> None:
     """Show the shard of tenant TENANT and the node that has it."""
-    placement = import_module("kbcore.node.placement")
+    placement = import_module("kbcore.node.shard_layout")
     seen = _controlled(cluster_url, lambda control: control.status())
     shard = placement.shard_of(database, tenant, seen["shards"])
     owner = next((node["name"] for node in seen["nodes"] if shard in node["shards"]), "no node")

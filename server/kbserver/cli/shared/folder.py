@@ -10,9 +10,9 @@ from typing import Any
 from flask import Flask
 
 from kbcore.config.settings import Config
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.node.api_keys import Keys
 from kbcore.node.opening import open_runtime
+from kbcore.operations.tenant_kb import TenantKB
 from kbplanner.pacing import resting
 from kbserver import operations
 from kbserver.cli.shared.client import Answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, Literal, Variable

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Response, request
 
 from kbcore.context.diff import WindowDiff
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.errors import Gone

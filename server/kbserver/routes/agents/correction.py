@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.kb.memories.correction import CorrectOutcome, PurgeOutcome
-from kbcore.kb.memories.undo import UndoOutcome
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.episodes.correction import CorrectOutcome, PurgeOutcome
+from kbcore.operations.history.undo import UndoOutcome
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import as_json
 from kbserver.http.request_context import reader
 from kbserver.operations import OF_NODES, Tool, as_object, operation
-from kbserver.schemas.fields import Json
-from kbserver.schemas.memories.correction import (
+from kbserver.schemas.episodes.correction import (
     CorrectBody,
     Corrected,
     PurgeBody,
@@ -21,6 +20,7 @@ from kbserver.schemas.memories.correction import (
     UndoBody,
     UndoneAnswer,
 )
+from kbserver.schemas.fields import Json
 from kbserver.security import audit
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from kbcore.kb.memories.episodes import DEFAULT_LISTED, AddedEpisode
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.episodes.episodes import DEFAULT_LISTED, AddedEpisode
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json
 from kbserver.http.request_context import named, reader
 from kbserver.operations import COUNT, TEXT, Tool, as_object, operation
-from kbserver.schemas.fields import NAME, Json
-from kbserver.schemas.memories.episodes import (
+from kbserver.schemas.episodes.episodes import (
     LIMIT,
     OFFSET,
     EpisodeBody,
@@ -22,6 +21,7 @@ from kbserver.schemas.memories.episodes import (
     StoredEpisode,
     episode_tool,
 )
+from kbserver.schemas.fields import NAME, Json
 from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, seen_asked, whole_asked
 
 _PAGE = {

@@ -5,21 +5,21 @@ from __future__ import annotations
 from flask import Response, request
 
 from kbcore.errors import InvalidInput
-from kbcore.kb.memories.fact_history import DEFAULT_EVENTS
-from kbcore.knowledge_base.episodes import pattern_of
+from kbcore.operations.history.fact_history import DEFAULT_EVENTS
+from kbcore.python_api.episodes import pattern_of
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import reader
 from kbserver.operations import COUNT, TEXT, Tool, as_object, operation
 from kbserver.pace import reading
-from kbserver.schemas.fields import ReadScope
-from kbserver.schemas.memories.history import (
+from kbserver.schemas.episodes.history import (
     LIMIT,
     OFFSET,
     HistoryAnswer,
     HistoryToolBody,
     history_tool,
 )
+from kbserver.schemas.fields import ReadScope
 from kbserver.schemas.requests import request_limits, scope_asked, whole_asked
 
 NEWEST, OLDEST = "newest", "oldest"

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Response
 
 from kbcore.context.summary import Summary
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import JSON, PLAIN, as_json
 from kbserver.mcp import work

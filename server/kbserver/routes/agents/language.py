@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.kb.tenant_kb import TenantKB
 from kbcore.language.extract import Extracted as ReadByModel
 from kbcore.language.synthesize import Synthesis
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json
 from kbserver.operations import OF_MODELS, Tool, as_object, operation

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response
 
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from flask import Response
 
-from kbcore.kb.conflicts import KEEP_BOTH
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.conflicts import KEEP_BOTH
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import WRITER

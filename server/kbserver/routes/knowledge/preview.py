@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response
 
 from kbcore.branching.preview import Preview
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.operations import Tool, as_object, operation

@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import Response, request
 
-from kbcore.kb.scripts import Executed
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.scripts import Executed
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
 from kbcore.search.neighbours import Neighbours
 from kbcore.state.keys import READER, WRITER

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flask import Response, request
 
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (

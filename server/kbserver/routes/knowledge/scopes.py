@@ -9,7 +9,7 @@ from flask import Response, request
 from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
-from kbcore.kb.tenant_kb import TenantKB
+from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, parts_as_json, rows_written

@@ -11,7 +11,7 @@ from flask import Response, current_app, request
 
 from kbcore.errors import Conflict, Forbidden, RateLimited, Unauthorized
 from kbcore.node.api_keys import Keys as KeyStore
-from kbcore.node.api_keys import NewKey, first_admin, same
+from kbcore.node.api_keys import NewKey, first_admin, is_equal
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime
@@ -61,7 +61,7 @@ def status() -> Response:
     keys, mode = runtime().keys(), mode_of(runtime().config)
     count = {DISABLED: 0, MANAGED: len(keys)}.get(mode, 1)
     return as_json(
-        {"mode": mode, "bootstrapRequired": mode == MANAGED and keys.unused, "keyCount": count}
+        {"mode": mode, "bootstrapRequired": mode == MANAGED and keys.never_used, "keyCount": count}
     )
 
 
@@ -106,13 +106,13 @@ def first_key() -> Response:
     """Create the first key, with role admin, using the token in BOOTSTRAP_TOKEN; works once."""
     asked = load(BootstrapBody)
     keys, token = _managed(), runtime().config.bootstrap_token
-    if not keys.unused:
+    if not keys.never_used:
         raise Forbidden("the first key has been made; an admin key makes more")
     if not token:
         raise Forbidden(
             "no BOOTSTRAP_TOKEN is set; make the first key on the machine: kbcore keys create"
         )
-    if not same(asked["token"], token):
+    if not is_equal(asked["token"], token):
         _count_wrong_token()
         raise Unauthorized("that is not the bootstrap token")
     return _made(keys.create(first_admin(asked["name"], asked.get("description", "")), first=True))

@@ -7,8 +7,8 @@ from typing import Any
 from flask import Response
 
 from kbcore.errors import NotFound
-from kbcore.node.peers import Cluster
-from kbcore.node.placement import shard_of
+from kbcore.node.other_processes import Cluster
+from kbcore.node.shard_layout import shard_of
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json

@@ -9,7 +9,7 @@ from flask import Response, current_app
 from kbcore import __version__
 from kbcore.errors import NotFound
 from kbcore.metrics.exposition import merged
-from kbcore.node.placement import SYSTEM
+from kbcore.node.shard_layout import SYSTEM
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime

@@ -1,1 +1,0 @@
-"""Episodes and evidence of a knowledge base; correcting, undoing and purging what it holds."""

@@ -1,0 +1,320 @@
+"""Conflict strategies: decisions about facts whose opposite is stored, or that violate a constraint.
+
+A stored fact that loses ends when the winner begins to hold, and stays in the history. A new fact
+that loses is discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from kbcore.branching.merge import constant_decision, resolution_of
+from kbcore.branching.places import Place
+from kbcore.branching.preview import Proposal, staged
+from kbcore.clock import Clock
+from kbcore.context.proofs.violations import SCHEMA, Violation
+from kbcore.durable.transactions import apply_to_overlay
+from kbcore.errors import Conflict, InvalidInput, PluginFailed
+from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy
+from kbcore.reason.budget import Budget
+from kbcore.reason.external.predicates import ExternalPredicates
+from kbcore.state.changes import AssertFacts, Change, Delta, EndedFact, EndFacts, Outdated
+from kbcore.state.facts import Fact, FactKey, Row, conclusion
+from kbcore.state.tenant import Tenant
+from kbplanner.pacing import Rest, paced
+
+KEEP_BOTH = "KEEP_BOTH"
+"""The default strategy: a fact and its opposite are both stored."""
+
+FACTS_PER_REST = 10
+"""Facts whose rivals are asked for between two calls of `rest`: about a millisecond."""
+
+Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
+"""Function that commits changes if a check does not raise."""
+
+Reads = Callable[[], AbstractContextManager[tuple[Tenant, Budget]]]
+"""Function that opens a read of the tenant."""
+
+
+class Constraints(Protocol):
+    """The declared constraints of a tenant."""
+
+    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+        """Commit facts if they violate no constraint and `check` does not raise.
+
+        Raises Conflict for a violation that there was not before, and Outdated if the knowledge base
+        changed in the meantime.
+        """
+        ...
+
+
+class ConflictResolver:
+    """Writer of facts that applies one conflict strategy to those that have rivals.
+
+    `places` returns the places that a fact takes, of which the first is that of its opposite, and
+    `rivals` the stored facts that take such a place in another way. A strategy that refuses every
+    opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput that
+    lists the strategies if the name is unknown. `rest` is called about once a millisecond.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        strategies: Mapping[str, MergeStrategy],
+        rivals: Callable[[Fact, Place], list[Row]],
+        places: Callable[[Fact], list[Place]],
+        constraints: Constraints,
+        clock: Clock,
+        rest: Rest,
+    ) -> None:
+        strategy = strategies.get(name)
+        if strategy is None:
+            raise InvalidInput.at(
+                "conflictStrategy", f"must be one of {', '.join(sorted(strategies))}"
+            )
+        self._name = name
+        self._strategy = strategy
+        self._constant = constant_decision(name, strategy)
+        self._rivals = rivals
+        self._places = places
+        self._constraints = constraints
+        self._clock = clock
+        self._rest = rest
+
+    def write(self, facts: Sequence[Fact], commit: Commit) -> Delta:
+        """Commit the facts as the strategy decides.
+
+        The log holds the outcome. The outcome is computed again if the opposites change before the
+        write. Raises Conflict if the strategy refuses a fact.
+        """
+        if self._constant is Keep.BOTH:
+            return commit((AssertFacts(tuple(facts)),), None)
+        while True:
+            try:
+                if self._constant is Keep.REFUSE:
+                    check = partial(self._refuse_opposites, facts)
+                    return self._constraints.guarded(facts, commit, check)
+                changes = self._resolve(facts)
+                return commit(changes, partial(self._check_current, facts, changes))
+            except Outdated:
+                continue
+
+    def _resolve(self, facts: Sequence[Fact]) -> tuple[Change, ...]:
+        """Return the changes that the strategy decides on."""
+        now = self._clock.now_ms()
+        winners: dict[FactKey, Fact] = {}
+        taken: dict[Place, set[FactKey]] = {}
+        ended: dict[FactKey, EndedFact] = {}
+        for fact in paced(facts, self._rest, FACTS_PER_REST):
+            places = self._places(fact)
+            stored = self._beaten(fact, places, now)
+            earlier = [
+                winners[key]
+                for claim in places
+                for key in taken.get(claim, ())
+                if key in winners and claim.are_rivals(fact, key[2], key[3])
+            ]
+            beaten = None if stored is None else self._beaten_new(fact, earlier, now)
+            if stored is None or beaten is None:
+                continue
+            for row in stored:
+                name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
+                loser = EndedFact(*name, fact.valid_from)
+                ended.setdefault(loser.key, loser)
+            for other in beaten:
+                winners.pop(other.key, None)
+                if fact.valid_from is not None and _start(other, now) < fact.valid_from:
+                    winners[other.key] = replace(other, valid_until=fact.valid_from)
+            winners[fact.key] = fact
+            for claim in places:
+                taken.setdefault(claim, set()).add(fact.key)
+        stored_again = ended.keys() & winners.keys()
+        gone = tuple(each for key, each in ended.items() if key not in stored_again)
+        names = {fact.key for fact in facts}
+        asserted = AssertFacts(tuple(fact for fact in winners.values()), len(names) - len(winners))
+        return (EndFacts(gone), asserted) if gone else (asserted,)
+
+    def _beaten(self, fact: Fact, places: Sequence[Place], now: int) -> list[Row] | None:
+        """Return the stored facts that end because of a new one, None if the new one is discarded."""
+        new = _new_standing(fact, now)
+        beaten = []
+        for claim in places:
+            for row in self._rivals(fact, claim):
+                old = _stored_standing(row)
+                decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
+                if decision is Keep.TARGET:
+                    return None
+                if decision is Keep.SOURCE:
+                    beaten.append(row)
+        return beaten
+
+    def _beaten_new(self, fact: Fact, earlier: Sequence[Fact], now: int) -> list[Fact] | None:
+        """Return the facts of the same request that a later one beats, None if it is discarded."""
+        new = _new_standing(fact, now)
+        beaten = []
+        for other in earlier:
+            old = _new_standing(other, now)
+            row = _row(other, old)
+            decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
+            if decision is Keep.TARGET:
+                return None
+            if decision is Keep.SOURCE:
+                beaten.append(other)
+        return beaten
+
+    def _decide(self, fact: Fact, new: ConflictingFact, old: ConflictingFact, row: Row) -> Keep:
+        """Return the decision about a fact and a rival, whose row is `row`."""
+        if self._constant is not None:
+            return self._constant
+        conflict = MergeConflict(fact.predicate, fact.args, (new,), (old,))
+        decision = resolution_of(self._name, self._strategy, conflict).keep
+        if decision is Keep.REFUSE:
+            raise _contradiction(row)
+        if decision is Keep.FACTS:
+            raise PluginFailed(
+                f"strategy {self._name} returned facts for a new fact; it must choose one of the"
+                " two facts"
+            )
+        return decision
+
+    def _check_current(self, facts: Sequence[Fact], changes: tuple[Change, ...]) -> None:
+        if self._resolve(facts) != changes:
+            raise Outdated("the rivals have changed")
+
+    def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
+        for fact in paced(facts, self._rest, FACTS_PER_REST):
+            for row in self._rivals(fact, self._places(fact)[0]):
+                raise _contradiction(row)
+
+
+def _start(fact: Fact, now: int) -> int:
+    return now if fact.valid_from is None else fact.valid_from
+
+
+def _meet(first: ConflictingFact, second: ConflictingFact) -> bool:
+    """Return True if two facts are valid at the same time at some point."""
+    return all(
+        a.valid_until is None or b.valid_from < a.valid_until
+        for a, b in ((first, second), (second, first))
+    )
+
+
+def _row(fact: Fact, standing: ConflictingFact) -> Row:
+    """Return a fact of the same request in its external form."""
+    return {
+        **conclusion(fact.predicate, fact.positive, list(fact.args), fact.scope),
+        "metadata": dict(fact.metadata),
+        "createdAt": standing.created_at,
+        "validFrom": standing.valid_from,
+        "validUntil": standing.valid_until,
+        "ttl": fact.ttl,
+        "confidence": fact.confidence,
+    }
+
+
+def _new_standing(fact: Fact, now: int) -> ConflictingFact:
+    start = _start(fact, now)
+    ends = [fact.valid_until, None if fact.ttl is None else now + fact.ttl]
+    until = min((end for end in ends if end is not None), default=None)
+    return ConflictingFact(fact.positive, now, start, until, fact.confidence, dict(fact.metadata))
+
+
+def _stored_standing(row: Row) -> ConflictingFact:
+    return ConflictingFact(
+        not row["negated"],
+        row["createdAt"],
+        row["validFrom"],
+        row["validUntil"],
+        row["confidence"],
+        dict(row["metadata"]),
+    )
+
+
+def _contradiction(row: Row) -> Conflict:
+    return Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": row})
+
+
+class StoredConstraints:
+    """The constraints of the stored facts: they are evaluated with the new facts before the commit.
+
+    A constraint that depends on an external predicate refuses nothing: its rows cannot be fetched for
+    facts that are not stored.
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        generation: Callable[[], int],
+        clock: Clock,
+        external: ExternalPredicates | None,
+    ) -> None:
+        self._reads = reads
+        self._generation = generation
+        self._clock = clock
+        self._external = external
+
+    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+        """Implement `Constraints.guarded`; raises BudgetExceeded too."""
+        before = self._generation()
+        self._check(facts)
+
+        def checked() -> None:
+            check()
+            # A write since then may have declared a constraint, or made a violation of the facts.
+            if self._generation() != before and self._are_declared(facts):
+                raise Outdated("the knowledge base has changed")
+
+        return commit((AssertFacts(tuple(facts)),), checked)
+
+    def _are_declared(self, facts: Sequence[Fact]) -> bool:
+        """Return True if a constraint is valid in a scope of the facts."""
+        with self._reads() as (tenant, _):
+            scopes = {fact.scope for fact in facts}
+            return any(SCHEMA in tenant.rules.visible(scope).derived for scope in scopes)
+
+    def _check(self, facts: Sequence[Fact]) -> None:
+        """Raise Conflict if facts violate a constraint."""
+        if not self._are_declared(facts):
+            return
+        with self._reads() as (tenant, budget):
+            now = tenant.at(self._clock.now_ms())
+            with staged(tenant, Proposal(tuple(facts)), now, budget, self._external) as stage:
+                asserted = (AssertFacts(tuple(facts)),)
+                apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
+                for scope, args in stage.new_conclusions(SCHEMA, budget):
+                    raise violated(Violation(scope, *args))
+
+
+class StagedConstraints:
+    """The constraints of a transaction: they are evaluated before and after the facts are staged,
+    and an error rolls the transaction back.
+    """
+
+    def __init__(self, violations: Callable[[], list[Violation]]) -> None:
+        self._violations = violations
+
+    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+        """Implement `Constraints.guarded`; raises BudgetExceeded too."""
+        before = set(self._violations())
+        delta = commit((AssertFacts(tuple(facts)),), check)
+        for each in self._violations():
+            if each not in before:
+                raise violated(each)
+        return delta
+
+
+def violated(violation: Violation) -> Conflict:
+    """Return the error for facts that violate a constraint."""
+    return Conflict(
+        f"the facts violate a declared constraint: {violation.text}",
+        {
+            "reason": "constraint",
+            "kind": violation.kind,
+            "first": violation.first,
+            "second": violation.second,
+        },
+    )

@@ -1,0 +1,1 @@
+"""Episodes and evidence of a knowledge base; correcting and purging what it holds."""

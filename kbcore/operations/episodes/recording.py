@@ -1,0 +1,167 @@
+"""The episodes of a submitted text, and the evidence of the facts that were read in it.
+
+A text becomes one episode; a conversation one for each turn. Texts over the limit of an episode are
+cut between lines.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from kbcore.language.reading import (
+    DEFAULT_SPEAKER,
+    SignedAtom,
+    Span,
+    offsets_of,
+    speaker_of,
+)
+from kbcore.state.episodes.episodes import NewEpisode, episode_id
+from kbcore.state.episodes.evidence import Evidence
+from kbcore.state.facts import Fact
+from kbplanner.pacing import Rest, lines_of, paced
+
+FACTS_PER_REST = 100
+EPISODES_PER_REST = 100
+"""Facts given their evidence, and episodes made, between two calls of `rest`: about a millisecond."""
+
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, and session."""
+
+    speaker: str | None = None
+    at: int | None = None
+    session: str | None = None
+
+
+class Recording:
+    """The episodes of a text; `turns` are the numbers of the lines with which its turns begin.
+
+    `rest` is called about once a millisecond.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        source: Source,
+        max_chars: int,
+        turns: Sequence[int] = (),
+        *,
+        rest: Rest,
+    ) -> None:
+        self._starts: list[int] = []
+        self.episodes: list[NewEpisode] = []
+        self._rest = rest
+        for start, end in paced(_pieces(text, turns, max_chars, rest), rest, EPISODES_PER_REST):
+            piece = text[start:end]
+            speaker = source.speaker or (speaker_of(piece) if turns else None) or DEFAULT_SPEAKER
+            id = episode_id(speaker, piece, source.at, source.session)
+            self._starts.append(start)
+            self.episodes.append(NewEpisode(id, speaker, piece, source.at, source.session))
+
+    def evidence(self, spans: Iterable[Span]) -> tuple[Evidence, ...]:
+        """Return the evidence of spans of the text: in each episode that they touch."""
+        evidence: dict[Evidence, None] = {}
+        for start, end in paced(spans, self._rest, FACTS_PER_REST):
+            first = max(0, bisect_right(self._starts, start) - 1)
+            for index in range(first, len(self._starts)):
+                at, episode = self._starts[index], self.episodes[index]
+                if at >= end:
+                    break
+                low, high = max(start - at, 0), min(end - at, len(episode.text))
+                if low < high:
+                    evidence[Evidence(episode.id, low, high)] = None
+        return tuple(evidence)
+
+    def supported(self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]]) -> list[Fact]:
+        """Return facts with the evidence of their spans."""
+        return [
+            replace(
+                fact,
+                evidence=self.evidence(spans.get((fact.predicate, fact.args, fact.positive), ())),
+            )
+            for fact in paced(facts, self._rest, FACTS_PER_REST)
+        ]
+
+    def named(self, facts: Iterable[Fact]) -> list[NewEpisode]:
+        """Return the episodes that the evidence of facts names, each once."""
+        rest = self._rest
+        names = {span.episode for fact in paced(facts, rest) for span in fact.evidence}
+        own = {each.id: each for each in paced(self.episodes, rest) if each.id in names}
+        return list(own.values())
+
+
+class ProseLines:
+    """Lines of a text that were joined, and the way back to the places in the text."""
+
+    def __init__(self, text: str, numbers: Sequence[int], rest: Rest) -> None:
+        lines = lines_of(text, rest)
+        offsets = offsets_of(lines, rest)
+        chosen = [lines[number - 1] for number in paced(numbers, rest)]
+        self.text = "\n".join(chosen)
+        self._starts = offsets_of(chosen, rest)
+        self._places = [offsets[number - 1] for number in paced(numbers, rest)]
+
+    def spans(self, start: int, end: int) -> list[Span]:
+        """Return the spans of the whole text for a span of the joined lines, line by line."""
+        spans: list[Span] = []
+        for index in range(max(bisect_right(self._starts, start) - 1, 0), len(self._places)):
+            first, after = self._starts[index], self._starts[index + 1]
+            if first >= end:
+                break
+            low, high = max(start, first), min(end, after - 1)
+            if low < high:
+                offset = self._places[index]
+                spans.append((offset + low - first, offset + high - first))
+        return spans
+
+
+def sentence_of(text: str, start: int, end: int, fact: SignedAtom) -> Span:
+    """Return the span of the sentence of a piece of text that has most words of a fact.
+
+    Later arguments count a little more: the first one is often a pronoun in the text. The result
+    is the whole piece, from `start` up to `end`, if no sentence has any of the words.
+    """
+    predicate, args, _ = fact
+    weights = [(word, 0.5) for word in predicate.split("_")]
+    weights += [(arg, 1 + index / 10) for index, arg in enumerate(args)]
+    names = [
+        (re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE), weight)
+        for word, weight in weights
+        if word
+    ]
+    best, best_score = (start, end), 0.0
+    at = start
+    for stop in (*(match.start() for match in _SENTENCE.finditer(text, start, end)), end):
+        while at < stop and text[at].isspace():
+            at += 1
+        score = sum(weight for name, weight in names if name.search(text, at, stop))
+        if score > best_score:
+            best, best_score = (at, stop), score
+        at = stop
+    return best
+
+
+def _pieces(text: str, turns: Sequence[int], max_chars: int, rest: Rest) -> Iterable[Span]:
+    """Yield the spans of the episodes of a text: its turns, cut between lines where too long."""
+    starts = [0]
+    if len(turns) > 1:
+        offsets = offsets_of(lines_of(text, rest), rest)
+        starts = [offsets[number - 1] for number in paced(turns, rest)]
+    for start, following in pairwise([*starts, len(text) + 1]):
+        end = following - 1  # without the line break between two turns
+        while end - start > max_chars:
+            cut = text.rfind("\n", start, start + max_chars) + 1 or start + max_chars
+            yield from _filled(text, start, cut)
+            start = cut
+        yield from _filled(text, start, end)
+
+
+def _filled(text: str, start: int, end: int) -> Iterable[Span]:
+    return [(start, end)] if text[start:end].strip() else []

@@ -1,0 +1,577 @@
+"""Handle on one tenant: the operations that routes and the Python API call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from kbcore.branching.places import Place, places_of
+from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, staged
+from kbcore.context.proofs.violations import SCHEMA
+from kbcore.durable.transactions import apply_to_overlay
+from kbcore.errors import (
+    BudgetExceeded,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    NotReady,
+    RateLimited,
+)
+from kbcore.language.rule_review import Known, check_programs, known_predicates
+from kbcore.operations.conflicts import KEEP_BOTH, ConflictResolver, Constraints, StoredConstraints
+from kbcore.operations.context_windows import ContextWindows
+from kbcore.operations.episodes.correction import Corrections
+from kbcore.operations.episodes.episodes import Supports
+from kbcore.operations.history.fact_history import FactHistories
+from kbcore.operations.natural_language import NaturalLanguage
+from kbcore.operations.proofs import Proofs
+from kbcore.operations.queries import Queries
+from kbcore.operations.salience import Memory
+from kbcore.operations.scopes import Scopes
+from kbcore.operations.scripts import (
+    MAX_ATTEMPTS,
+    Block,
+    Executed,
+    Signature,
+    blocks_of,
+    is_mixed,
+    run,
+)
+from kbcore.operations.subscriptions.subscribing import StandingGoalMethods
+from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
+from kbcore.reason.predicates import predicates
+from kbcore.retraction.cascade import Consequences
+from kbcore.state.changes import (
+    AddEpisodes,
+    AddEvidence,
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    Change,
+    DeclarePhrases,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+)
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
+from kbcore.state.rulebook import (
+    RULES_PER_REST,
+    RulesOutcome,
+    StoredDefinition,
+    StoredPhrase,
+    StoredRule,
+    recursion_warning,
+    stored_phrase,
+    stored_rule,
+)
+from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.check.findings import Finding
+from kbplanner.check.lint import lint
+from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
+from kbplanner.ir.modes import NO_MODES, Modes
+from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
+from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
+from kbplanner.pacing import Rest, paced, resting
+from kbplanner.passes.check import check_rule
+from kbplanner.syntax.arity import arity_warnings, rule_statement
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.parser import check_goal_size
+
+FACTS_PER_REST = 2000
+"""Facts examined between two calls of `rest`: about a millisecond."""
+
+
+class TenantKB(
+    Queries,
+    Proofs,
+    StandingGoalMethods,
+    Scopes,
+    Memory,
+    Corrections,
+    ContextWindows,
+    NaturalLanguage,
+    FactHistories,
+):
+    """Facts, rules and answers of one tenant.
+
+    Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a
+    name for that partition, and "*" (reads only) for every partition, each evaluated separately.
+    Writes return when they are durable.
+    """
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def assert_facts(self, facts: Sequence[Fact], *, conflict: str = KEEP_BOTH) -> AssertOutcome:
+        """Store facts, all or none.
+
+        `conflict` says what happens to a fact whose opposite is stored, or that has another value
+        for a declared `@key`: KEEP_BOTH stores both, REJECT refuses all facts (Conflict),
+        NEWEST_WINS prefers the new fact, and CONFIDENCE the fact with the higher confidence (a
+        missing confidence counts as 1; the new fact wins a tie). A stored fact that loses ends when
+        the winner begins to hold, and stays in the history; a new one is discarded. REJECT also
+        refuses facts that violate another declared constraint. Plugins can add strategies.
+        """
+        rest = self._deadline()
+        for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
+            self._check_writable(scope)
+        if self._services.predicates is not None:
+            self._services.predicates.check_new(
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
+            )
+        facts = self._with_evidence(facts, rest=rest)
+        if conflict == KEEP_BOTH:
+            delta = self._commit((AssertFacts(tuple(facts)),), rest=rest)
+        else:
+            strategies = self._services.plugins.conflict_strategies()
+            resolver = ConflictResolver(
+                conflict,
+                strategies,
+                self._stored_rivals,
+                self._places,
+                self._constraints(),
+                self._services.clock,
+                rest,
+            )
+            delta = resolver.write(facts, partial(self._commit, rest=rest))
+        return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
+        """Store many facts without metadata, all or none; opposites of stored facts are kept."""
+        for scope in {group.scope for group in rows}:
+            self._check_writable(scope)
+        if self._services.predicates is not None:
+            self._services.predicates.check_new(
+                (group.predicate, group.arity) for group in rows if group.positive
+            )
+        delta = self._commit((AssertRows(tuple(rows)),), rest=self._deadline())
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rules(
+        self,
+        rules: Sequence[Definition],
+        facts: Sequence[Fact] = (),
+        defined: Iterable[tuple[str, int]] = (),
+        supports: Supports | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> RulesOutcome:
+        """Store rules and phrases, and facts and their evidence with them, all or none.
+
+        `defined` are predicates (name, arity) that are about to get facts or rules; no warning
+        calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
+        refused, and BudgetExceeded if checking them takes longer than the request may.
+        """
+        episodes = () if supports is None else supports.episodes
+        rest = self._deadline(request_limits)
+        facts = self._with_evidence(facts, episodes, rest)
+        phrases = _checked_phrases(rules)
+        own = [each for each in rules if isinstance(each, Rule)]
+        warnings, later = self._rule_warnings(
+            own,
+            (
+                *((fact.predicate, len(fact.args)) for fact in paced(facts, rest, FACTS_PER_REST)),
+                *defined,
+            ),
+            rest,
+        )
+        if self._services.predicates is not None:
+            heads = (
+                (rule.head.predicate, rule.head.arity)
+                for rule in paced(own, rest, FACTS_PER_REST)
+                if rule.head.positive
+            )
+            asserted = (
+                (fact.predicate, len(fact.args))
+                for fact in paced(facts, rest, FACTS_PER_REST)
+                if fact.positive
+            )
+            self._services.predicates.check_new((*heads, *asserted))
+        stored = tuple(stored_rule(rule) for rule in paced(own, rest, RULES_PER_REST))
+        every = chain(rules, facts)
+        for scope in {each.scope for each in paced(every, rest, FACTS_PER_REST)}:
+            self._check_writable(scope)
+        changes: list[Change] = [AssertRules(stored)] if own else []
+        if episodes:
+            changes.insert(0, AddEpisodes(episodes))
+        if supports is not None and supports.known:
+            changes.append(AddEvidence(supports.known))
+        if phrases:
+            changes.append(DeclarePhrases(tuple(phrases)))
+        if facts or not changes:
+            changes.append(AssertFacts(tuple(facts)))
+
+        cycles: list[tuple[str, ...]] = []
+
+        def check() -> None:
+            cycles[:] = self._read_tenant().rules.check(stored, self._modes(), rest)
+
+        delta = self._commit(tuple(changes), check=check, rest=rest)
+        warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
+        warnings += [
+            RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
+        ]
+        texts = warning_texts((*warnings, *later))
+        of_rules = iter(stored)
+        definitions = tuple(
+            stored_phrase(each) if isinstance(each, Phrase) else next(of_rules) for each in rules
+        )
+        return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
+
+    def execute(
+        self,
+        text: str | Sequence[Block],
+        *,
+        scope: str | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> Executed:
+        """Run a text in the rule language: store its clauses and answer its queries, in order.
+
+        A query (`?- goal.`) sees the clauses before it. Statements may be commands such as
+        `ASSERT p(a);`. The text is applied as a whole or not at
+        all: an error, or a query over its budget, changes nothing. `scope` is for queries and for
+        clauses that name no scope. `request_limits` is the budget of all queries together. The text
+        may be the result of `blocks_of`.
+
+        Raises InvalidInput, BudgetExceeded, and Conflict if other writers keep changing what the
+        queries read.
+        """
+        if isinstance(text, str):
+            blocks: Sequence[Block] = blocks_of(text, scope, self._deadline(request_limits))
+        else:
+            blocks = text
+        mixed = is_mixed(blocks)
+        with self._budget(request_limits) as budget:
+            for attempts_left in range(MAX_ATTEMPTS, 0, -1):
+                try:
+                    if not mixed:
+                        outcome = run(self, blocks, scope, budget)
+                    else:
+                        with self._transaction() as transaction:
+                            outcome = run(transaction, blocks, scope, budget)
+                    break
+                except Conflict:
+                    if not mixed or not self._can_retry or attempts_left == 1:
+                        raise
+        outcome.timestamp = self._services.clock.now_ms()
+        return outcome
+
+    _can_retry = True
+    """True if a group of operations that met a conflict can be retried from the beginning."""
+
+    @contextmanager
+    def _transaction(self) -> Iterator[TenantKB]:
+        """Yield a knowledge base that stages operations and commits them together at the end.
+
+        Each operation sees the ones before it.
+        """
+        id = self._services.begin(self.database, self.tenant)
+        with self._services.in_transaction(
+            self.database, self.tenant, id, caller=self._caller
+        ) as transaction:
+            yield transaction
+            transaction.commit()
+
+    def retract_fact(
+        self,
+        predicate: str,
+        args: Sequence[str],
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        count: bool = True,
+        request_limits: RequestLimits | None = None,
+    ) -> RetractOutcome:
+        """Remove a fact, of one sign or (None) of both; a fact that does not exist is not an error.
+
+        Without `count` the conclusions that no longer hold are not counted. `request_limits` limits
+        the count; over budget it is `truncated`.
+        """
+        self._check_writable(scope)
+        change = RetractFact(predicate, tuple(args), positive, scope)
+        return self._retract([change], request_limits, count)
+
+    def retract_pattern(
+        self,
+        predicate: str,
+        pattern: Sequence[Term] | None,
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        count: bool = True,
+        request_limits: RequestLimits | None = None,
+    ) -> RetractOutcome:
+        """Remove the facts that match a pattern; None matches any number of arguments.
+
+        Variables are wildcards; a repeated variable requires equal arguments. `count` and
+        `request_limits` as for `retract_fact`.
+        """
+        self._check_writable(scope)
+        if pattern is None:
+            # Without any fact, one change that matches nothing: a follower must still refuse it.
+            arities = sorted(self._arities(predicate, scope)) or [0]
+            patterns: list[tuple[Term, ...]] = [(ANONYMOUS,) * arity for arity in arities]
+        else:
+            patterns = [tuple(pattern)]
+        changes = [RetractPattern(predicate, each, positive, scope) for each in patterns]
+        return self._retract(changes, request_limits, count)
+
+    def retract_rule(
+        self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
+    ) -> StoredDefinition:
+        """Remove a rule, given by its id or as an equal rule, or a phrase by its id.
+
+        The id of a phrase is `@name/arity`. Raises NotFound.
+        """
+        if (id is None) == (rule is None):
+            raise InvalidInput(
+                "name a rule either by id or by head and body",
+                {"fields": {"id": ["id, or head and body"]}},
+            )
+        if rule is not None:
+            id, scope = stored_rule(rule).id, rule.scope
+        change = RetractRule(id or "", scope)
+
+        target = change.scope, change.id
+
+        def check() -> None:
+            rules = self._read_tenant().rules
+            if (rules.phrase(*target) or rules.get(*target)) is None:
+                raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
+
+        delta = self._commit((change,), check=check)
+        return delta.phrases_removed[0] if delta.phrases_removed else delta.rules_removed[0]
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    def predicates(self, scope: str | None = None) -> dict[str, Any]:
+        """Return the schema: predicates with arity, fact and rule counts, and totals."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return predicates(tenant, self._partitions(tenant, scope), scope)
+
+    def check(
+        self,
+        text: str,
+        *,
+        kind: str = PROGRAM,
+        scope: str | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> list[Finding]:
+        """Return every error and warning of a text beside what is stored; store nothing.
+
+        `kind` is PROGRAM for facts, rules and queries, GOAL for one goal without `?-` and dot.
+        `scope` is for rules that name none. Raises InvalidInput for another kind or scope, and
+        BudgetExceeded if the check takes longer than the request may.
+        """
+        if kind not in KINDS:
+            raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
+        self._check_writable(scope)
+        rest = self._deadline(request_limits)
+        stored = Stored(
+            {name: frozenset(arities) for name, arities in self.known_predicates().items()},
+            tuple(each.rule for each in self.rules()),
+            self._modes(),
+        )
+        with resting(rest):
+            if kind == GOAL:
+                check_goal_size(text, "text")
+                return check_goal(text, stored, rest=rest)
+            return check_programs([text], stored, scope, rest)[0]
+
+    def preview(
+        self,
+        proposal: Proposal,
+        *,
+        limit: int = DEFAULT_LISTED,
+        request_limits: RequestLimits | None = None,
+    ) -> Preview:
+        """Return the facts and conclusions that would become true, false or undefined if a change
+        were made.
+
+        Nothing is stored. Each list has at most `limit` elements; the counts are complete, unless
+        the preview is `truncated` because the budget ended it. Raises NotFound for an unknown rule,
+        and InvalidInput as `assert_rules` does.
+        """
+        for scope in proposal.scopes:
+            self._check_writable(scope)
+        warnings, later = self._rule_warnings(
+            proposal.rules,
+            [(fact.predicate, len(fact.args)) for fact in proposal.facts],
+            self._deadline(request_limits),
+        )
+        outcome = Preview()
+        try:
+            with self._reads(request_limits) as (tenant, budget):
+                now = tenant.at(self._services.clock.now_ms())
+                external = self._services.predicates
+                with staged(tenant, proposal, now, budget, external) as stage:
+                    warnings += stage.warnings
+                    asserted = (AssertFacts(proposal.facts),)
+                    apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
+                    stage.compare(limit, budget, outcome)
+        except BudgetExceeded:
+            outcome.truncated = True
+        outcome.warnings = [*warnings, *later]
+        return outcome
+
+    def known_predicates(self) -> Known:
+        """Return the predicates of every partition with their arities."""
+        return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
+
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+        """Return rules in the order in which they were stored, of all partitions or of one."""
+        self._check_scope(scope)
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [
+                rule
+                for rule in tenant.rules.all()
+                if scope == ALL_SCOPES or rule.scope in (None, scope)
+            ]
+
+    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+        """Return the declared phrases in their order, of all partitions or those used in one."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [
+                phrase
+                for phrase in tenant.rules.phrases()
+                if scope == ALL_SCOPES or phrase.scope in (None, scope)
+            ]
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _modes(self) -> Modes:
+        """Return the modes of the predicates that plugins provide."""
+        external = self._services.predicates
+        return NO_MODES if external is None else external.modes
+
+    def _rule_warnings(
+        self, rules: Sequence[Rule], defined: Iterable[Signature], rest: Rest
+    ) -> tuple[list[RuleWarning], list[RuleWarning]]:
+        """Return the warnings of the check of each rule, and those of the lint, which follow all
+        others.
+
+        `defined` are predicates that get facts or rules with these. `rest` is called about once a
+        millisecond. Raises InvalidInput for a rule that is refused.
+        """
+        if not rules:
+            return [], []
+        checks = [
+            warning for rule in paced(rules, rest, RULES_PER_REST) for warning in check_rule(rule)
+        ]
+        statements = [rule_statement(rule) for rule in paced(rules, rest, RULES_PER_REST)]
+        known = self.known_predicates()
+        for name, arity in defined:
+            known.setdefault(name, set()).add(arity)
+        external = self._services.predicates
+        provided = () if external is None else external.signatures
+        return checks, [
+            *lint(paced(statements, rest, RULES_PER_REST)),
+            *arity_warnings(statements, known, provided, rest=rest),
+        ]
+
+    def _arities(self, predicate: str, scope: str | None) -> set[int]:
+        """Return the arities of the stored relations of a predicate."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return {
+                stored.schema.arity
+                for partition in self._partitions(tenant, scope)
+                for stored in partition.relations()
+                if stored.schema.predicate == predicate
+            }
+
+    def _retract(
+        self,
+        changes: Sequence[RetractFact | RetractPattern],
+        request_limits: RequestLimits | None,
+        count: bool,
+    ) -> RetractOutcome:
+        """Retract, then count the conclusions that no longer hold if `count` is True.
+
+        The retraction is committed before the count, so running out of budget only truncates the
+        count.
+        """
+        delta = self._commit(tuple(changes))
+        rows = [row for removed in delta.removed for row in removed.rows]
+        consequences, still_derivable = Consequences(), False
+
+        def evaluate(tenant: Tenant, budget: Budget) -> bool:
+            nonlocal consequences
+            consequences = Consequences()
+            if count:
+                self._services.cascades(tenant).count(delta.removed, budget, consequences)
+            return any(self._still_derivable(tenant, change, budget) for change in changes)
+
+        try:
+            still_derivable = self._evaluated(evaluate, request_limits)
+        except (BudgetExceeded, RateLimited, NotReady, *EXTERNAL_PROBLEMS):
+            consequences.truncated = True
+        return RetractOutcome(
+            len(rows),
+            rows,
+            consequences.count,
+            consequences.rows,
+            consequences.appeared,
+            still_derivable,
+            consequences.truncated,
+            count,
+        )
+
+    def _still_derivable(
+        self,
+        tenant: Tenant,
+        change: RetractFact | RetractPattern,
+        budget: Budget,
+    ) -> bool:
+        if isinstance(change, RetractPattern):
+            return False
+        reasoner = self._services.reasoner(tenant)
+        signs = (True, False) if change.positive is None else (change.positive,)
+        return any(
+            reasoner.solve(partition, Atom(change.predicate, change.args, positive), budget)[1]
+            for partition in self._partitions(tenant, change.scope)
+            for positive in signs
+        )
+
+    def _constraints(self) -> Constraints:
+        """Return what refuses facts that violate a declared constraint."""
+        return StoredConstraints(
+            lambda: self._reads(None),
+            lambda: self._read_tenant().generation,
+            self._services.clock,
+            self._services.predicates,
+        )
+
+    def _places(self, fact: Fact) -> list[Place]:
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            rules = tenant.rules.visible(fact.scope)
+        own = rules.rules if SCHEMA in rules.derived else ()
+        return list(places_of(fact, own))
+
+    def _stored_rivals(self, fact: Fact, claim: Place) -> list[Row]:
+        rows = self.query_rows(
+            fact.predicate, claim.pattern, positive=claim.sign_of_rivals(fact), scope=fact.scope
+        )
+        return [row for row in rows if claim.are_rivals(fact, row["args"], not row["negated"])]
+
+
+def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:
+    """Return warnings about rules as texts, with their hints."""
+    return tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings)
+
+
+def _checked_phrases(definitions: Iterable[Definition]) -> list[Phrase]:
+    """Return the phrases among definitions; raises InvalidInput for one with a mistake."""
+    phrases = [each for each in definitions if isinstance(each, Phrase)]
+    for phrase in phrases:
+        if problem := phrase_problem(phrase):
+            raise InvalidInput(f"the phrase of {phrase.signature}: {problem}")
+    return phrases

@@ -1,0 +1,139 @@
+"""Application of the changes of episodes, purges and restored facts to a tenant."""
+
+from __future__ import annotations
+
+from array import array
+
+from kbcore.state.changes import AddEpisodes, AddEvidence, Delta, PurgeMemory, Removed, RestoreFacts
+from kbcore.state.episodes.evidence import evidence_of, union, with_evidence
+from kbcore.state.episodes.purges import PurgeRecord
+from kbcore.state.facts import FactRows
+from kbcore.state.merging.sides import ConflictingFact
+from kbcore.state.partition import StoredRelation, located
+from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, paced
+
+UNKNOWN = float("nan")
+
+EPISODES_PER_REST = 50
+FACTS_PER_REST = 100
+"""Episodes and facts changed between two calls of `rest`: about a millisecond."""
+
+
+def add_episodes(tenant: Tenant, change: AddEpisodes, at: int, delta: Delta, rest: Rest) -> None:
+    """Store episodes; those whose ids are known change nothing."""
+    new = sum(
+        tenant.episodes.add(episode.dated(at))
+        for episode in paced(change.episodes, rest, EPISODES_PER_REST)
+    )
+    delta.details["episodes"] = delta.details.get("episodes", 0) + new
+
+
+def add_evidence(tenant: Tenant, change: AddEvidence, rest: Rest) -> None:
+    """Add evidence to the facts that are stored."""
+    for fact in paced(change.facts, rest, FACTS_PER_REST):
+        partition = tenant.partition(fact.scope)
+        stored = None if partition is None else partition.get(fact.schema)
+        row = tuple(tenant.engine.find(arg) for arg in fact.args)
+        if partition is None or stored is None or 0 in row:
+            continue
+        if not len(located(stored.relation, array("I", row), 1)[1]):
+            continue
+        stored = partition.writable(fact.schema)
+        before = stored.metadata.get(row, {})
+        new = [each.to_json() for each in fact.evidence if each.episode in tenant.episodes]
+        stored.describe(row, with_evidence(before, union(evidence_of(before), new)))
+        tenant.changed(0, stored)
+
+
+def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int, rest: Rest) -> None:
+    """Remove facts, episodes with the evidence that names them, and subscriptions to goals; forget
+    stored answers and the texts of idempotency keys.
+    """
+    facts = sum(_remove(tenant, rows, delta, number, rest) for rows in paced(change.rows, rest, 20))
+    episodes = tenant.episodes.remove(change.episodes)
+    if episodes:
+        _forget_evidence(tenant, {episode.id for episode in episodes}, rest)
+    if change.goals:
+        tenant.subscriptions.remove(change.goals)
+    tenant.answered.forget_texts()
+    tenant.purges.note(PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes)))
+    delta.details["purgedFacts"] = delta.details.get("purgedFacts", 0) + facts
+    delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)
+
+
+def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, rest: Rest) -> int:
+    """Remove the stored facts of a group; return their number."""
+    partition = tenant.partition(group.scope)
+    stored = None if partition is None else partition.get(group.schema)
+    if partition is None or stored is None:
+        return 0
+    arity = group.arity
+    symbols, count = array("I"), 0
+    for index in paced(range(len(group)), rest, FACTS_PER_REST):
+        row = [tenant.engine.find(arg) for arg in group.args[index * arity : (index + 1) * arity]]
+        if 0 not in row:
+            symbols.extend(row)
+            count += 1
+    rows, ids = located(stored.relation, symbols, count)
+    if not len(ids):
+        return 0
+    stored = partition.writable(group.schema)
+    rows, ids = located(stored.relation, rows, len(ids))
+    keys, removed = stored.take(tenant.engine, rows, ids, rest)
+    tenant.changed(len(ids), stored)
+    delta.removed.append(Removed(stored.schema, stored.scope, keys, removed, number))
+    return len(ids)
+
+
+def _forget_evidence(tenant: Tenant, episodes: set[str], rest: Rest) -> None:
+    """Remove the spans of episodes from the evidence of all facts."""
+    for _, stored in tenant.stored():
+        for row, metadata in paced(list(stored.metadata.items()), rest, FACTS_PER_REST):
+            spans = evidence_of(metadata)
+            left = [span for span in spans if span["episode"] not in episodes]
+            if len(left) < len(spans):
+                stored.describe(row, with_evidence(metadata, left))
+                tenant.changed(0, stored)
+
+
+def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, rest: Rest) -> None:
+    """Store facts with exactly these attributes."""
+    for fact in paced(change.facts, rest, FACTS_PER_REST):
+        schema = RelationSchema(fact.predicate, len(fact.args), fact.standing.positive)
+        stored = tenant.need_partition(fact.scope).writable(schema)
+        symbols = tenant.engine.intern_many(fact.args)
+        ids, added = stored.relation.insert(symbols, 1)
+        begin, end = _describe(stored, ids, fact.standing, fact.ttl)
+        row = tuple(symbols)
+        metadata = fact.standing.metadata
+        known = [span for span in evidence_of(metadata) if span["episode"] in tenant.episodes]
+        stored.describe(row, with_evidence(metadata, known))
+        tenant.changed(added, stored)
+        if begin != 0 or end != FOREVER or row in stored.limited:
+            stored.limited.add(row)
+            tenant.limit(stored, row)
+            if begin == 0 and end == FOREVER:
+                stored.limited.discard(row)
+        delta.asserted += added
+        delta.updated += 1 - added
+
+
+def _describe(
+    stored: StoredRelation, ids: array[int], fact: ConflictingFact, ttl: int | None
+) -> tuple[int, int]:
+    """Write the attributes of a fact; return the cells of its validity window."""
+    end = FOREVER if fact.valid_until is None else fact.valid_until
+    begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
+    values: dict[Attribute, float] = {
+        Attribute.CREATED_AT: fact.created_at,
+        Attribute.VALID_FROM: begin,
+        Attribute.VALID_UNTIL: end,
+        Attribute.TTL: ttl or 0,
+        Attribute.CONFIDENCE: UNKNOWN if fact.confidence is None else fact.confidence,
+    }
+    for attribute, value in values.items():
+        stored.relation.set_attribute(attribute, ids, [value])
+    return begin, end

@@ -1,0 +1,185 @@
+"""Episodes of a tenant: texts that someone said, on which facts are based."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from kbcore.state.episodes.text_sizes import entry_bytes
+
+ID_DIGITS = 24
+"""Hexadecimal digits of the content hash that are the default id of an episode."""
+
+ID_PREFIX = "ep-"
+
+MAX_SPEAKER_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
+
+    `sha256` is the hash of the text in UTF-8, in hexadecimal digits.
+    """
+
+    id: str
+    speaker: str
+    text: str
+    at: int
+    session: str | None
+    sha256: str
+
+    @property
+    def length(self) -> int:
+        """Number of characters of the text."""
+        return len(self.text)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.speaker, self.text, self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpisode:
+    """An episode to be stored; without `at` it is dated when it is stored."""
+
+    id: str
+    speaker: str
+    text: str
+    at: int | None = None
+    session: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.speaker, self.text, self.session)
+
+    def dated(self, at: int) -> Episode:
+        """Return the episode as it is stored at `at` (epoch milliseconds)."""
+        digest = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+        when = at if self.at is None else self.at
+        return Episode(self.id, self.speaker, self.text, when, self.session, digest)
+
+    def is_same(self, episode: Episode) -> bool:
+        """Return True if a stored episode has this content."""
+        return (
+            self.speaker == episode.speaker
+            and self.text == episode.text
+            and self.session == episode.session
+            and self.at in (None, episode.at)
+        )
+
+
+def episode_id(speaker: str, text: str, at: int | None, session: str | None) -> str:
+    """Return the default id of an episode: a prefix of the hash of its content."""
+    content = orjson.dumps([speaker, text, at, session])
+    return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
+
+
+class Episodes:
+    """The episodes of a tenant by id, in the order in which they were stored.
+
+    `below` are those of the tenant that an overlay shows; the overlay adds its own.
+    """
+
+    def __init__(self, below: Episodes | None = None) -> None:
+        self._known: dict[str, Episode] = {}
+        self._below = below
+        self._order: _Order | None = None
+        self._bytes = 0
+        self.version = 0
+        """Increases when an episode is stored or removed."""
+
+    def __len__(self) -> int:
+        return len(self._known) + (0 if self._below is None else len(self._below))
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size of all episodes in bytes."""
+        return self._bytes + (0 if self._below is None else self._below.bytes)
+
+    def __iter__(self) -> Iterator[Episode]:
+        if self._below is not None:
+            yield from self._below
+        yield from self._known.values()
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._known or (self._below is not None and id in self._below)
+
+    def get(self, id: str) -> Episode | None:
+        """Return an episode, None if it does not exist."""
+        known = self._known.get(id)
+        return self._below.get(id) if known is None and self._below is not None else known
+
+    def add(self, episode: Episode) -> bool:
+        """Store an episode unless its id is known; return True if it is new."""
+        if episode.id in self:
+            return False
+        self._known[episode.id] = episode
+        self._bytes += episode.bytes
+        if self._order is not None:
+            self._order.add(episode)
+        self.version += 1
+        return True
+
+    def remove(self, ids: Iterable[str]) -> list[Episode]:
+        """Remove episodes and return those that existed."""
+        popped = (self._known.pop(id, None) for id in ids)
+        removed = [episode for episode in popped if episode is not None]
+        self.version += len(removed)
+        self._bytes -= sum(episode.bytes for episode in removed)
+        if removed:
+            self._order = None  # made again when it is needed: episodes are seldom removed
+        return removed
+
+    def following(self, episode: Episode) -> Episode | None:
+        """Return the episode of the same session that was stored after an episode, None if there is
+        none.
+
+        The caller holds the read lock. The first call reads all episodes.
+        """
+        if episode.session is None:
+            return None
+        if self._order is None:
+            order = _Order()
+            for each in self._known.values():
+                order.add(each)
+            self._order = order  # another reader may have made an equal one in between
+        if episode.id in self._known:
+            after = self._order.after(episode)
+        else:
+            below = None if self._below is None else self._below.following(episode)
+            if below is not None:
+                return below
+            after = self._order.first(episode.session)
+        return None if after is None else self._known[after]
+
+
+class _Order:
+    """The ids of the episodes of each session, in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[str]] = {}
+        self._indexes: dict[str, int] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Add an episode after all others of its session."""
+        if episode.session is not None:
+            ids = self._sessions.setdefault(episode.session, [])
+            self._indexes[episode.id] = len(ids)
+            ids.append(episode.id)
+
+    def first(self, session: str) -> str | None:
+        """Return the first episode of a session."""
+        ids = self._sessions.get(session)
+        return None if ids is None else ids[0]
+
+    def after(self, episode: Episode) -> str | None:
+        """Return the episode after an episode that was added."""
+        index = self._indexes[episode.id] + 1
+        ids = self._sessions[str(episode.session)]
+        return ids[index] if index < len(ids) else None

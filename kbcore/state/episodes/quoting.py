@@ -1,0 +1,68 @@
+"""The text of spans of episodes, and their numbers as sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kbcore.state.episodes.episodes import Episode, Episodes
+
+MAX_QUOTED_CHARS = 2000
+"""Maximum length of the quotation of a span; a longer span is cut and marked as `truncated`."""
+
+Quotation = dict[str, Any]
+"""A span as JSON with its text: `episode`, `start`, `end`, `text`, `speaker` and `at`."""
+
+
+def quoted(span: Mapping[str, Any], episode: Episode) -> Quotation:
+    """Return a span with its text, its speaker and its time (epoch milliseconds)."""
+    start, end = span.get("start", 0), span.get("end", episode.length)
+    stop = min(end, start + MAX_QUOTED_CHARS)
+    quotation: Quotation = {
+        "episode": episode.id,
+        "start": start,
+        "end": end,
+        "text": episode.text[start:stop],
+        "speaker": episode.speaker,
+        "at": episode.at,
+    }
+    if stop < end:
+        quotation["truncated"] = True
+    return quotation
+
+
+def quoted_all(spans: Iterable[Mapping[str, Any]], episodes: Episodes) -> list[Quotation]:
+    """Return spans with their text, without those of episodes that do not exist any more."""
+    known = ((span, episodes.get(span["episode"])) for span in spans)
+    return [quoted(span, episode) for span, episode in known if episode is not None]
+
+
+class Sources:
+    """Spans that are cited, each once, numbered from 1 in order of their first citation."""
+
+    def __init__(self, find: Callable[[str], Episode | None]) -> None:
+        self._find = find
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self.listed: list[Quotation] = []
+
+    def cite(self, spans: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Return the numbers of spans, in order."""
+        numbers: list[int] = []
+        for span in spans:
+            episode = self._find(span["episode"])
+            if episode is None:
+                continue
+            quotation = quoted(span, episode)
+            key = episode.id, quotation["start"], quotation["end"]
+            number = self._numbers.setdefault(key, len(self._numbers) + 1)
+            if number > len(self.listed):
+                self.listed.append({"number": number, **quotation})
+            if number not in numbers:
+                numbers.append(number)
+        return numbers
+
+
+def marks(numbers: Iterable[int]) -> str:
+    """Return citations as they are written: ` [1][2]`; empty without numbers."""
+    text = "".join(f"[{number}]" for number in numbers)
+    return f" {text}" if text else ""

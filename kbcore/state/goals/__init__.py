@@ -1,1 +1,0 @@
-"""Subscriptions to standing goals, which are part of the state of a tenant."""
