@@ -24,6 +24,7 @@ from typing import is_typeddict
 import click
 import comparison
 import plugin_protocols
+from scenarios import single_node as scenario
 
 import kbcore
 import kbplanner
@@ -44,7 +45,6 @@ from kbserver.cli.shared.groups import GENERAL
 from kbserver.cli.shared.output import OutputOption
 from kbserver.cli.shared.target import TargetOption
 from kbserver.errors import STATUS
-from kbserver.example_scenarios import single_node as scenario
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.protocol import OLD_NAMES, PUBLISHED
 from kbserver.mcp.resources import listing as resources
@@ -73,6 +73,7 @@ SETTING_SECTIONS = {
     "HOST": "Address and storage",
     "REPLICATION_MODE": "Replication",
     "LOG_LEVEL": "Logs",
+    "ENGINE_THREADS": "Engine and plugins",
     "QUERY_MAX_ROWS": "Limits of one request",
     "API_KEY": "Access and rate limits",
     "TENANT_MAX_FACTS": "Limits of a tenant",
@@ -81,7 +82,6 @@ SETTING_SECTIONS = {
     "CONTEXT_OPTIMIZE_ENABLED": "Interfaces",
     "MAX_BODY_BYTES": "Bodies, writes and transactions",
     "MAX_CONNECTIONS": "Connections and event streams",
-    "ENGINE": "Engine and plugins",
 }
 """The first setting of each section of the settings page, with the title of the section."""
 

@@ -82,8 +82,8 @@ def warnings_for(
     yield from _host_warnings(config)
     if config.fsync_policy == "never":
         yield "FSYNC_POLICY=never: acknowledged writes can be lost in a power failure"
-    if config.engine == "python" or config.engine_verify:
-        yield "ENGINE=python and ENGINE_VERIFY=true are slow and meant for debugging"
+    if config.engine_verify:
+        yield "ENGINE_VERIFY=true is slow and meant for debugging"
 
 
 def _host_warnings(config: Config) -> Iterator[str]:

@@ -608,11 +608,6 @@ class Config:
         integer(1, 3_600_000),
         "time to finish running requests after SIGTERM, in milliseconds",
     )
-    engine: str = _setting(
-        "c",
-        choice("c", "python"),
-        "inference engine; python is the slow reference implementation, for debugging",
-    )
     engine_threads: int = _setting(
         0,
         integer(0, 64),

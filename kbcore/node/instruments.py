@@ -150,7 +150,7 @@ def collector(runtime: Runtime) -> Callable[[], Iterator[Value]]:
         config = runtime.config
         yield (
             m.BUILD_INFO,
-            (__version__, platform.python_version(), config.engine, config.storage_backend),
+            (__version__, platform.python_version(), "c", config.storage_backend),
             1,
         )
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from kbcore.clock import LoggedClock
 from kbcore.config.settings import Config
@@ -24,7 +23,6 @@ from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import DEFAULT, Catalog, Database
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbplanner.engine.engine import Engine as CEngine
-from kbplanner.reference.engine import ReferenceEngine
 
 _BLOCKED = "an older database of this name is quarantined"
 
@@ -98,12 +96,8 @@ def recover_storage(
 
 
 def new_catalog(config: Config) -> Catalog:
-    """Return an empty catalog with the engine of the settings."""
-    if config.engine == "python":
-        make_engine: Any = ReferenceEngine
-    else:
-        make_engine = partial(CEngine, threads=config.engine_threads or available_cores())
-    return Catalog(make_engine)
+    """Return an empty catalog with the threads of the settings for its engine."""
+    return Catalog(partial(CEngine, threads=config.engine_threads or available_cores()))
 
 
 def available_cores() -> int:

@@ -3,7 +3,7 @@
 `@operation` above a function declares one. With a `core` method, the route reads the body, calls
 the method on the knowledge base of the request, and passes the outcome to the function, which makes
 the response. Without one, the function is the view of the route. Summary and description come from
-the docstring of the function, examples from `example_scenarios/single_node.py`.
+the docstring of the function, examples from `docs/scenarios/single_node.py`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbcore.durable.capture import capture
 from kbcore.durable.snapshot import FIRST_ROWS, Restorer, encode, paced
@@ -33,7 +34,6 @@ from kbcore.state.facts import Fact, FactRows
 from kbcore.state.rulebook import stored_rule
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import Variable
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 MANY = 3 * FIRST_ROWS

@@ -31,7 +31,7 @@ def test_a_default_can_be_set_by_its_text(setting: Setting) -> None:
         ("PORT", "many", "PORT='many': must be an integer from 0 to 65535"),
         ("PORT", "65536", "PORT='65536': must be an integer from 0 to 65535"),
         ("QUERY_MAX_ROWS", "0", "QUERY_MAX_ROWS='0': must be an integer of at least 1"),
-        ("ENGINE", "d", "ENGINE='d': must be one of c, python"),
+        ("FSYNC_POLICY", "d", "FSYNC_POLICY='d': must be one of always, interval, never"),
         ("AUTH_ENABLED", "maybe", "AUTH_ENABLED='maybe': must be true or false"),
         (
             "QUERY_SALIENCE_WEIGHT",

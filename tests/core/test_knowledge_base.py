@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 
 import pytest
+from support.reference.engine import ReferenceEngine
 
 import kbcore
 from kbcore import (
@@ -27,7 +28,6 @@ from kbcore import (
 )
 from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.operations.tenant_kb import TenantKB
-from kbplanner.reference.engine import ReferenceEngine
 
 FAMILY = """
 parent(ann, bob). parent(bob, cy). age(ann, 70). age(bob, 41) [confidence=0.5].

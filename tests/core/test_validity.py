@@ -7,6 +7,7 @@ from array import array
 
 import orjson
 import pytest
+from support.reference.engine import ReferenceEngine
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -17,7 +18,6 @@ from kbcore.state.catalog import Catalog
 from kbcore.state.facts import Fact
 from kbplanner.engine.backend import FOREVER
 from kbplanner.ir.terms import ANONYMOUS, Atom, Literal, Variable
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 T0 = 1_700_000_000_000

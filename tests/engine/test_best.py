@@ -6,6 +6,7 @@ import heapq
 import random
 
 import pytest
+from support.reference.engine import ReferenceEngine
 
 from engine.assembler import (
     BASE,
@@ -34,7 +35,6 @@ from engine.programs import PLENTY, check_failing_allocations, finish
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
-from kbplanner.reference.engine import ReferenceEngine
 
 ADD, MIN = 0, 7
 UNLIMITED = Limits()

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from engine import assembler as asm
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.reference.engine import ReferenceEngine
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 CELLS = (Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL, Attribute.CONFIDENCE)

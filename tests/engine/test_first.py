@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.reference.engine import ReferenceEngine
 
 from engine.assembler import (
     BASE,
@@ -26,7 +27,6 @@ from engine.programs import PLENTY, check_failing_allocations, closure_of, finis
 from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
-from kbplanner.reference.engine import ReferenceEngine
 
 UNLIMITED = Limits()
 EDGE, PATH, PAIR = range(3)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner._engine import ffi, lib
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.lexical import EXCLUDED_RANK, Matching
 from kbplanner.errors import EngineFault
-from kbplanner.reference.engine import ReferenceEngine
 
 HOW = 2.2, 0.3, 0.2
 WINDOW = 2048

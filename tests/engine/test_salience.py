@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner._engine import ffi, lib
 from kbplanner.engine.backend import FOREVER, SAME, Attribute
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.reference.engine import ReferenceEngine
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 HOUR = 3_600_000

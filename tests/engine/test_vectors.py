@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.vectors import (
@@ -24,7 +25,6 @@ from kbplanner.engine.vectors import (
     signs_of_query,
 )
 from kbplanner.errors import EngineFault
-from kbplanner.reference.engine import ReferenceEngine
 
 
 def search_of(vectors, query, least=-1e300):

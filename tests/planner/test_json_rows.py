@@ -8,13 +8,13 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.reference.engine import ReferenceEngine
 
 from kbcore.reason.json_rows import row_shape
 from kbplanner.engine.backend import EPOCH, Attribute
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.json_rows import SLICE_BYTES, rows_json
 from kbplanner.errors import EngineFault
-from kbplanner.reference.engine import ReferenceEngine
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 CELLS = st.tuples(

@@ -14,6 +14,7 @@ from support import naive, programs
 from support.examples import examples
 from support.inherited_confidence import Oracle, Told
 from support.proofs import Checker
+from support.reference.engine import ReferenceEngine
 from support.runtimes import runtime as open_runtime
 
 from kbcore.node.runtime import Runtime
@@ -27,7 +28,6 @@ from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.evaluate import GoalRun
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal, Rule, Variable
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 from .test_why_not import ALL

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.engine.engine import Engine
 from kbplanner.evaluate.evaluate import RuleSet
 from kbplanner.ir.terms import Atom, Variable
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.constraints import fact_text
 from kbplanner.syntax.parser import parse_atom, parse_program
 

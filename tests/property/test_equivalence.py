@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 from support.proofs import Checker
+from support.reference.engine import ReferenceEngine
 from support.runtimes import runtime as open_runtime
 
 from kbcore.node.runtime import Runtime
@@ -23,7 +24,6 @@ from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.schema import Role
 from kbplanner.ir.terms import Atom, Literal, Variable
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 NUMBER = count()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Limits
@@ -15,7 +16,6 @@ from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.conditions import generate, generator
 from kbplanner.ir.terms import Apply, Atom, Literal, Rule, Variable
 from kbplanner.passes.check import check_rule
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_rule

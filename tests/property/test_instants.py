@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
@@ -18,7 +19,6 @@ from kbplanner.ir.terms import Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.ir.values.compute import compute
 from kbplanner.ir.values.instants import TIME_FUNCTIONS, instant
 from kbplanner.ir.values.numbers import number
-from kbplanner.reference.engine import ReferenceEngine
 
 A, B, Z = (Variable(name) for name in "abz")
 ROW = Literal(Atom("v", (A, B)))

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import RunState, Steps
@@ -18,7 +19,6 @@ from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_pattern
 from kbplanner.evaluate.profiler import StratumProfiler
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import NoStatistics
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 RECURSIONS = [

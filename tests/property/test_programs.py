@@ -9,12 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import RecursiveAggregate
 from kbplanner.ir.terms import Atom
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 PASS = import_module("kbplanner.passes.adorn")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import naive, programs
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
@@ -15,7 +16,6 @@ from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import Program
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Variable
 from kbplanner.passes.restrict import MAX_VERSIONS, restrict
-from kbplanner.reference.engine import ReferenceEngine
 
 PASS = import_module("kbplanner.passes.restrict")
 

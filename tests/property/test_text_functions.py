@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
@@ -17,7 +18,6 @@ from kbplanner.ir.terms import Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.ir.values.compute import compute
 from kbplanner.ir.values.pattern import captured, compile_pattern
 from kbplanner.ir.values.texts import SPACES
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 A, B, C, D, Z = (Variable(name) for name in "abcdz")

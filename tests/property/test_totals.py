@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 import kbcore
 from kbcore.errors import InvalidInput
@@ -17,7 +18,6 @@ from kbplanner.engine import relation
 from kbplanner.engine.backend import SAME
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.values.numbers import answer_key, number, python_number
-from kbplanner.reference.engine import ReferenceEngine
 
 finite = st.one_of(
     st.integers(-10, 10).map(str),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import programs, values
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.rules import RuleSet
@@ -16,7 +17,6 @@ from kbplanner.ir.terms import Atom, Variable
 from kbplanner.ir.values.comparison import best_of, extreme, kept, order
 from kbplanner.ir.values.comparison import test as compare
 from kbplanner.ir.values.numbers import answer_key, exact, is_number
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 A, B, C = (Variable(name) for name in "abc")

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
+from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import NEGATED, NONE, Ground
-from kbplanner.reference.engine import ReferenceEngine
 from kbplanner.syntax.parser import parse_rule
 
 FORMS = [

@@ -12,6 +12,9 @@ import pytest
 from flask import Flask
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
+from scenarios.prepared_model import Prepared
+from scenarios.single_node import CONFIG, NOW, OCTETS, play, record
+from scenarios.two_nodes import play_nodes
 from support.http import Served, error_of
 
 from kbcore.clock import ManualClock
@@ -20,9 +23,6 @@ from kbcore.node.opening import open_runtime
 from kbserver import create_app
 from kbserver.answers import JSON
 from kbserver.errors import STATUS
-from kbserver.example_scenarios.prepared_model import Prepared
-from kbserver.example_scenarios.single_node import CONFIG, NOW, OCTETS, play, record
-from kbserver.example_scenarios.two_nodes import play_nodes
 from kbserver.openapi.document import document, operation_id, routes
 from kbserver.operations import need_of, operation_at
 from kbserver.security.permissions import PUBLIC
@@ -182,7 +182,7 @@ def test_every_operation_has_request_and_response_examples(spec):
         if not any("example" in shown for answer in good for shown in answer["content"].values()):
             missing.append(f"{method} {path}: answer")
     assert missing == [], (
-        "give them a step in kbserver/example_scenarios/single_node.py, then run python docs/generate.py"
+        "give them a step in docs/scenarios/single_node.py, then run python docs/generate.py"
     )
 
 

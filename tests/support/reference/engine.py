@@ -1,6 +1,6 @@
 """The reference engine: the same bytecode in plain Python, slow and simple.
 
-It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It implements
+It is the oracle of the differential tests. It implements
 the protocols of `backend`; the word formats and the meaning of a round are those of csrc/README.md.
 """
 
@@ -41,9 +41,9 @@ from kbplanner.ir.values.comparison import kept, test
 from kbplanner.ir.values.compute import compute, fits, text_test
 from kbplanner.ir.values.numbers import answer_key
 from kbplanner.ir.values.pattern import captured, matches
-from kbplanner.reference.model import ReferenceModel
-from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
-from kbplanner.reference.relation import BestRows, Classes, FirstRows, ReferenceRelation
+from support.reference.model import ReferenceModel
+from support.reference.plan import READS, Component, ReferencePlan, Rule, decode
+from support.reference.relation import BestRows, Classes, FirstRows, ReferenceRelation
 
 
 class ReferenceRun:

@@ -18,7 +18,7 @@ from kbcore.replication.leader import Cursor, Leader, Shipment
 from kbcore.replication.role import FOLLOWER, LEADER
 from kbserver.app import create_app
 
-TOKEN = "the-token-of-all-nodes"  # noqa: S105 - of an example  # nosec B105
+TOKEN = "the-token-of-all-nodes"
 NAME = "follower-1"
 
 _FACT = {"predicate": "parent", "args": ["ann", "bob"]}

@@ -32,10 +32,10 @@ from kbcore.node.opening import open_runtime
 from kbserver.answers import JSON
 from kbserver.app import create_app
 from kbserver.errors import UNEXPECTED, UnsupportedMedia, answer_of
-from kbserver.example_scenarios.cluster import play_cluster
-from kbserver.example_scenarios.prepared_model import QUESTION, TEXT, Prepared
-from kbserver.example_scenarios.two_nodes import play_nodes
 from kbserver.operations import operations
+from scenarios.cluster import play_cluster
+from scenarios.prepared_model import QUESTION, TEXT, Prepared
+from scenarios.two_nodes import play_nodes
 
 NOW = 1_767_225_600_000
 """The time of the scenario: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
@@ -43,7 +43,7 @@ NOW = 1_767_225_600_000
 OCTETS, NO_CONTENT = "application/octet-stream", 204
 """The media type and the status of responses that make no example: binary data and nothing."""
 
-TOKEN = "the-token-of-the-first-start"  # noqa: S105 - of an example  # nosec B105
+TOKEN = "the-token-of-the-first-start"
 CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOKEN)
 """A node with authentication: the scenario creates the first key and sends it from then on."""
 
