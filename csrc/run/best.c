@@ -239,25 +239,19 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_step *call = step + 1, *emit = step + 2;
     const kb_relation *relation = run->slots[step->slot];
-    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys, *args = run->plan->pairs + call->pairs;
-    const kb_pair *heads = run->plan->pairs + emit->pairs;
-    uint32_t from[2] = { KB_NONE, KB_NONE }, arity = emit->arity, head_from[KB_MAX_ARITY];
+    const kb_pair *args = run->plan->pairs + call->pairs, *heads = run->plan->pairs + emit->pairs;
+    uint32_t from[2], arity = emit->arity, head_from[KB_MAX_ARITY];
     kb_sym head[KB_MAX_ARITY], seen[2] = { 0, 0 }, sym;
     int checks = kb_has_checks(step), is_extreme = call->compare == KB_FUNCTION_MIN || call->compare == KB_FUNCTION_MAX, has_value;
     kb_status status = KB_OK;
     kb_number values[2];
 
     for (uint32_t i = 0; i + 1 < arity; i++) {
-        head_from[i] = KB_NONE;
-        for (uint32_t j = 0; j < step->loads; j++)
-            if (loads[j].with == heads[i].with)
-                head_from[i] = loads[j].column;
+        head_from[i] = kb_loaded_column(run, step, heads[i].with);
         head[i] = head_from[i] == KB_NONE ? run->registers[heads[i].with] : 0;
     }
     for (uint32_t i = 0; i < 2; i++) {
-        for (uint32_t j = 0; j < step->loads; j++)
-            if (loads[j].with == args[i].with)
-                from[i] = loads[j].column;
+        from[i] = kb_loaded_column(run, step, args[i].with);
         if (from[i] == KB_NONE) {
             seen[i] = run->registers[args[i].with];
             values[i] = value_of(&run->engine->symbols, seen[i]);

@@ -28,26 +28,16 @@ int kb_filter_applies(const kb_run *run, const kb_step *step)
     return test->op == KB_OP_ABSENT || (kb_view_start(run, test) == 0 && kb_view_end(run, test) == set->rows);
 }
 
-static uint32_t column_of(const kb_run *run, const kb_step *step, uint32_t reg)
-{
-    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys;
-
-    for (uint32_t i = 0; i < step->loads; i++)
-        if (loads[i].with == reg)
-            return loads[i].column;
-    return KB_NONE;
-}
-
 static void prepare(const kb_run *run, const kb_step *step, kb_filter *filter)
 {
     const kb_pair *keys = run->plan->pairs + step[1].pairs, *heads = run->plan->pairs + step[2].pairs;
 
     for (uint32_t i = 0; i < step[1].arity; i++) {
-        filter->key_from[i] = column_of(run, step, keys[i].with);
+        filter->key_from[i] = kb_loaded_column(run, step, keys[i].with);
         filter->key[i] = run->registers[keys[i].with];
     }
     for (uint32_t i = 0; i < step[2].arity; i++) {
-        filter->head_from[i] = column_of(run, step, heads[i].with);
+        filter->head_from[i] = kb_loaded_column(run, step, heads[i].with);
         filter->head[i] = run->registers[heads[i].with];
     }
 }

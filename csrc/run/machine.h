@@ -289,6 +289,17 @@ static inline const kb_sym *kb_gather(const kb_run *run, const kb_step *step, kb
     return key;
 }
 
+/* Return the column from which a SCAN or PROBE loads a register, or KB_NONE. */
+static inline uint32_t kb_loaded_column(const kb_run *run, const kb_step *step, uint32_t reg)
+{
+    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys;
+
+    for (uint32_t i = 0; i < step->loads; i++)
+        if (loads[i].with == reg)
+            return loads[i].column;
+    return KB_NONE;
+}
+
 /* Return 1 if the KEY columns of a SCAN and the SAME columns of a SCAN or PROBE match the row. */
 static inline int kb_row_matches(const kb_run *run, const kb_step *step, const kb_sym *row)
 {

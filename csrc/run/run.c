@@ -35,14 +35,9 @@ static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
  * Also KB_NONE where the index is small enough for the cache. */
 static uint32_t prefetch_column(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
 {
-    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys;
-
     if (step[1].keys != 1 || cursor[1].index->entry_count < LARGE_INDEX || cursor->end - cursor->at < PREFETCH_DISTANCE)
         return KB_NONE;
-    for (uint32_t i = 0; i < step->loads; i++)
-        if (loads[i].with == run->plan->pairs[step[1].pairs].with)
-            return loads[i].column;
-    return KB_NONE;
+    return kb_loaded_column(run, step, run->plan->pairs[step[1].pairs].with);
 }
 
 /* Prefetch what the PROBE after `step` will read for the next rows. */
@@ -70,14 +65,11 @@ static KB_ALWAYS_INLINE void prefetch_set(const kb_run *run, const kb_step *step
 {
     const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
     const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
-    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys, *keys = run->plan->pairs + step[1].pairs;
-    uint32_t from[2] = { KB_NONE, KB_NONE }, end = (cursor->at | (PREFETCH_DISTANCE - 1)) + 1;
+    const kb_pair *keys = run->plan->pairs + step[1].pairs;
+    uint32_t from[2] = { kb_loaded_column(run, step, keys[0].with), kb_loaded_column(run, step, keys[1].with) };
+    uint32_t end = (cursor->at | (PREFETCH_DISTANCE - 1)) + 1;
     kb_sym key[2] = { run->registers[keys[0].with], run->registers[keys[1].with] };
 
-    for (uint32_t i = 0; i < step->loads; i++)
-        for (uint32_t j = 0; j < 2; j++)
-            if (loads[i].with == keys[j].with)
-                from[j] = loads[i].column;
     for (uint32_t at = cursor->at; at < end && at < cursor->end; at++) {
         const kb_sym *row = relation->cells + (size_t)(list != NULL ? list[at] : at) * step->arity;
 
@@ -182,188 +174,195 @@ static kb_status extend(kb_run *run, const kb_rule *rule)
     return KB_OK;
 }
 
+/* The functions below return KB_OK if the rule continues with the next step, KB_DONE if it goes back
+ * to the loop before this step, and KB_PAUSED if they stop between two rows. They are inline because
+ * a call for each step of each row would take as long as most steps. */
+
+static KB_ALWAYS_INLINE kb_status passing(kb_status status, int passes)
+{
+    if (status < 0)
+        return status;
+    return passes ? KB_OK : KB_DONE;
+}
+
+/* Set the cursor of a SCAN or PROBE to the rows of its view. */
+static KB_ALWAYS_INLINE void enter_loop(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    if (step->op == KB_OP_SCAN) {
+        /* Opcode: SCAN slot view columns
+         * For each row of the view: check the KEY and SAME columns, load registers,
+         * continue. */
+        cursor->at = kb_view_start(run, step);
+        cursor->end = kb_view_end(run, step);
+        kb_scan_order(run, step, cursor);
+        return;
+    }
+    /* Opcode: PROBE slot view columns
+     * As SCAN, but only the rows that the index on the KEY columns returns. */
+    if (step->intersects)
+        kb_intersect_enter(run, step, cursor);
+    else
+        kb_cursor_seek(run, step, cursor);
+    run->left--;
+    run->stats.probes++;
+}
+
+/* Advance a SCAN or PROBE by one row; prefetch what the next step will read for the rows after it. */
+static KB_ALWAYS_INLINE kb_status load_row(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
+{
+    uint32_t column;
+
+    if ((entering || cursor->at % PREFETCH_DISTANCE == 0) && cursor->at < cursor->end && looks_up_whole_rows(step + 1)
+        && step[1].arity == 2 && run->slots[step[1].slot]->rows > LARGE_INDEX)
+        prefetch_set(run, step, cursor);
+    if (!next_row(run, step, cursor))
+        return KB_DONE;
+    if (step[1].op == KB_OP_PROBE && (column = prefetch_column(run, step, cursor)) != KB_NONE)
+        prefetch(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
+    return KB_OK;
+}
+
+/* Work on a SCAN or PROBE, with the steps after it where one loop evaluates them together. `depth`
+ * becomes the step that has passed, or at which the rule pauses, where this is a later one. */
+static KB_ALWAYS_INLINE kb_status work_loop(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering, uint32_t *depth)
+{
+    kb_status status;
+
+    if (entering)
+        enter_loop(run, step, cursor);
+    if (step->intersects) {
+        int passes = kb_intersect_next(run, step, cursor);
+
+        kb_count_step(run, step + 1, (uint64_t)passes);
+        *depth += (uint32_t)passes;   /* skip its second step */
+        status = passing(KB_OK, passes);
+    } else if (step->emits) {
+        status = passing(kb_emit_rows(run, step, cursor), 0);
+    } else if (step->relaxes) {
+        status = passing(kb_best_rows(run, step, cursor), 0);
+    } else if (kb_filter_applies(run, step)) {
+        status = passing(kb_filter_rows(run, step, cursor), 0);
+    } else if (step[1].op == KB_OP_PROBE && step[1].emits) {
+        if ((status = join_rows(run, step, cursor)) == KB_PAUSED)
+            *depth += 1;
+        else
+            status = passing(status, 0);
+    } else {
+        status = load_row(run, step, cursor, entering);
+    }
+    return status == KB_DONE && cursor->at < cursor->end ? KB_PAUSED : status;
+}
+
+/* Work on a step that is no SCAN or PROBE. */
+static KB_ALWAYS_INLINE kb_status work_step(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
+{
+    kb_status status;
+    int passes = 1;
+
+    switch (step->op) {
+    case KB_OP_MEMBER:
+        /* Opcode: MEMBER slot view columns
+         * Continue if the row made of the KEY columns is in the view. */
+        passes = kb_step_is_member(run, step);
+        run->left--;
+        run->stats.probes++;
+        return passing(KB_OK, passes);
+    case KB_OP_ABSENT:
+        /* Opcode: ABSENT slot columns
+         * Continue if no visible row has these KEY columns. */
+        passes = kb_step_is_absent(run, step, cursor);
+        run->left--;
+        run->stats.probes++;
+        return passing(KB_OK, passes);
+    case KB_OP_COMPARE:
+        /* Opcode: COMPARE op a b
+         * Continue if the comparison `op` of the registers a and b is true. */
+        return passing(KB_OK, kb_symbol_test(&run->engine->symbols, step->compare, run->registers[step->a],
+                                             run->registers[step->b]));
+    case KB_OP_COPY:
+        /* Opcode: COPY to from
+         * Copy register `from` to register `to`. */
+        run->registers[step->a] = run->registers[step->b];
+        return KB_OK;
+    case KB_OP_CALL:
+        /* Opcode: CALL function to count registers
+         * Set register `to` to the function of `count` registers; continue if it has a
+         * value. */
+        status = kb_compute(run, step, &passes);
+        return passing(status, passes);
+    case KB_OP_TEST:
+        /* Opcode: TEST op a b
+         * Continue if the text in register a starts with, ends with or contains the one in
+         * register b. */
+        return passing(KB_OK, kb_text_test(run, step));
+    case KB_OP_MATCHES:
+        /* Opcode: MATCHES negated register count program
+         * Continue if the regular expression, compiled to `count` words, matches anywhere in
+         * the text. */
+        status = kb_match_pattern(run, step, &passes);
+        return passing(status, passes);
+    case KB_OP_CAPTURE:
+        /* Opcode: CAPTURE to register count program
+         * Set register `to` to the part of the text in the register that the group of the
+         * program marks in its first match; continue if there is one. */
+        status = kb_capture(run, step, &passes);
+        return passing(status, passes);
+    case KB_OP_EQUAL:
+        /* Opcode: EQUAL to from
+         * For each text that is the same number as register `from`, or for that text alone if
+         * it is not a number: load register `to`, continue. */
+        return kb_equal(run, step, cursor, entering);
+    case KB_OP_GENERATE:
+        /* Opcode: GENERATE generator to count registers
+         * For each value of a generator of `count` registers: load register `to`, continue. */
+        return kb_generate(run, step, cursor, entering);
+    case KB_OP_AGGREGATE:
+        /* Opcode: AGGREGATE slot view columns count folds
+         * For each group of rows of the view with equal LOAD columns: load them and the value
+         * of each fold, continue. */
+        return kb_aggregate(run, step, cursor, entering);
+    default:
+        /* Opcode: EMIT slot registers
+         * Add the row made of the registers to the relation, unless it exists; go back for the
+         * next. */
+        return passing(kb_emit_one(run, step), 0);
+    }
+}
+
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
 {
     const kb_step *steps = run->plan->steps + rule->first;
     uint32_t depth = run->depth;
-    uint32_t column;
     int entering = run->entering;
     kb_status status;
 
     for (;;) {
         const kb_step *step = steps + depth;
         kb_cursor *cursor = run->cursors + depth;
-        int passes = 1;
 
-        switch (step->op) {
-        case KB_OP_SCAN:
-            /* Opcode: SCAN slot view columns
-             * For each row of the view: check the KEY and SAME columns, load registers,
-             * continue. */
-            if (entering) {
-                cursor->at = kb_view_start(run, step);
-                cursor->end = kb_view_end(run, step);
-                kb_scan_order(run, step, cursor);
-            }
-            break;
-        case KB_OP_PROBE:
-            /* Opcode: PROBE slot view columns
-             * As SCAN, but only the rows that the index on the KEY columns returns. */
-            if (entering) {
-                if (step->intersects)
-                    kb_intersect_enter(run, step, cursor);
-                else
-                    kb_cursor_seek(run, step, cursor);
-                run->left--;
-                run->stats.probes++;
-            }
-            break;
-        case KB_OP_MEMBER:
-            /* Opcode: MEMBER slot view columns
-             * Continue if the row made of the KEY columns is in the view. */
-            passes = kb_step_is_member(run, step);
-            run->left--;
-            run->stats.probes++;
-            break;
-        case KB_OP_ABSENT:
-            /* Opcode: ABSENT slot columns
-             * Continue if no visible row has these KEY columns. */
-            passes = kb_step_is_absent(run, step, cursor);
-            run->left--;
-            run->stats.probes++;
-            break;
-        case KB_OP_COMPARE:
-            /* Opcode: COMPARE op a b
-             * Continue if the comparison `op` of the registers a and b is true. */
-            passes = kb_symbol_test(&run->engine->symbols, step->compare, run->registers[step->a], run->registers[step->b]);
-            break;
-        case KB_OP_COPY:
-            /* Opcode: COPY to from
-             * Copy register `from` to register `to`. */
-            run->registers[step->a] = run->registers[step->b];
-            break;
-        case KB_OP_CALL:
-            /* Opcode: CALL function to count registers
-             * Set register `to` to the function of `count` registers; continue if it has a
-             * value. */
-            if ((status = kb_compute(run, step, &passes)) < 0)
-                return status;
-            break;
-        case KB_OP_TEST:
-            /* Opcode: TEST op a b
-             * Continue if the text in register a starts with, ends with or contains the one in
-             * register b. */
-            passes = kb_text_test(run, step);
-            break;
-        case KB_OP_MATCHES:
-            /* Opcode: MATCHES negated register count program
-             * Continue if the regular expression, compiled to `count` words, matches anywhere in
-             * the text. */
-            if ((status = kb_match_pattern(run, step, &passes)) < 0)
-                return status;
-            break;
-        case KB_OP_CAPTURE:
-            /* Opcode: CAPTURE to register count program
-             * Set register `to` to the part of the text in the register that the group of the
-             * program marks in its first match; continue if there is one. */
-            if ((status = kb_capture(run, step, &passes)) < 0)
-                return status;
-            break;
-        case KB_OP_EQUAL:
-            /* Opcode: EQUAL to from
-             * For each text that is the same number as register `from`, or for that text alone if
-             * it is not a number: load register `to`, continue. */
-            if ((status = kb_equal(run, step, cursor, entering)) < 0)
-                return status;
-            passes = status == KB_OK;
-            break;
-        case KB_OP_GENERATE:
-            /* Opcode: GENERATE generator to count registers
-             * For each value of a generator of `count` registers: load register `to`, continue. */
-            if ((status = kb_generate(run, step, cursor, entering)) < 0)
-                return status;
-            if (status == KB_PAUSED) {
-                run->depth = depth;
-                run->entering = 0;
-                return KB_PAUSED;
-            }
-            passes = status == KB_OK;
-            break;
-        case KB_OP_AGGREGATE:
-            /* Opcode: AGGREGATE slot view columns count folds
-             * For each group of rows of the view with equal LOAD columns: load them and the value
-             * of each fold, continue. */
-            if ((status = kb_aggregate(run, step, cursor, entering)) < 0)
-                return status;
-            if (status == KB_PAUSED) {
-                run->depth = depth;
-                run->entering = 0;
-                return KB_PAUSED;
-            }
-            passes = status == KB_OK;
-            break;
-        default:
-            /* Opcode: EMIT slot registers
-             * Add the row made of the registers to the relation, unless it exists; go back for the
-             * next. */
-            if ((status = kb_emit_one(run, step)) < 0)
-                return status;
-            passes = 0;
-            break;
-        }
-        if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE) {
-            if (step->intersects) {
-                passes = kb_intersect_next(run, step, cursor);
-                kb_count_step(run, step + 1, (uint64_t)passes);
-                depth += (uint32_t)passes;   /* skip its second step */
-            } else if (step->emits) {
-                if ((status = kb_emit_rows(run, step, cursor)) < 0)
-                    return status;
-                passes = 0;
-            } else if (step->relaxes) {
-                if ((status = kb_best_rows(run, step, cursor)) < 0)
-                    return status;
-                passes = 0;
-            } else if (kb_filter_applies(run, step)) {
-                if ((status = kb_filter_rows(run, step, cursor)) < 0)
-                    return status;
-                passes = 0;
-            } else if (step[1].op == KB_OP_PROBE && step[1].emits) {
-                if ((status = join_rows(run, step, cursor)) < 0)
-                    return status;
-                if (status == KB_PAUSED) {
-                    run->depth = depth + 1;
-                    run->entering = 0;
-                    return KB_PAUSED;
-                }
-                passes = 0;
-            } else {
-                if ((entering || cursor->at % PREFETCH_DISTANCE == 0) && cursor->at < cursor->end && looks_up_whole_rows(step + 1)
-                    && step[1].arity == 2 && run->slots[step[1].slot]->rows > LARGE_INDEX)
-                    prefetch_set(run, step, cursor);
-                passes = next_row(run, step, cursor);
-                if (passes && step[1].op == KB_OP_PROBE && (column = prefetch_column(run, step, cursor)) != KB_NONE)
-                    prefetch(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL,
-                            column);
-            }
-            if (!passes && cursor->at < cursor->end) {   /* stopped between rows */
-                run->depth = depth;
-                run->entering = 0;
-                return KB_PAUSED;
-            }
-        }
-        if (passes) {
+        if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE)
+            status = work_loop(run, step, cursor, entering, &depth);
+        else
+            status = work_step(run, step, cursor, entering);
+        if (status == KB_OK) {
             kb_count_step(run, step, 1);
             depth++;
             entering = 1;
-        } else if (step->back != KB_NONE) {
+            continue;
+        }
+        if (status == KB_PAUSED) {
+            run->depth = depth;
+            run->entering = 0;
+        }
+        if (status != KB_DONE)
+            return status;
+        entering = 0;
+        if (step->back != KB_NONE) {
             depth = step->back;
-            entering = 0;
         } else {
             if ((status = extend(run, rule)) != KB_OK)
                 return status;
             depth = 0;
-            entering = 0;
         }
     }
 }
