@@ -2,6 +2,17 @@
  * Owns: this analysis. Never: runs anything. */
 #include "dense/dense.h"
 
+/* Return 1 if a step is a test that rows of bits can make: a comparison, or a look-up of at most two
+ * values in a view that does not change during a round. */
+static int is_test(const kb_step *step)
+{
+    if (step->op == KB_OP_COMPARE)
+        return 1;
+    if (step->keys != step->arity || step->arity > 2)
+        return 0;
+    return step->op == KB_OP_ABSENT || (step->op == KB_OP_MEMBER && step->view != KB_VIEW_DELTA);
+}
+
 int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, const kb_step *step, uint32_t *value)
 {
     const kb_pair *loads = plan->pairs + scan->pairs, *keys = plan->pairs + step->pairs;
@@ -10,13 +21,13 @@ int kb_is_guard(const kb_plan *plan, const kb_step *scan, const kb_step *probe, 
     *value = KB_FIXED;
     if (step->op == KB_OP_SCAN)
         return step->arity == 0 && step->view != KB_VIEW_DELTA;
-    if (step->op != KB_OP_COMPARE && (step->keys != step->arity || step->arity > 2
-                                      || (step->op != KB_OP_ABSENT && (step->op != KB_OP_MEMBER || step->view == KB_VIEW_DELTA))))
+    if (!is_test(step))
         return 0;
-    for (uint32_t i = 0; step->op != KB_OP_COMPARE && i < step->keys; i++)
-        registers[i] = keys[i].with;
-    if (step->op != KB_OP_COMPARE)
+    if (step->op != KB_OP_COMPARE) {
         count = step->keys;
+        for (uint32_t i = 0; i < count; i++)
+            registers[i] = keys[i].with;
+    }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t from = registers[i] == loads[0].with ? loads[0].column : registers[i] == loads[1].with ? loads[1].column : KB_FIXED;
 

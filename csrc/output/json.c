@@ -139,10 +139,23 @@ static int put_row(kb_writer *writer, const kb_engine *engine, const kb_relation
     return put_values(writer, stored, id, pieces, lengths);
 }
 
+/* Find the relation in which rows of this arity may be stored; 0 names none. */
+static kb_status find_stored(const kb_engine *engine, kb_rel stored, uint32_t arity, kb_relation **out)
+{
+    kb_status status;
+
+    *out = NULL;
+    if (stored == 0)
+        return KB_OK;
+    if ((status = kb_engine_readable(engine, stored, out)) < 0)
+        return status;
+    return (*out)->owned || (*out)->arity != arity || (*out)->columns[KB_CONFIDENCE] != NULL ? KB_MISUSE : KB_OK;
+}
+
 kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
                        const char *const *pieces, const size_t *lengths, char *bytes, size_t room, size_t *done, size_t *written)
 {
-    kb_relation *relation = NULL;
+    kb_relation *relation;
     kb_status status;
     kb_writer writer = {bytes, bytes + room};
     char tail[TAIL_ROOM];
@@ -151,12 +164,8 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
     if (engine == NULL || pieces == NULL || lengths == NULL || bytes == NULL || done == NULL || written == NULL
         || arity > KB_MAX_ARITY || (rows == NULL && arity != 0 && count != 0))
         return KB_MISUSE;
-    if (stored != 0) {
-        if ((status = kb_engine_readable(engine, stored, &relation)) < 0)
-            return status;
-        if (relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
-            return KB_MISUSE;
-    }
+    if ((status = find_stored(engine, stored, arity, &relation)) < 0)
+        return status;
     tail_len = constant_tail(tail, pieces, lengths);
     for (i = 0; i < count; i++) {
         char *start = writer.at;

@@ -2,39 +2,39 @@
  * Owns: the memory of a run and its own relations. Never: evaluates; that is fixpoint.c. */
 #include "run/machine.h"
 
-kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
-                      const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out)
+/* Check that the base relations exist and have the arities of their slots. */
+static kb_status check_bases(kb_engine *engine, const kb_plan *plan, const kb_rel *base)
 {
+    uint32_t source = 0;
+
+    for (uint32_t i = 0; i < plan->slot_count; i++) {
+        kb_relation *relation;
+        kb_status status;
+
+        if (plan->slots[i].derived)
+            continue;
+        if ((status = kb_engine_readable(engine, base[source++], &relation)) < 0)
+            return status;
+        if (relation->owned || relation->arity != plan->slots[i].arity)
+            return KB_MISUSE;
+    }
+    return KB_OK;
+}
+
+/* Allocate a run with its arrays: one block, with the widest items first so that each part is
+ * aligned. The counts are far below overflow. */
+static kb_run *allocate(kb_engine *engine, const kb_plan *plan)
+{
+    size_t derived_count = plan->slot_count - plan->base_count;
     kb_run *run;
-    kb_status status;
-    uint32_t source = 0, derived = 0;
-    size_t derived_count;
-    char *at;
+    char *at = kb_alloc(&engine->heap, 1, sizeof *run + derived_count * sizeof *run->derived
+                        + plan->base_count * sizeof *run->sources + plan->slot_count * sizeof *run->slots
+                        + plan->depth * sizeof *run->cursors + plan->folds * sizeof *run->folds
+                        + KB_BATCH * sizeof *run->hashes + (size_t)plan->mark_count * 3 * sizeof *run->low
+                        + ((size_t)plan->register_count + KB_BATCH * (size_t)plan->width) * sizeof(kb_sym));
 
-    if (engine == NULL || engine->closed || plan == NULL || out == NULL || base_count != plan->base_count
-        || param_count != plan->param_count || (base_count != 0 && base == NULL) || (param_count != 0 && params == NULL))
-        return KB_MISUSE;
-    for (uint32_t i = 0; i < plan->slot_count; i++)
-        if (!plan->slots[i].derived) {
-            kb_relation *relation;
-
-            if ((status = kb_engine_readable(engine, base[source++], &relation)) < 0)
-                return status;
-            if (relation->owned || relation->arity != plan->slots[i].arity)
-                return KB_MISUSE;
-        }
-    if (!kb_symbols_exist(engine, params, param_count))
-        return KB_MISUSE;
-    derived_count = plan->slot_count - plan->base_count;
-    /* One block, with the widest items first so that each part is aligned. The counts are far below
-     * overflow. */
-    at = kb_alloc(&engine->heap, 1, sizeof *run + derived_count * sizeof *run->derived
-                  + plan->base_count * sizeof *run->sources + plan->slot_count * sizeof *run->slots
-                  + plan->depth * sizeof *run->cursors + plan->folds * sizeof *run->folds + KB_BATCH * sizeof *run->hashes
-                  + (size_t)plan->mark_count * 3 * sizeof *run->low
-                  + ((size_t)plan->register_count + KB_BATCH * (size_t)plan->width) * sizeof(kb_sym));
     if (at == NULL)
-        return KB_NOMEM;
+        return NULL;
     run = (kb_run *)(void *)at;
     run->derived = (kb_relation *)(void *)(at += sizeof *run);
     run->sources = (kb_source *)(void *)(at += derived_count * sizeof *run->derived);
@@ -47,30 +47,57 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     run->from = run->high + plan->mark_count;
     run->registers = run->from + plan->mark_count;
     run->heads = run->registers + plan->register_count;
-    run->engine = engine;
-    run->plan = plan;
-    run->heap.parent = &engine->heap;
     run->derived_count = (uint32_t)derived_count;
     run->source_count = plan->base_count;
     run->cursor_count = plan->depth;
-    run->status = KB_OK;
-    atomic_init(&run->cancelled, 0);
-    source = 0;
-    for (uint32_t i = 0; i < plan->slot_count; i++) {
-        if (plan->slots[i].derived) {
+    return run;
+}
+
+/* Bind the slots: to relations of the run, and to base relations. */
+static void bind_slots(kb_run *run, const kb_rel *base)
+{
+    uint32_t source = 0, derived = 0;
+
+    for (uint32_t i = 0; i < run->plan->slot_count; i++) {
+        const kb_slot *slot = run->plan->slots + i;
+
+        if (slot->derived) {
             run->slots[i] = run->derived + derived++;
-            kb_relation_init(run->slots[i], &run->heap, plan->slots[i].arity);
+            kb_relation_init(run->slots[i], &run->heap, slot->arity);
             run->slots[i]->owned = 1;
-            run->slots[i]->best = plan->slots[i].best;
-            run->slots[i]->key = plan->slots[i].key;
-            run->slots[i]->by_id = plan->slots[i].best != KB_BEST_NONE && plan->slots[i].best != KB_BEST_FIRST;
+            run->slots[i]->best = slot->best;
+            run->slots[i]->key = slot->key;
+            run->slots[i]->by_id = slot->best != KB_BEST_NONE && slot->best != KB_BEST_FIRST;
         } else {
-            run->slots[i] = kb_engine_relation(engine, base[source]);
+            run->slots[i] = kb_engine_relation(run->engine, base[source]);
             run->sources[source].rel = base[source];
             run->sources[source].slot = i;
             run->sources[source++].serial = run->slots[i]->serial;
         }
     }
+}
+
+kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
+                      const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out)
+{
+    kb_run *run;
+    kb_status status;
+
+    if (engine == NULL || engine->closed || plan == NULL || out == NULL || base_count != plan->base_count
+        || param_count != plan->param_count || (base_count != 0 && base == NULL) || (param_count != 0 && params == NULL))
+        return KB_MISUSE;
+    if ((status = check_bases(engine, plan, base)) < 0)
+        return status;
+    if (!kb_symbols_exist(engine, params, param_count))
+        return KB_MISUSE;
+    if ((run = allocate(engine, plan)) == NULL)
+        return KB_NOMEM;
+    run->engine = engine;
+    run->plan = plan;
+    run->heap.parent = &engine->heap;
+    run->status = KB_OK;
+    atomic_init(&run->cancelled, 0);
+    bind_slots(run, base);
     if (param_count != 0)
         memcpy(run->registers, params, param_count * sizeof *params);
     if (limits != NULL)

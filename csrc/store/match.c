@@ -72,39 +72,53 @@ static int find_candidates(kb_relation *relation, uint64_t mask, const kb_sym *p
     return 1;
 }
 
+/* Choose the rows to check: `list` with `count` ids, where `id` has space for a single one. Return 0
+ * if every row has to be checked. */
+static int choose_rows(kb_relation *relation, uint64_t mask, const kb_sym *pattern, uint32_t *id, const uint32_t **list,
+                       uint32_t *count)
+{
+    if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)
+        && kb_relation_place(relation) == KB_OK) {
+        *id = kb_relation_locate(relation, pattern);
+        *list = id;
+        *count = *id != KB_NO_ROW;
+        return 1;
+    }
+    return mask != 0 && relation->rows > MAX_SCANNED_ROWS && find_candidates(relation, mask, pattern, list, count);
+}
+
+/* Set `mask` to the columns that a pattern binds to symbols. Return 0 if it is no pattern. */
+static int read_mask(const kb_engine *engine, const kb_relation *relation, const kb_sym *pattern, uint64_t *mask)
+{
+    *mask = 0;
+    for (uint32_t i = 0; i < relation->arity; i++) {
+        if (pattern[i] & KB_SAME ? (pattern[i] & ~KB_SAME) >= i : pattern[i] > engine->symbols.count)
+            return 0;
+        if (pattern[i] != 0 && !(pattern[i] & KB_SAME))
+            *mask |= UINT64_C(1) << i;
+    }
+    return 1;
+}
+
 kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, const kb_sym *pattern, uint32_t flags,
                             uint64_t *cursor, kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
 {
     const uint32_t *list = NULL;
-    uint32_t count = 0, at, id_of_row, has_list = 0;
-    uint64_t mask = 0;
+    uint32_t count = 0, at, id_of_row;
+    int has_list;
+    uint64_t mask;
     size_t match_count = 0;
 
     if (relation == NULL || cursor == NULL || filled == NULL || room == 0 || (pattern == NULL && relation->arity != 0))
         return KB_MISUSE;
-    for (uint32_t i = 0; i < relation->arity; i++) {
-        if (pattern[i] & KB_SAME ? (pattern[i] & ~KB_SAME) >= i : pattern[i] > engine->symbols.count)
-            return KB_MISUSE;
-        if (pattern[i] != 0 && !(pattern[i] & KB_SAME))
-            mask |= UINT64_C(1) << i;
-    }
+    if (!read_mask(engine, relation, pattern, &mask))
+        return KB_MISUSE;
     if (kb_relation_write(relation) < 0)
         return KB_NOMEM;
     if (*cursor >= relation->rows) {
         *filled = 0;
         return KB_OK;
     }
-    if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)
-        && kb_relation_place(relation) == KB_OK) {
-        id_of_row = kb_relation_locate(relation, pattern);
-        list = &id_of_row;
-        count = id_of_row != KB_NO_ROW;
-        has_list = 1;
-    } else if (mask != 0 && relation->rows > MAX_SCANNED_ROWS) {
-        has_list = (uint32_t)find_candidates(relation, mask, pattern, &list, &count);
-    }
-    if (!has_list)
-        count = relation->rows;
     if (mask == 0 && ids == NULL && rows != NULL && is_free(relation, pattern)) {
         match_count = relation->rows - *cursor < room ? (size_t)(relation->rows - *cursor) : room;
         memcpy(rows, kb_row(relation, (uint32_t)*cursor), match_count * relation->arity * sizeof *rows);
@@ -112,6 +126,8 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
         *filled = match_count;
         return KB_OK;
     }
+    if (!(has_list = choose_rows(relation, mask, pattern, &id_of_row, &list, &count)))
+        count = relation->rows;
     at = has_list ? kb_lower_bound(list, count, (uint32_t)*cursor) : (uint32_t)*cursor;
     for (; at < count && match_count < room; at++) {
         uint32_t id = has_list ? list[at] : at;

@@ -80,6 +80,22 @@ static int matches_all(const kb_sym *pattern, uint32_t arity)
     return 1;
 }
 
+/* Add at most `max_rows` values of a column of which every row counts. */
+static kb_status add_column(const kb_engine *engine, kb_relation *relation, uint32_t column, uint64_t *cursor, uint64_t max_rows,
+                            kb_total *total, kb_number *min, kb_number *max)
+{
+    size_t filled;
+
+    if (kb_relation_write(relation) < 0)
+        return KB_NOMEM;
+    filled = relation->rows - *cursor < max_rows ? (size_t)(relation->rows - *cursor) : (size_t)max_rows;
+    if (filled != 0)
+        add_values(&engine->symbols, kb_row(relation, (uint32_t)*cursor) + column, relation->arity, filled, total, min, max);
+    *cursor += filled;
+    total->matched += filled;
+    return *cursor == relation->rows ? KB_DONE : KB_OK;
+}
+
 kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t max_rows,
                        kb_total *total)
 {
@@ -105,17 +121,8 @@ kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uin
         kb_symbol_get(&engine->symbols, total->min, &text, &len, &min);
         kb_symbol_get(&engine->symbols, total->max, &text, &len, &max);
     }
-    if (!counts_only && *cursor <= relation->rows && relation->state == NULL && matches_all(pattern, relation->arity)) {
-        if (kb_relation_write(relation) < 0)
-            return KB_NOMEM;
-        filled = relation->rows - *cursor < max_rows ? (size_t)(relation->rows - *cursor) : (size_t)max_rows;
-        if (filled != 0)
-            add_values(&engine->symbols, kb_row(relation, (uint32_t)*cursor) + column, relation->arity, filled, total,
-                       &min, &max);
-        *cursor += filled;
-        total->matched += filled;
-        return *cursor == relation->rows ? KB_DONE : KB_OK;
-    }
+    if (!counts_only && *cursor <= relation->rows && relation->state == NULL && matches_all(pattern, relation->arity))
+        return add_column(engine, relation, column, cursor, max_rows, total, &min, &max);
     do {
         room = BATCH_SYMBOLS / (relation->arity == 0 ? 1 : relation->arity);
         room = max_rows < room ? (size_t)max_rows : room;

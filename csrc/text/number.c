@@ -66,69 +66,101 @@ static int has_digits(const char *text, size_t len)
     return 0;
 }
 
+/* The parts of a numeric text. `part` has the digits after the point; without a point it is the end
+ * of the whole ones. */
+typedef struct kb_parts {
+    const char *whole, *part;
+    size_t whole_len, part_len;
+    int64_t exponent;
+    int negative, has_exponent;
+} kb_parts;
+
+static const char *skip_digits(const char *at, const char *end)
+{
+    while (at < end && is_digit(*at))
+        at++;
+    return at;
+}
+
+/* Read an exponent from behind its "e" on. Return its end, or NULL without a digit. */
+static const char *read_exponent(const char *at, const char *end, int64_t *out)
+{
+    int64_t exponent = 0;
+    const char *digits;
+    int down = 0;
+
+    if (at < end && (*at == '-' || *at == '+'))
+        down = *at++ == '-';
+    for (digits = at; at < end && is_digit(*at); at++)
+        if (exponent < INT64_C(1000000000000))
+            exponent = exponent * 10 + (*at - '0');
+    *out = down ? -exponent : exponent;
+    return at == digits ? NULL : at;
+}
+
+/* Divide a text into parts. Return 0 if it is no number. */
+static inline int read_parts(const char *at, const char *end, kb_parts *parts)
+{
+    if (at < end && *at == '-') {
+        parts->negative = 1;
+        at++;
+    }
+    parts->whole = at;
+    at = skip_digits(at, end);
+    parts->whole_len = (size_t)(at - parts->whole);
+    if (parts->whole_len == 0 || (parts->whole_len > 1 && *parts->whole == '0'))
+        return 0;
+    parts->part = at;
+    if (at < end && *at == '.') {
+        parts->part = at + 1;
+        at = skip_digits(at + 1, end);
+        parts->part_len = (size_t)(at - parts->part);
+        if (parts->part_len == 0)
+            return 0;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        parts->has_exponent = 1;
+        at = read_exponent(at + 1, end, &parts->exponent);
+    }
+    return at == end;
+}
+
+/* Set the value of a whole number of at most 19 digits, which fit 64 bits. Return 0 beyond the signed
+ * integers. */
+static inline int set_integer(const kb_parts *parts, kb_number *out)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < parts->whole_len; i++)
+        value = value * 10 + (uint64_t)(parts->whole[i] - '0');
+    if (value > (uint64_t)INT64_MAX + (uint64_t)parts->negative)
+        return 0;
+    out->kind = KB_KIND_INTEGER;
+    out->integer = parts->negative ? (int64_t)(0 - value) : (int64_t)value;
+    out->real = (double)out->integer;
+    return 1;
+}
+
 void kb_number_parse(const char *text, size_t len, kb_number *out)
 {
-    const char *end = text + len, *at = text, *whole, *part, *digits;
-    int negative = 0, down = 0;
-    size_t whole_len, part_len = 0;
-    int64_t exponent = 0;
+    kb_parts parts = { 0 };
 
     out->kind = KB_KIND_TEXT;
     out->integer = 0;
     out->real = 0.0;
-    if (at < end && *at == '-') {
-        negative = 1;
-        at++;
-    }
-    for (whole = at; at < end && is_digit(*at); at++)
-        ;
-    whole_len = (size_t)(at - whole);
-    if (whole_len == 0 || (whole_len > 1 && *whole == '0'))
+    if (!read_parts(text, text + len, &parts))
         return;
-    part = at;
-    if (at < end && *at == '.') {
-        for (part = ++at; at < end && is_digit(*at); at++)
-            ;
-        part_len = (size_t)(at - part);
-        if (part_len == 0)
-            return;
-    }
-    if (at < end && (*at == 'e' || *at == 'E')) {
-        at++;
-        if (at < end && (*at == '-' || *at == '+'))
-            down = *at++ == '-';
-        for (digits = at; at < end && is_digit(*at); at++)
-            if (exponent < INT64_C(1000000000000))
-                exponent = exponent * 10 + (*at - '0');
-        if (at == digits)
-            return;
-        exponent = down ? -exponent : exponent;
-        digits = NULL;
-    } else {
-        digits = whole;
-    }
-    if (at != end)
+    out->kind = parts.has_exponent ? KB_KIND_POWER : parts.part_len != 0 ? KB_KIND_DECIMAL : KB_KIND_LONG;
+    if (out->kind == KB_KIND_LONG && parts.whole_len <= 19 && set_integer(&parts, out))
         return;
-    out->kind = digits == NULL ? KB_KIND_POWER : part_len != 0 ? KB_KIND_DECIMAL : KB_KIND_LONG;
-    if (out->kind == KB_KIND_LONG && whole_len <= 19) {
-        uint64_t value = 0;           /* 19 digits fit 64 bits */
-
-        for (size_t i = 0; i < whole_len; i++)
-            value = value * 10 + (uint64_t)(whole[i] - '0');
-        if (value <= (uint64_t)INT64_MAX + (uint64_t)negative) {
-            out->kind = KB_KIND_INTEGER;
-            out->integer = negative ? (int64_t)(0 - value) : (int64_t)value;
-            out->real = (double)out->integer;
-            return;
-        }
-    }
-    out->real = real_value(whole, whole_len, part, part_len, exponent);
+    out->real = real_value(parts.whole, parts.whole_len, parts.part, parts.part_len, parts.exponent);
     if (out->kind == KB_KIND_POWER
-        && (!isfinite(out->real) || (out->real == 0.0 && has_digits(whole, whole_len + (part_len == 0 ? 0 : part_len + 1))))) {
+        && (!isfinite(out->real)
+            || (out->real == 0.0 && has_digits(parts.whole, parts.whole_len + (parts.part_len == 0 ? 0 : parts.part_len + 1))))) {
         out->kind = KB_KIND_TEXT;
         out->real = 0.0;
     }
-    if (negative)
+    if (parts.negative)
         out->real = -out->real;
 }
 

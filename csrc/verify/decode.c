@@ -62,10 +62,31 @@ static int read_component(kb_reader *reader)
     return 1;
 }
 
-static int read_all(kb_reader *reader)
+/* Read the arity and kind of a slot. */
+static int read_slot(kb_reader *reader, kb_slot *slot)
+{
+    uint32_t kind;
+
+    if (!kb_read_below(reader, KB_MAX_ARITY + 1, &slot->arity) || !kb_read_below(reader, KB_SLOT_KINDS, &kind))
+        return 0;
+    slot->derived = kind != 0;
+    slot->demand = kind == 2;
+    slot->key = slot->arity;
+    if (kind <= 2)
+        return 1;
+    slot->best = kind < KB_SLOT_FIRST ? kind - 2 : KB_BEST_FIRST;
+    if (slot->best == KB_BEST_FIRST)
+        slot->key = kind - KB_SLOT_FIRST;
+    if (slot->arity == 0 || slot->key > slot->arity || (slot->best == KB_BEST_CLASSES && slot->arity != 2))
+        return kb_read_refuse(reader, reader->at - 2);
+    return 1;
+}
+
+/* Read everything before the slots. */
+static int read_header(kb_reader *reader, uint32_t *components)
 {
     kb_plan *plan = reader->plan;
-    uint32_t word, components;
+    uint32_t word;
 
     if (!kb_read_next(reader, &word) || (word != MAGIC && !kb_read_refuse(reader, 0)))
         return 0;
@@ -76,7 +97,7 @@ static int read_all(kb_reader *reader)
         return 0;
     if (plan->param_count > plan->register_count)
         return kb_read_refuse(reader, 3);
-    if (!kb_read_below(reader, MAX_WORDS, &components))
+    if (!kb_read_below(reader, MAX_WORDS, components))
         return 0;
     if (!kb_read_next(reader, &plan->seed_slot) || !kb_read_below(reader, plan->slot_count, &plan->answer_slot))
         return 0;
@@ -84,6 +105,13 @@ static int read_all(kb_reader *reader)
         return kb_read_refuse(reader, 6);
     if (plan->slot_count > (reader->words - reader->at) / 2)
         return kb_read_refuse(reader, 2);
+    return 1;
+}
+
+static int read_slots(kb_reader *reader)
+{
+    kb_plan *plan = reader->plan;
+
     plan->slots = kb_alloc(NULL, plan->slot_count, sizeof *plan->slots);
     reader->mark_of = kb_alloc(NULL, plan->slot_count, sizeof *reader->mark_of);
     reader->written = kb_alloc(NULL, plan->register_count, sizeof *reader->written);
@@ -91,24 +119,21 @@ static int read_all(kb_reader *reader)
         return kb_read_out_of_memory(reader);
     memset(reader->mark_of, 0xFF, plan->slot_count * sizeof *reader->mark_of);
     for (uint32_t i = 0; i < plan->slot_count; i++) {
-        if (!kb_read_below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !kb_read_below(reader, KB_SLOT_KINDS, &plan->slots[i].derived))
+        if (!read_slot(reader, plan->slots + i))
             return 0;
-        plan->slots[i].demand = plan->slots[i].derived == 2;
-        plan->slots[i].key = plan->slots[i].arity;
-        if (plan->slots[i].derived > 2) {
-            plan->slots[i].best = plan->slots[i].derived < KB_SLOT_FIRST ? plan->slots[i].derived - 2 : KB_BEST_FIRST;
-            if (plan->slots[i].best == KB_BEST_FIRST)
-                plan->slots[i].key = plan->slots[i].derived - KB_SLOT_FIRST;
-            if (plan->slots[i].arity == 0 || plan->slots[i].key > plan->slots[i].arity || (plan->slots[i].best == KB_BEST_CLASSES && plan->slots[i].arity != 2))
-                return kb_read_refuse(reader, reader->at - 2);
-        }
-        plan->slots[i].derived = plan->slots[i].derived != 0;
         plan->base_count += !plan->slots[i].derived;
     }
     if (plan->seed_slot != KB_NONE && (!plan->slots[plan->seed_slot].derived || plan->slots[plan->seed_slot].best))
         return kb_read_refuse(reader, 6);
-    if (!plan->slots[plan->answer_slot].derived)
-        return kb_read_refuse(reader, 7);
+    return plan->slots[plan->answer_slot].derived || kb_read_refuse(reader, 7);
+}
+
+static int read_all(kb_reader *reader)
+{
+    uint32_t word, components;
+
+    if (!read_header(reader, &components) || !read_slots(reader))
+        return 0;
     for (uint32_t i = 0; i < components; i++)
         if (!read_component(reader))
             return 0;

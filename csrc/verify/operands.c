@@ -47,59 +47,73 @@ static int add_pair(kb_reader *reader, uint32_t column, uint32_t with)
     return 1;
 }
 
+/* Return 1 if a step of this opcode may have a column word of this kind. */
+static int takes_column(uint32_t op, uint32_t kind)
+{
+    switch (op) {
+    case KB_OP_MEMBER:
+        return kind == KB_COLUMN_KEY;
+    case KB_OP_AGGREGATE:
+        return kind == KB_COLUMN_ANY || kind == KB_COLUMN_LOAD;
+    case KB_OP_ABSENT:
+        return kind == KB_COLUMN_ANY || kind == KB_COLUMN_KEY;
+    default:
+        return 1;
+    }
+}
+
+/* Read one column word of a step, and count it. */
+static int read_column(kb_reader *reader, kb_step *step, uint32_t column)
+{
+    const kb_plan *plan = reader->plan;
+    kb_word word;
+    uint32_t kind, operand;
+
+    if (!kb_read_next(reader, &word))
+        return 0;
+    kind = word >> 30;
+    operand = word & 0x3FFFFFFFu;
+    if (kind == KB_COLUMN_ANY ? operand != 0 : operand >= plan->register_count)
+        return kb_read_refuse(reader, reader->at - 1);
+    if (kind == KB_COLUMN_LOAD) {
+        if (!write_register(reader, operand, column))
+            return 0;
+        step->loads++;
+    } else if (kind == KB_COLUMN_KEY) {
+        if (!has_value(reader, operand))
+            return kb_read_refuse(reader, reader->at - 1);
+        step->keys++;
+        step->mask |= UINT64_C(1) << column;
+    } else if (kind == KB_COLUMN_SAME) {
+        if (is_param(reader, operand) || reader->written[operand].rule != plan->rule_count
+            || reader->written[operand].step != plan->step_count)
+            return kb_read_refuse(reader, reader->at - 1);
+        step->sames++;
+    }
+    return takes_column(step->op, kind) || kb_read_refuse(reader, reader->at - 1);
+}
+
 /* Read the column words of a step. Pairs are stored as keys, then loads, then sames. */
 static int read_columns(kb_reader *reader, kb_step *step)
 {
-    kb_plan *plan = reader->plan;
+    static const uint32_t order[] = { KB_COLUMN_KEY, KB_COLUMN_LOAD, KB_COLUMN_SAME };
     size_t start = reader->at;
 
-    for (uint32_t column = 0; column < step->arity; column++) {
-        kb_word word;
-        uint32_t kind, operand;
-
-        if (!kb_read_next(reader, &word))
+    for (uint32_t column = 0; column < step->arity; column++)
+        if (!read_column(reader, step, column))
             return 0;
-        kind = word >> 30;
-        operand = word & 0x3FFFFFFFu;
-        if (kind == KB_COLUMN_ANY ? operand != 0 : operand >= plan->register_count)
-            return kb_read_refuse(reader, reader->at - 1);
-        if (kind == KB_COLUMN_LOAD) {
-            if (!write_register(reader, operand, column))
-                return 0;
-            step->loads++;
-        } else if (kind == KB_COLUMN_KEY) {
-            if (!has_value(reader, operand))
-                return kb_read_refuse(reader, reader->at - 1);
-            step->keys++;
-            step->mask |= UINT64_C(1) << column;
-        } else if (kind == KB_COLUMN_SAME) {
-            if (is_param(reader, operand) || reader->written[operand].rule != plan->rule_count
-                || reader->written[operand].step != plan->step_count)
-                return kb_read_refuse(reader, reader->at - 1);
-            step->sames++;
-        }
-        if (step->op == KB_OP_MEMBER && kind != KB_COLUMN_KEY)
-            return kb_read_refuse(reader, reader->at - 1);
-        if (step->op == KB_OP_AGGREGATE && kind != KB_COLUMN_ANY && kind != KB_COLUMN_LOAD)
-            return kb_read_refuse(reader, reader->at - 1);
-        if (step->op == KB_OP_ABSENT && (kind == KB_COLUMN_LOAD || kind == KB_COLUMN_SAME))
-            return kb_read_refuse(reader, reader->at - 1);
-    }
     if (step->op == KB_OP_PROBE && step->keys == 0)
         return kb_read_refuse(reader, start);
-    step->pairs = plan->pair_count;
-    for (uint32_t kind = KB_COLUMN_LOAD; kind <= KB_COLUMN_SAME; kind++) {
-        uint32_t pair_kind = kind == KB_COLUMN_LOAD ? KB_COLUMN_KEY : kind == KB_COLUMN_KEY ? KB_COLUMN_LOAD : kind;
-
+    step->pairs = reader->plan->pair_count;
+    for (uint32_t i = 0; i < sizeof order / sizeof *order; i++)
         for (uint32_t column = 0; column < step->arity; column++) {
             kb_word word = reader->code[start + column];
             uint32_t operand = word & 0x3FFFFFFFu;
 
-            if (word >> 30 == pair_kind
-                && !add_pair(reader, column, pair_kind == KB_COLUMN_SAME ? reader->written[operand].column : operand))
+            if (word >> 30 == order[i]
+                && !add_pair(reader, column, order[i] == KB_COLUMN_SAME ? reader->written[operand].column : operand))
                 return 0;
         }
-    }
     return 1;
 }
 
@@ -273,6 +287,35 @@ static int read_capture(kb_reader *reader, kb_step *step)
            && add_pair(reader, 0, to) && read_pattern(reader, step);
 }
 
+/* Read the column words of the second relation of an INTERSECT: KEY columns, and once SAME of the
+ * register `value`. */
+static int read_common_columns(kb_reader *reader, kb_step *step, uint32_t value)
+{
+    const kb_plan *plan = reader->plan;
+
+    for (uint32_t column = 0; column < step->arity; column++) {
+        kb_written *written;
+        kb_word word;
+        uint32_t reg;
+
+        if (!kb_read_next(reader, &word))
+            return 0;
+        reg = word & 0x3FFFFFFFu;
+        if (word >> 30 == KB_COLUMN_SAME && reg == value && step->row_first == KB_FIXED)
+            step->row_first = (uint8_t)column;
+        else if (word >> 30 != KB_COLUMN_KEY || reg >= plan->register_count || reg == value || !has_value(reader, reg))
+            return kb_read_refuse(reader, reader->at - 1);
+        if (!add_pair(reader, column, reg))
+            return 0;
+        step->keys++;
+        step->mask |= UINT64_C(1) << column;
+        written = reader->written + reg;
+        if (reg != value && !is_param(reader, reg) && plan->steps[written->step - 1].op == KB_OP_SCAN)
+            plan->steps[written->step - 1].sort_column = (uint8_t)(written->column + 1);
+    }
+    return (step->row_first != KB_FIXED && step->keys > 1) || kb_read_refuse(reader, step->word);
+}
+
 /* Read INTERSECT as two steps: a PROBE that loads one value, and a MEMBER for the row with this
  * value. */
 static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
@@ -299,34 +342,68 @@ static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
     if (!read_view(reader, other, rule))
         return 0;
     other->pairs = plan->pair_count;
-    for (uint32_t column = 0; column < other->arity; column++) {
-        kb_written *written;
-        kb_word word;
-        uint32_t reg;
+    return read_common_columns(reader, other, value);
+}
 
-        if (!kb_read_next(reader, &word))
-            return 0;
-        reg = word & 0x3FFFFFFFu;
-        if (word >> 30 == KB_COLUMN_SAME && reg == value && other->row_first == KB_FIXED)
-            other->row_first = (uint8_t)column;
-        else if (word >> 30 != KB_COLUMN_KEY || reg >= plan->register_count || reg == value || !has_value(reader, reg))
-            return kb_read_refuse(reader, reader->at - 1);
-        if (!add_pair(reader, column, reg))
-            return 0;
-        other->keys++;
-        other->mask |= UINT64_C(1) << column;
-        written = reader->written + reg;
-        if (reg != value && !is_param(reader, reg) && plan->steps[written->step - 1].op == KB_OP_SCAN)
-            plan->steps[written->step - 1].sort_column = (uint8_t)(written->column + 1);
+/* Read COMPARE or TEST. */
+static int read_test(kb_reader *reader, kb_step *step)
+{
+    uint32_t value;
+
+    if (!kb_read_below(reader, 16, &value))
+        return 0;
+    if (step->op == KB_OP_TEST && (value & 7) >= KB_TESTS)
+        return kb_read_refuse(reader, reader->at - 1);
+    step->compare = (uint8_t)value;
+    return readable(reader, &step->a) && readable(reader, &step->b);
+}
+
+/* Return 1 if an instruction may read its slot, in the view that it has. */
+static int may_read(const kb_plan *plan, const kb_rule *rule, uint32_t op, const kb_step *step)
+{
+    const kb_slot *slot = plan->slots + step->slot;
+
+    switch (op) {
+    case KB_OP_AGGREGATE:
+        return !slot->best && slot->derived && step->view == KB_VIEW_DELTA && plan->step_count - rule->first == 1;
+    case KB_OP_INTERSECT:
+        return !slot->best;
+    case KB_OP_MEMBER:
+    case KB_OP_ABSENT:
+        return slot->best != KB_BEST_FIRST;
+    default:
+        return 1;
     }
-    return (other->row_first != KB_FIXED && other->keys > 1) || kb_read_refuse(reader, other->word);
+}
+
+/* Read a step that reads a relation or adds to one. */
+static int read_relation(kb_reader *reader, kb_rule *rule, kb_step *step, uint32_t op, uint32_t *back, int *ended)
+{
+    kb_plan *plan = reader->plan;
+    uint32_t first = plan->step_count - 1;
+
+    if (!kb_read_below(reader, plan->slot_count, &step->slot))
+        return 0;
+    step->arity = (uint8_t)plan->slots[step->slot].arity;
+    if (op == KB_OP_EMIT) {
+        *ended = 1;
+        return read_emit(reader, step, plan->step_count - rule->first > 1 ? step - 1 : NULL);
+    }
+    if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
+        return 0;
+    if (!may_read(plan, rule, op, step))
+        return kb_read_refuse(reader, step->word);
+    if (op != KB_OP_MEMBER && op != KB_OP_ABSENT)
+        *back = first - rule->first;
+    return read_columns(reader, step) && (op != KB_OP_AGGREGATE || read_folds(reader, step))
+           && (op != KB_OP_INTERSECT || read_intersect(reader, rule, first));
 }
 
 int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
 {
     kb_plan *plan = reader->plan;
     kb_step *step = kb_read_push(&plan->steps, &plan->step_count, sizeof *step);
-    uint32_t op, value, first = plan->step_count - 1;
+    uint32_t op;
 
     if (step == NULL)
         return kb_read_out_of_memory(reader);
@@ -337,48 +414,24 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     step->op = (uint8_t)(op == KB_OP_INTERSECT ? KB_OP_PROBE : op);
     step->back = *back;
     step->word = (uint32_t)reader->at;
-    if (op == KB_OP_COMPARE) {
-        if (!kb_read_below(reader, 16, &value))
-            return 0;
-        step->compare = (uint8_t)value;
-        return readable(reader, &step->a) && readable(reader, &step->b);
-    }
-    if (op == KB_OP_TEST) {
-        if (!kb_read_next(reader, &value))
-            return 0;
-        step->compare = (uint8_t)value;
-        return (value < 16 && (value & 7) < KB_TESTS) ? readable(reader, &step->a) && readable(reader, &step->b)
-                                                      : kb_read_refuse(reader, reader->at - 1);
-    }
-    if (op == KB_OP_MATCHES)
-        return read_matches(reader, step);
-    if (op == KB_OP_CAPTURE)
-        return read_capture(reader, step);
     if (op == KB_OP_EQUAL || op == KB_OP_GENERATE)
         *back = plan->step_count - 1 - rule->first;
-    if (op == KB_OP_COPY || op == KB_OP_EQUAL)
+    switch (op) {
+    case KB_OP_COMPARE:
+    case KB_OP_TEST:
+        return read_test(reader, step);
+    case KB_OP_MATCHES:
+        return read_matches(reader, step);
+    case KB_OP_CAPTURE:
+        return read_capture(reader, step);
+    case KB_OP_COPY:
+    case KB_OP_EQUAL:
         return kb_read_below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
                && readable(reader, &step->b);
-    if (op == KB_OP_CALL || op == KB_OP_GENERATE)
+    case KB_OP_CALL:
+    case KB_OP_GENERATE:
         return read_call(reader, step);
-    if (!kb_read_below(reader, plan->slot_count, &step->slot))
-        return 0;
-    step->arity = (uint8_t)plan->slots[step->slot].arity;
-    if (op == KB_OP_EMIT) {
-        *ended = 1;
-        return read_emit(reader, step, plan->step_count - rule->first > 1 ? step - 1 : NULL);
+    default:
+        return read_relation(reader, rule, step, op, back, ended);
     }
-    if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
-        return 0;
-    if ((op == KB_OP_AGGREGATE || op == KB_OP_INTERSECT) && plan->slots[step->slot].best)
-        return kb_read_refuse(reader, step->word);
-    if ((op == KB_OP_MEMBER || op == KB_OP_ABSENT) && plan->slots[step->slot].best == KB_BEST_FIRST)
-        return kb_read_refuse(reader, step->word);
-    if (op == KB_OP_AGGREGATE && (step->view != KB_VIEW_DELTA || plan->step_count - rule->first != 1
-                                  || !plan->slots[step->slot].derived))
-        return kb_read_refuse(reader, step->word);
-    if (op == KB_OP_SCAN || op == KB_OP_PROBE || op == KB_OP_AGGREGATE || op == KB_OP_INTERSECT)
-        *back = first - rule->first;
-    return read_columns(reader, step) && (op != KB_OP_AGGREGATE || read_folds(reader, step))
-           && (op != KB_OP_INTERSECT || read_intersect(reader, rule, first));
 }
