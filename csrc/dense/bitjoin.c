@@ -1,11 +1,12 @@
 /* bitjoin.c - a rule applied to rows of bits: 64 pairs with one OR.
  * Owns: the loops of one job. Never: knows when a round ends, or tests a budget.
- * Threads share a job without locks: where a row of the head is joined from rows of another relation,
- * each thread takes rows of the head as they come; where a new row is added to many rows of the head,
- * each part has its own rows of the head. */
+ * Threads share a job without locks: where a row of the head is joined from rows of another
+ * relation, each thread takes rows of the head as they come; where a new row is added to many rows
+ * of the head, each part has its own rows of the head. */
 #include "dense/dense.h"
 
-#define CHECK_ROWS 16u                /* rows joined between two tests whether a head row is complete */
+#define CHECK_ROWS 16u                /* rows joined between two tests whether a head row is
+                                       * complete */
 
 /* Add words `range` of one row to another. */
 static void add_row(kb_dense_worker *worker, const uint64_t *from, uint64_t *to, uint32_t range)
@@ -39,8 +40,8 @@ static int passes_probed(const kb_dense *dense, uint32_t bit)
     return !dense->is_masked[KB_PROBED] || (dense->masks[KB_PROBED][bit >> 6] >> (bit & 63) & 1);
 }
 
-/* Add a row of `from` to the head rows of those values that `with` has for it and that belong to the
- * part. */
+/* Add a row of `from` to the head rows of those values that `with` has for it and that belong to
+ * the part. */
 static void join_row(const kb_bit_join *join, kb_dense_worker *worker, const uint64_t *words, uint32_t row, uint32_t part, uint32_t parts)
 {
     kb_run *run = join->run;

@@ -1,23 +1,24 @@
 /* dense.c - recursion over relations of two columns, whole rows of bits at a time.
- * Owns: the rectangles of a component while it is evaluated this way. Never: runs the first round of
- * a pass, or a rule of another form.
+ * Owns: the rectangles of a component while it is evaluated this way. Never: runs the first round
+ * of a pass, or a rule of another form.
  *
  * In `h(x, z) :- b(y, x), p(y, z)` the second column of p passes through. So for each y and each x
- * that b has for it, the row of x in h receives the row of y in p: 64 pairs with one OR. Every rule of
- * the component has this form, or the mirrored one, which works on columns instead of rows, or copies
- * a relation. A round reads the bits that are new in the last round and collects heads; its end finds
- * the bits among them that are new. The cells of the relation are written when they are first read
- * (kb_relation_write), so a result that is only counted stays a rectangle. */
+ * that b has for it, the row of x in h receives the row of y in p: 64 pairs with one OR. Every rule
+ * of the component has this form, or the mirrored one, which works on columns instead of rows, or
+ * copies a relation. A round reads the bits that are new in the last round and collects heads; its
+ * end finds the bits among them that are new. The cells of the relation are written when they are
+ * first read (kb_relation_write), so a result that is only counted stays a rectangle. */
 #include "dense/dense.h"
 
 #define MIN_ROWS 4096u                /* with fewer rows the rectangles do not pay */
 #define MAX_WORDS_PER_ROW 32u         /* words of a rectangle for each new row at the start */
-#define MAX_SIZE 16384u               /* values of a column; a round then ends within milliseconds */
+#define MAX_SIZE 16384u               /* values of a column; a round then ends within
+                                       * milliseconds */
 #define MIN_PARALLEL_WORDS 200000u    /* of a rectangle: with fewer, one thread is as fast */
 #define MIN_BATCH_ROWS 64u
 #define BATCH_STEPS 500000u           /* steps of a team between two tests of the budgets */
-#define MAX_WORDS_PER_RESULT_ROW 3u   /* of a rectangle that is kept: cells and a table would take as
-                                       * much memory */
+#define MAX_WORDS_PER_RESULT_ROW 3u   /* of a rectangle that is kept: cells and a table would take
+                                       * as much memory */
 
 /* Set the size of the rectangles. Return 0 if there are too few new rows for it. */
 static int fits(kb_dense *dense, uint64_t rows, uint32_t low, uint32_t high)
@@ -218,8 +219,8 @@ void kb_dense_begin(kb_run *run, const kb_component *component)
     }
 }
 
-/* Evaluate the guards of a rule: `masks` receives those of each value that pass, where a guard tests
- * it. Return KB_DONE if no row passes. */
+/* Evaluate the guards of a rule: `masks` receives those of each value that pass, where a guard
+ * tests it. Return KB_DONE if no row passes. */
 static kb_status test_guards(kb_run *run, const kb_rule *rule, const kb_pair_rule *form)
 {
     kb_dense *dense = run->dense;
@@ -314,8 +315,8 @@ static int pair_passes(kb_run *run, const kb_rule *rule, kb_sym first, kb_sym se
     return 1;
 }
 
-/* Remove the bits of a row that relations with rows of bits do not have: 64 tests with one AND. Return
- * 1 if other guards test both columns of each pair. */
+/* Remove the bits of a row that relations with rows of bits do not have: 64 tests with one AND.
+ * Return 1 if other guards test both columns of each pair. */
 static int intersect_row(const kb_run *run, const kb_rule *rule, uint32_t row, uint32_t range, uint64_t *words)
 {
     kb_dense *dense = run->dense;

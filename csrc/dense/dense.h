@@ -11,9 +11,9 @@
 #define KB_RULE_VALUES 3u             /* of a rule that can be tested */
 #define KB_BOTH 3u                    /* both columns of the scanned row, tested together */
 
-/* A rule: rows of `from` that are new, joined by their column `join` with `with`. The other column of
- * `from` is column `keep` of the head. Without a join the columns are copied, or exchanged if keep is
- * 0 and join 0. */
+/* A rule: rows of `from` that are new, joined by their column `join` with `with`. The other column
+ * of `from` is column `keep` of the head. Without a join the columns are copied, or exchanged if
+ * keep is 0 and join 0. */
 typedef struct kb_pair_rule {
     uint32_t from, head, join, keep;
     uint32_t with, key;               /* KB_NONE: no join; the column of `with` that is looked up */

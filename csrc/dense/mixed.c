@@ -1,9 +1,9 @@
 /* mixed.c - rules of any form in a component that is evaluated by rows of bits.
  * Owns: the rows of the relations that such rules share with rows of bits. Never: applies a rule;
  * that is run.c, between the rules of dense.c.
- * The rectangle of a shared relation is also its set, and the bits that a round finds are written as
- * rows, so the rules read its views and add heads as ever. The heads of a round become new bits at
- * its end. No head can be outside the rectangle, because it spans all values that can get there:
+ * The rectangle of a shared relation is also its set, and the bits that a round finds are written
+ * as rows, so the rules read its views and add heads as ever. The heads of a round become new bits
+ * at its end. No head can be outside the rectangle, because it spans all values that can get there:
  * those in the columns that the heads come from, followed back through the rules. */
 #include "dense/dense.h"
 
@@ -49,8 +49,8 @@ void kb_mixed_mark(const kb_run *run, const kb_component *component, kb_dense *d
     }
 }
 
-/* Note the column that a register of a rule is loaded from, or widen the range to its value if it is
- * a parameter. Return 1 if the column was not noted before. */
+/* Note the column that a register of a rule is loaded from, or widen the range to its value if it
+ * is a parameter. Return 1 if the column was not noted before. */
 static int trace(const kb_run *run, const kb_rule *rule, uint32_t with, uint64_t *columns, uint32_t *low, uint32_t *high)
 {
     const kb_step *steps = run->plan->steps + rule->first;

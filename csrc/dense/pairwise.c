@@ -2,8 +2,8 @@
  * Owns: this analysis. Never: runs anything. */
 #include "dense/dense.h"
 
-/* Return 1 if a step is a test that rows of bits can make: a comparison, or a look-up of at most two
- * values in a view that does not change during a round. */
+/* Return 1 if a step is a test that rows of bits can make: a comparison, or a look-up of at most
+ * two values in a view that does not change during a round. */
 static int is_test(const kb_step *step)
 {
     if (step->op == KB_OP_COMPARE)

@@ -1,7 +1,7 @@
 /* rectangles.c - relations of pairs as rectangles of bits, by rows and by columns.
  * Owns: the search for new bits at the end of a round. Never: applies a rule.
- * Each job is split into parts that write to different words: by rows, or, where rows and columns are
- * exchanged, by squares of 64 rows, which become different words of each row. */
+ * Each job is split into parts that write to different words: by rows, or, where rows and columns
+ * are exchanged, by squares of 64 rows, which become different words of each row. */
 #include "dense/dense.h"
 
 #define PARTS_PER_THREAD 4u

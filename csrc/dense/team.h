@@ -35,8 +35,8 @@ typedef struct kb_team {              /* team.c; the caller provides the memory 
 } kb_team;
 #endif
 
-/* Form a team of `threads`, of which the caller is one. The others start with the first job; there are
- * fewer where the system refuses them. */
+/* Form a team of `threads`, of which the caller is one. The others start with the first job; there
+ * are fewer where the system refuses them. */
 void kb_team_start(kb_team *team, uint32_t threads);
 /* Work on all parts of a job and wait for their end. A thread that the system does not run is not
  * waited for: the others take its parts. */

@@ -203,7 +203,8 @@ kb_status kb_ground_pick(const kb_ground *g, kb_search *search, uint32_t first, 
             if (search->end == KB_NO_NODE)
                 return KB_MISUSE;
         }
-        if (*count == limit)          /* before an instance is taken off the queue, which would be lost */
+        /* before an instance is taken off the queue, which would be lost */
+        if (*count == limit)
             break;
         if (fresh < search->end)
             next = search->queue[fresh++];

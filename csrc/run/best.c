@@ -6,17 +6,18 @@
  * A better row is appended and the row of its group is marked dead, so that the new row is part of
  * the next DELTA and no view shows the old one. A rule that has already read the old row has made
  * conclusions that the new row makes better, or leaves: the planner accepts no other rules. Dead
- * rows keep their ids, because marks and cursors are ids, and stay in the lists of the indexes until
- * a round ends.
+ * rows keep their ids, because marks and cursors are ids, and stay in the lists of the indexes
+ * until a round ends.
  *
- * Most candidates are worse than the row of their group. So the table has the value of each group as
- * a double, and a computed value becomes a symbol only if it is not worse. Values are kept in their
- * canonical texts, so that equal values do not replace each other. Of instants, and of numbers before
- * instants, the better ones are those of the aggregates MIN and MAX. */
+ * Most candidates are worse than the row of their group. So the table has the value of each group
+ * as a double, and a computed value becomes a symbol only if it is not worse. Values are kept in
+ * their canonical texts, so that equal values do not replace each other. Of instants, and of
+ * numbers before instants, the better ones are those of the aggregates MIN and MAX. */
 #include "run/cursor.h"
 #include <math.h>
 
-#define MIN_UNINDEXED 1024u           /* replaced rows that an index may list without being rebuilt */
+#define MIN_UNINDEXED 1024u           /* replaced rows that an index may list without being
+                                       * rebuilt */
 
 /* The bytes of the hash of a group that its slot keeps: the value of the column itself, if there is
  * only one. */
@@ -116,8 +117,8 @@ static int is_kept(const kb_number *value)
     return value->kind == KB_KIND_LONG || (value->kind != KB_KIND_TEXT && isfinite(value->real));
 }
 
-/* Set `out` to the symbol that is kept for a value: of a number its canonical text, of an instant or
- * a long whole number the text itself. `sym` is a symbol of the value, or 0. */
+/* Set `out` to the symbol that is kept for a value: of a number its canonical text, of an instant
+ * or a long whole number the text itself. `sym` is a symbol of the value, or 0. */
 static kb_status canonical(kb_run *run, const kb_number *value, kb_sym sym, kb_sym *out)
 {
     char text[KB_NUMBER_TEXT];
@@ -136,8 +137,8 @@ static kb_status canonical(kb_run *run, const kb_number *value, kb_sym sym, kb_s
     return kb_symbol_make(run->engine, run, &run->heap, text, len, out);
 }
 
-/* The order of two kept symbols, as the aggregates MIN and MAX have it: `sign` is -1 where the first
- * is better. Numbers are better than instants. */
+/* The order of two kept symbols, as the aggregates MIN and MAX have it: `sign` is -1 where the
+ * first is better. Numbers are better than instants. */
 static int kept_order(const kb_symbols *symbols, kb_sym a, kb_sym b, int sign)
 {
     kb_arg x, y;
@@ -157,7 +158,8 @@ static double quick_value(const kb_number *value, int is_least)
     return value->kind != KB_KIND_INSTANT ? value->real : is_least ? HUGE_VAL : -HUGE_VAL;
 }
 
-/* Add a row whose last column has this value; `sym` is a symbol of the value, 0 if it has none yet. */
+/* Add a row whose last column has this value; `sym` is a symbol of the value, 0 if it has none
+ * yet. */
 static kb_status add_row(kb_run *run, kb_relation *relation, kb_sym *row, const kb_number *value, kb_sym sym)
 {
     const kb_symbols *symbols = &run->engine->symbols;
@@ -219,7 +221,8 @@ double kb_best_value(const kb_run *run, const kb_relation *relation, uint32_t id
     return value_of(&run->engine->symbols, kb_row(relation, id)[relation->arity - 1]).real;
 }
 
-/* Compute MIN or MAX of two symbols: the value, and the symbol that has it. Return 0 without a value. */
+/* Compute MIN or MAX of two symbols: the value, and the symbol that has it. Return 0 without a
+ * value. */
 static int extreme_of(const kb_run *run, uint32_t function, const kb_sym *syms, kb_number *value, kb_sym *sym)
 {
     kb_arg args[2];
@@ -262,7 +265,8 @@ kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
         const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
         uint32_t id = kb_cursor_id(cursor, list, cursor->at);
-        const kb_sym *row = relation->cells + (size_t)id * step->arity;   /* an append may move them */
+        /* an append may move the cells */
+        const kb_sym *row = relation->cells + (size_t)id * step->arity;
         kb_number value;
 
         cursor->at++;
@@ -299,6 +303,7 @@ void kb_best_end_round(kb_relation *relation)
 {
     if (relation->unindexed <= MIN_UNINDEXED || relation->unindexed <= relation->rows - relation->dead)
         return;
-    kb_index_free_all(relation);      /* rebuilt from the live rows by the next rule that needs them */
+    kb_index_free_all(relation);      /* rebuilt from the live rows by the next rule that needs
+                                       * them */
     relation->unindexed = 0;
 }

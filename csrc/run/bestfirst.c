@@ -7,8 +7,8 @@
  * note on two problems in connexion with graphs" (1959), for any number of starts. The first row
  * that is better than one before it shows that values improve on the way. From then on rows leave
  * the queue in the order in which they came, since best-first order could then read a group
- * exponentially often; this order reads each row at most once for each round that would have read it
- * (Bellman, "On a routing problem", 1958). Rows that have been replaced since are skipped. */
+ * exponentially often; this order reads each row at most once for each round that would have read
+ * it (Bellman, "On a routing problem", 1958). Rows that have been replaced since are skipped. */
 #include "run/machine.h"
 #include <math.h>
 

@@ -1,12 +1,13 @@
-/* classes.c - relations of names and the representatives of their classes: union-find by relabelling.
- * Owns: the members of the classes. Never: reads a row; to all other files this is a relation of two
- * columns, whose rows best.c buries.
+/* classes.c - relations of names and the representatives of their classes: union-find by
+ * relabelling.
+ * Owns: the members of the classes. Never: reads a row; to all other files this is a relation of
+ * two columns, whose rows best.c buries.
  *
  * A pair that is emitted unites two classes: every name of the smaller one gets a new row with the
- * representative of the larger one, and its old row is marked dead. A name changes its class at most
- * log2(n) times (Galler, Fischer: "An improved equivalence algorithm", 1964; here without paths,
- * since rules read representatives by an index). As for best rows, new rows are part of the next
- * DELTA: a rule joins them with all rows of their class, so that it misses no pair. */
+ * representative of the larger one, and its old row is marked dead. A name changes its class at
+ * most log2(n) times (Galler, Fischer: "An improved equivalence algorithm", 1964; here without
+ * paths, since rules read representatives by an index). As for best rows, new rows are part of the
+ * next DELTA: a rule joins them with all rows of their class, so that it misses no pair. */
 #include "run/machine.h"
 
 /* Return the member of a name, which is added as a class of its own if it is new. */

@@ -56,22 +56,23 @@ typedef struct kb_step {
     uint8_t keys, loads, sames;       /* number of pairs of each kind, in this order from `pairs`
                                        * on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
-    uint8_t relaxes;                  /* an iterating step before CALL and EMIT to a slot of best rows */
+    uint8_t relaxes;                  /* an iterating step before CALL and EMIT to a slot of best
+                                       * rows */
     uint8_t sort_column;              /* SCAN: 1 + the column to sort its rows by; 0: none */
     uint8_t intersects;               /* INTERSECT: its first step, a PROBE; the next step, a
                                        * MEMBER, is its second */
-    uint8_t row_first, row_last;      /* EMIT with a key of one or two columns: the column of the preceding
-                                       * step's row from which it is copied, or KB_FIXED. INTERSECT:
-                                       * row_first of its second step is the common column */
+    uint8_t row_first, row_last;      /* EMIT with a key of one or two columns: the column of the
+                                       * preceding step's row from which it is copied, or KB_FIXED.
+                                       * INTERSECT: row_first of its second step is the common
+                                       * column */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: the iterating step before
                                        * this one, or KB_NONE */
     uint32_t pairs;
     uint32_t a, b;                    /* registers of COMPARE, COPY and TEST; MATCHES: register,
                                        * program of `mark` words; CAPTURE: the same, and its first
-                                       * pair has the register of its value; CALL and GENERATE: a receives the
-                                       * value;
-                                       * AGGREGATE: a folds whose pairs start at b, two each:
-                                       * (function, column), (0, register) */
+                                       * pair has the register of its value; CALL and GENERATE: a
+                                       * receives the value; AGGREGATE: a folds whose pairs start at
+                                       * b, two each: (function, column), (0, register) */
     uint32_t word;                    /* start of its operands in the bytecode */
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
@@ -177,13 +178,15 @@ typedef struct kb_group {             /* group.c */
 
 typedef struct kb_dense kb_dense;     /* dense.c */
 
-typedef struct kb_queued {            /* a row that has not been read; value: the least comes first */
+typedef struct kb_queued {            /* a row that has not been read; value: the least comes
+                                       * first */
     double value;
     uint32_t id;
 } kb_queued;
 
 typedef struct kb_queue {             /* bestfirst.c */
-    kb_queued *items;                 /* a heap, or from `next` on in the order in which they came */
+    kb_queued *items;                 /* a heap, or from `next` on in the order in which they
+                                       * came */
     uint32_t count, capacity, next;
     uint32_t mark, id, rule;          /* the row that was taken, and the rule that reads it */
     double last;                      /* value of that row */
@@ -383,7 +386,8 @@ void kb_heads_end(kb_run *run);
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
 
 /* best.c */
-/* add rows of a relation with one live row for each group: a better row replaces that of its group */
+/* add rows of a relation with one live row for each group: a better row replaces that of its
+ * group */
 kb_status kb_best_add(kb_run *run, kb_sym *rows, uint32_t count);
 /* all rows of a loop before CALL and EMIT to such a relation, or until `left` is used up */
 kb_status kb_best_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);

@@ -145,8 +145,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
     if (kb_intersect_start(run, rule) < 0)
         return KB_NOMEM;
     run->target = run->slots[steps[rule->count - 1].slot];
-    /* Such heads are appended, and the set is built afterwards: one that exists, a rectangle that mixed.c
-     * shares, would not get them. */
+    /* Such heads are appended, and the set is built afterwards: one that exists, a rectangle that
+     * mixed.c shares, would not get them. */
     run->distinct = rule->distinct && run->target->rows == 0 && !kb_is_bits(run->target);
     run->depth = 0;
     run->entering = 1;
@@ -174,9 +174,9 @@ static kb_status extend(kb_run *run, const kb_rule *rule)
     return KB_OK;
 }
 
-/* The functions below return KB_OK if the rule continues with the next step, KB_DONE if it goes back
- * to the loop before this step, and KB_PAUSED if they stop between two rows. They are inline because
- * a call for each step of each row would take as long as most steps. */
+/* The functions below return KB_OK if the rule continues with the next step, KB_DONE if it goes
+ * back to the loop before this step, and KB_PAUSED if they stop between two rows. They are inline
+ * because a call for each step of each row would take as long as most steps. */
 
 static KB_ALWAYS_INLINE kb_status passing(kb_status status, int passes)
 {
@@ -207,7 +207,8 @@ static KB_ALWAYS_INLINE void enter_loop(kb_run *run, const kb_step *step, kb_cur
     run->stats.probes++;
 }
 
-/* Advance a SCAN or PROBE by one row; prefetch what the next step will read for the rows after it. */
+/* Advance a SCAN or PROBE by one row; prefetch what the next step will read for the rows after
+ * it. */
 static KB_ALWAYS_INLINE kb_status load_row(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
 {
     uint32_t column;

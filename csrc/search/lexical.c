@@ -4,7 +4,8 @@
  * Lists are read side by side, one window of facts after the other, so that the scores being added
  * stay in the cache. Once `room` facts score more than the words with the lowest weights can give
  * together, or if these words give less than the lowest score asked for, their lists are read only
- * for facts that have one of the other words (MaxScore). Every score is added in the order of the words, whichever lists were read. */
+ * for facts that have one of the other words (MaxScore). Every score is added in the order of the
+ * words, whichever lists were read. */
 #include "internal.h"
 
 #define WINDOW 2048u                  /* facts scored together */

@@ -1,6 +1,7 @@
-/* signs.c - compares vectors by the signs of their numbers, to choose those that are worth a product.
- * Owns: the signs that kbengine.h defines. Never: stores a vector, allocates, or uses an engine: all
- * it reads belongs to the caller.
+/* signs.c - compares vectors by the signs of their numbers, to choose those that are worth a
+ * product.
+ * Owns: the signs that kbengine.h defines. Never: stores a vector, allocates, or uses an engine:
+ * all it reads belongs to the caller.
  * Charikar, "Similarity estimation techniques from rounding algorithms" (2002). */
 #include "internal.h"
 
@@ -25,7 +26,8 @@ static uint32_t BITS_OF(uint64_t x)
 }
 #endif
 
-#define AHEAD 16                      /* vectors between the one that is prefetched and the current one */
+#define AHEAD 16                      /* vectors between the one that is prefetched and the current
+                                       * one */
 
 typedef struct comparison {
     const uint64_t *signs, *query;

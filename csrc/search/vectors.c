@@ -13,7 +13,8 @@
 #define HAS_WIDE() 0
 #endif
 
-#define AHEAD 4                       /* vectors between the one that is fetched and the current one */
+#define AHEAD 4                       /* vectors between the one that is fetched and the current
+                                       * one */
 #define CACHE_LINE 64
 
 typedef int32_t (*dot_function)(const int16_t *query, const int8_t *cells, size_t dimension);

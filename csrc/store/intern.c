@@ -244,8 +244,8 @@ kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *ou
     return status;
 }
 
-/* Intern at most GROUP texts. Each step prefetches what the next one reads, so that the cache misses
- * of a group overlap: slots, then starts, then texts. */
+/* Intern at most GROUP texts. Each step prefetches what the next one reads, so that the cache
+ * misses of a group overlap: slots, then starts, then texts. */
 #define GROUP 32u
 static kb_status intern_group(kb_engine *engine, const char *bytes, uint64_t start, const uint64_t *ends, size_t count, kb_sym *out)
 {

@@ -72,8 +72,8 @@ static int find_candidates(kb_relation *relation, uint64_t mask, const kb_sym *p
     return 1;
 }
 
-/* Choose the rows to check: `list` with `count` ids, where `id` has space for a single one. Return 0
- * if every row has to be checked. */
+/* Choose the rows to check: `list` with `count` ids, where `id` has space for a single one. Return
+ * 0 if every row has to be checked. */
 static int choose_rows(kb_relation *relation, uint64_t mask, const kb_sym *pattern, uint32_t *id, const uint32_t **list,
                        uint32_t *count)
 {

@@ -71,8 +71,8 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
     }
 }
 
-/* Remove row `id`, which is placed, from the hash table. Later entries of the cluster move back into the gap, so that
- * no probe sequence ends too soon. */
+/* Remove row `id`, which is placed, from the hash table. Later entries of the cluster move back
+ * into the gap, so that no probe sequence ends too soon. */
 void kb_relation_unplace(kb_relation *relation, uint32_t id)
 {
     uint32_t mask = relation->slot_mask;
@@ -151,8 +151,8 @@ static kb_status grow_set(kb_relation *relation, const kb_sym *row)
     return grow_slots(relation, rows);
 }
 
-/* The bits of the rows that the cells have are removed from the matrix while the others are written,
- * so that no memory but that of the cells is needed. */
+/* The bits of the rows that the cells have are removed from the matrix while the others are
+ * written, so that no memory but that of the cells is needed. */
 kb_status kb_relation_write(kb_relation *relation)
 {
     kb_matrix *matrix = &relation->matrix;

@@ -1,7 +1,7 @@
 /* sort.c - the order of symbols, and sorting rows in answer order.
  * Owns: answer order (numbers before text, numbers by value then text, text by bytes) and the tests
- * of COMPARE (numbers by value, instants by time, others as texts). Never: changes rows before it has
- * all the memory it needs. */
+ * of COMPARE (numbers by value, instants by time, others as texts). Never: changes rows before it
+ * has all the memory it needs. */
 #include "internal.h"
 
 #define DATE_CHARS 10u                /* of yyyy-mm-dd */
@@ -75,8 +75,8 @@ static int time_order(const kb_text *a, const kb_text *b)
     return text_order(a->bytes, a->len, b->bytes, b->len);
 }
 
-/* Compare two different constants. Return 0 if they are not ordered: a number and a text, and for an
- * equation two numbers of which one has an exponent. */
+/* Compare two different constants. Return 0 if they are not ordered: a number and a text, and for
+ * an equation two numbers of which one has an exponent. */
 static int value_order(const kb_symbols *symbols, kb_sym a, kb_sym b, int is_equation, int *order)
 {
     kb_arg x, y;
@@ -296,8 +296,8 @@ static void find_range(kb_ranks *ranks, const kb_sym *rows, uint32_t arity, uint
     ranks->span = high - low + 1;
 }
 
-/* Give each distinct symbol its rank. Returns: OK, NOMEM; DONE, with nothing done, if the ranks of a
- * row do not fit in a key. */
+/* Give each distinct symbol its rank. Returns: OK, NOMEM; DONE, with nothing done, if the ranks of
+ * a row do not fit in a key. */
 static kb_status rank_symbols(kb_engine *engine, kb_ranks *ranks, const kb_sym *rows, uint32_t arity, size_t count)
 {
     kb_sorting sorting = {&engine->symbols, NULL, 1, 0};
@@ -368,8 +368,8 @@ static KB_ALWAYS_INLINE int make_keys(const kb_ranks *ranks, const kb_sym *rows,
     return is_ordered;
 }
 
-/* Radix sort, least significant digit first; `starts` has zeros for each value of each digit. Returns
- * the array that holds the result. */
+/* Radix sort, least significant digit first; `starts` has zeros for each value of each digit.
+ * Returns the array that holds the result. */
 static KB_ALWAYS_INLINE void *sort_keys(void *keys, void *other, size_t count, uint32_t digits, uint32_t digit_bits,
                                         size_t *starts, int is_wide)
 {

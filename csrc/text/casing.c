@@ -1,7 +1,7 @@
 /* casing.c - lower and upper case beyond ASCII: the simple case mappings of Unicode 14.
- * Owns: two tables of character ranges, generated with tests/support/case_tables.py. They are fixed here
- * instead of using the host's tables, so that a rule has the same answers everywhere. Never: maps
- * one character to several. */
+ * Owns: two tables of character ranges, generated with tests/support/case_tables.py. They are fixed
+ * here instead of using the host's tables, so that a rule has the same answers everywhere. Never:
+ * maps one character to several. */
 #include "internal.h"
 
 typedef struct kb_letters {           /* first, first + stride, ...: adding `added` gives the other

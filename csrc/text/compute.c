@@ -1,7 +1,7 @@
 /* compute.c - CALL: values of operators and functions, interned as symbols during a run.
  * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles; longer whole numbers are
- * only compared. Never: traps; a call without a value fails its literal and is counted. The reference implementation in Python is
- * compute.py. */
+ * only compared. Never: traps; a call without a value fails its literal and is counted. The
+ * reference implementation in Python is compute.py. */
 #include "run/machine.h"
 #include <math.h>
 
@@ -128,8 +128,8 @@ static int arithmetic(uint32_t function, const kb_number *values, uint32_t count
     return real_value(function, values[0].real, values[1].real, out) && isfinite(out->real);
 }
 
-/* Write a number as computed values are written. Long whole numbers keep their digits; a decimal beyond
- * the doubles has no value. */
+/* Write a number as computed values are written. Long whole numbers keep their digits; a decimal
+ * beyond the doubles has no value. */
 static kb_status write_canonical(kb_run *run, const kb_arg *value, kb_text *out)
 {
     if (value->number.kind == KB_KIND_LONG) {
@@ -193,7 +193,8 @@ kb_status kb_value_round(const kb_call *call, kb_text *out)
     return kb_number_value(call->run, &value, out);
 }
 
-/* By number of the function: minimum and maximum of arguments, and the body of a function of texts. */
+/* By number of the function: minimum and maximum of arguments, and the body of a function of
+ * texts. */
 static const struct { uint8_t least, most; kb_text_function *body; } functions[KB_FUNCTIONS] = {
     [KB_FUNCTION_ADD] = { 2, 2, NULL },
     [KB_FUNCTION_SUBTRACT] = { 2, 2, NULL },
@@ -252,8 +253,8 @@ int kb_function_takes(uint32_t function, uint32_t count)
     return count >= functions[function].least && count <= functions[function].most;
 }
 
-/* Set the register to a value. Interning may move the texts of the symbols, so a part of one is copied
- * before. */
+/* Set the register to a value. Interning may move the texts of the symbols, so a part of one is
+ * copied before. */
 static kb_status make(kb_run *run, uint32_t reg, const kb_text *value)
 {
     const char *bytes = value->bytes;

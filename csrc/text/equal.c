@@ -1,8 +1,8 @@
 /* equal.c - EQUAL: the texts that have the same value for `=`.
  * Owns: a table of the constants whose value has other texts too: decimals ("5.0"), "-0", and
- * instants. A whole number in plain digits has one text, which the symbol table finds; a number with
- * an exponent is a text here. The table is built when a plan first needs it and follows the symbols
- * from then on. Never: is incomplete for lack of memory; the run fails instead. */
+ * instants. A whole number in plain digits has one text, which the symbol table finds; a number
+ * with an exponent is a text here. The table is built when a plan first needs it and follows the
+ * symbols from then on. Never: is incomplete for lack of memory; the run fails instead. */
 #include "run/machine.h"
 
 static int is_negative_zero(const kb_text *text)

@@ -1,8 +1,8 @@
-/* generate.c - GENERATE: the elements of a list, the numbers of a range, the parts of a text; and the
- * functions that test whether a value is one of them.
- * Owns: the place of a generator, in its cursor. Never: makes a value before it is needed, so that a
- * range of any length is stopped by the budget of the run. The reference implementation in Python is
- * conditions.py. */
+/* generate.c - GENERATE: the elements of a list, the numbers of a range, the parts of a text; and
+ * the functions that test whether a value is one of them.
+ * Owns: the place of a generator, in its cursor. Never: makes a value before it is needed, so that
+ * a range of any length is stopped by the budget of the run. The reference implementation in Python
+ * is conditions.py. */
 #include "run/machine.h"
 
 static const struct { uint8_t least, most; } arities[KB_GENERATORS] = {

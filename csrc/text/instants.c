@@ -296,7 +296,8 @@ kb_status kb_time_part(const kb_call *call, kb_text *out)
     case KB_FUNCTION_YEAR: value.integer = instant.year; break;
     case KB_FUNCTION_MONTH: value.integer = instant.month; break;
     case KB_FUNCTION_DAY: value.integer = instant.day_of_month; break;
-    default: value.integer = (instant.day - FIRST_DAY) % 7 + 1; break;   /* 0001-01-01 was a Monday */
+    /* 0001-01-01 was a Monday */
+    default: value.integer = (instant.day - FIRST_DAY) % 7 + 1; break;
     }
     return kb_number_value(call->run, &value, out);
 }

@@ -125,8 +125,8 @@ static inline int read_parts(const char *at, const char *end, kb_parts *parts)
     return at == end;
 }
 
-/* Set the value of a whole number of at most 19 digits, which fit 64 bits. Return 0 beyond the signed
- * integers. */
+/* Set the value of a whole number of at most 19 digits, which fit 64 bits. Return 0 beyond the
+ * signed integers. */
 static inline int set_integer(const kb_parts *parts, kb_number *out)
 {
     uint64_t value = 0;
@@ -257,7 +257,8 @@ int kb_number_whole(const kb_arg *arg, int64_t *out)
         *out = number->integer;
         return 1;
     case KB_KIND_POWER:
-        if (floor(number->real) != number->real || fabs(number->real) > 9007199254740992.0)   /* 2^53 */
+        /* 2^53 */
+        if (floor(number->real) != number->real || fabs(number->real) > 9007199254740992.0)
             return 0;
         *out = (int64_t)number->real;
         return 1;

@@ -153,7 +153,8 @@ kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on)
 
 #define NO_MARK UINT32_MAX
 
-typedef struct kb_thread {            /* a place of the program, and the marks of its group in the text */
+typedef struct kb_thread {            /* a place of the program, and the marks of its group in the
+                                       * text */
     uint32_t place, start, end;
 } kb_thread;
 
@@ -175,8 +176,8 @@ static int reach(kb_threads *threads, uint32_t place)
     return 1;
 }
 
-/* Add a thread, and instead of a place that reads no character those that it leads to, the preferred
- * one first. Each place is expanded once and leaves at most two on the stack. */
+/* Add a thread, and instead of a place that reads no character those that it leads to, the
+ * preferred one first. Each place is expanded once and leaves at most two on the stack. */
 static void add_thread(const kb_word *program, kb_threads *threads, kb_thread *stack, kb_thread thread, uint32_t at,
                        uint32_t len)
 {

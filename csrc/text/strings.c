@@ -103,7 +103,8 @@ static kb_status change_case(kb_run *run, const kb_text *arg, uint32_t (*change)
 
     if (arg->len > KB_MAX_TEXT_BYTES)
         return KB_DONE;
-    if ((text = kb_scratch(run, 2 * arg->len + 4, 1)) == NULL)   /* two bytes become at most three */
+    /* two bytes become at most three */
+    if ((text = kb_scratch(run, 2 * arg->len + 4, 1)) == NULL)
         return KB_NOMEM;
     while (at < end)
         out->len += write_point(change(kb_read_point(&at, end)), text + out->len);

@@ -1,5 +1,6 @@
 /* operands.c - decodes the words of one step and checks each of them.
- * Owns: the layout of every instruction inside a rule, and each fault of one word or one rule. Never: trusts a word, or checks what only the whole plan shows; that is plan.c. */
+ * Owns: the layout of every instruction inside a rule, and each fault of one word or one rule.
+ * Never: trusts a word, or checks what only the whole plan shows; that is plan.c. */
 #include "verify/reader.h"
 
 static int is_param(const kb_reader *reader, uint32_t reg)

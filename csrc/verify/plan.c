@@ -43,9 +43,9 @@ int kb_keeps_best(const kb_slot *slot)
     return slot->best == KB_BEST_LEAST || slot->best == KB_BEST_GREATEST;
 }
 
-/* Mark the slots with best rows that a rule outside of their own recursion reads: conclusions from a
- * replaced row would stay there. In the recursion each better row replaces what was concluded from
- * the old one, or is no better; the planner accepts no other rules. */
+/* Mark the slots with best rows that a rule outside of their own recursion reads: conclusions from
+ * a replaced row would stay there. In the recursion each better row replaces what was concluded
+ * from the old one, or is no better; the planner accepts no other rules. */
 static void mark_outside(kb_plan *plan)
 {
     for (uint32_t r = 0; r < plan->rule_count; r++) {
@@ -86,9 +86,9 @@ static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int
 }
 
 /* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot, or a slot with best
- * rows that is read outside of its recursion, is derived. Slots are read only in the component that emits to them and later, so one pass from the last component to
- * the first is enough. A recursive component is repeated until nothing changes or, after 32 passes,
- * marked as a whole. */
+ * rows that is read outside of its recursion, is derived. Slots are read only in the component that
+ * emits to them and later, so one pass from the last component to the first is enough. A recursive
+ * component is repeated until nothing changes or, after 32 passes, marked as a whole. */
 static void mark_sensitive(kb_plan *plan)
 {
     for (uint32_t c = plan->component_count; c-- > 0;) {
@@ -154,8 +154,8 @@ int kb_rule_has_new_symbols(const kb_plan *plan, const kb_rule *rule)
 }
 
 /* Mark a rule whose head has two columns, one of them loaded by a SCAN that is the outermost of
- * several loops: with its rows sorted by that column, the heads come in groups. The bitmap of a group
- * has the symbols that exist when the rule begins. */
+ * several loops: with its rows sorted by that column, the heads come in groups. The bitmap of a
+ * group has the symbols that exist when the rule begins. */
 static void mark_outer(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *scan = steps;

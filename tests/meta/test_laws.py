@@ -140,6 +140,22 @@ def test_every_c_file_documents_what_it_owns_and_never_does():
     assert undocumented == []
 
 
+def test_c_comments_are_at_most_100_columns_wide():
+    wide = []
+    for path in sorted((ROOT / "csrc").rglob("*.[ch]")):
+        text = source(path)
+        for comment in re.finditer(
+            r"""/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", text, re.S
+        ):
+            if not comment[0].startswith("/*"):
+                continue
+            first = text.count("\n", 0, comment.start()) + 1
+            line_start = text.rfind("\n", 0, comment.start()) + 1
+            lines = text[line_start : comment.end()].split("\n")
+            wide += [f"{name(path)}:{first + i}" for i, line in enumerate(lines) if len(line) > 100]
+    assert wide == []
+
+
 def test_one_write_path_and_one_table_of_statuses():
     callers = {
         name(path)
