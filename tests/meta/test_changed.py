@@ -11,7 +11,7 @@ from support.changed import NOT_TESTS, QUICK, ROOT, TOUCHED, touched
 @pytest.mark.parametrize(
     ("paths", "folders"),
     [
-        (["csrc/run.c"], {"engine", "planner", "property"}),
+        (["csrc/run/run.c"], {"engine", "planner", "property"}),
         (["kbcore/durable/commit.py"], {"core", "durability"}),
         (["docs/index.md", "deploy/README.md"], {"docs"}),
         (["tests/core/test_csv.py"], {"core/test_csv.py"}),
