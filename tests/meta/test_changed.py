@@ -29,7 +29,10 @@ from support.changed import (
 
 TOX = ConfigParser(interpolation=None)
 TOX.read(ROOT / "tox.ini", encoding="utf-8")
-BY_NAME = {"bench", "frameworks", "fuzz"}
+ENVIRONMENTS_BY_NAME = {"audit", "bench", "frameworks", "fuzz", "slow"}
+"""Environments that only run when named."""
+
+FOLDERS_BY_NAME = {"bench", "frameworks", "fuzz"}
 """Folders of tests that only environments outside CI run."""
 
 
@@ -88,6 +91,8 @@ def test_environments_of_a_change(paths: list[str], added: set[str]) -> None:
 
 def test_every_environment_of_tox_is_selected_always_or_by_paths() -> None:
     listed = TOX["tox"]["env_list"].replace("py3{10,13}", "py310, py313")
+    sections = {name.partition(":")[2] for name in TOX.sections() if name.startswith("testenv:")}
+    assert sections - ENVIRONMENTS_BY_NAME == {*ALWAYS, *BY_PATH} - {"py310", "py313"}
     assert sorted(re.split(r",\s*", listed)) == sorted((*ALWAYS, *BY_PATH))
     assert sorted(LONGEST_FIRST) == sorted((*ALWAYS, *BY_PATH))
     assert f"ENVS   ?= {','.join(LONGEST_FIRST)}\n" in (ROOT / "Makefile").read_text("utf-8")
@@ -110,7 +115,7 @@ def test_every_folder_of_tests_runs_in_an_environment() -> None:
         path.relative_to(ROOT / "tests").parts[0] for path in ROOT.glob("tests/*/**/test_*.py")
     }
     run = {word.removeprefix("tests/").partition("/")[0] for word in words}
-    assert folders - run == BY_NAME
+    assert folders - run == FOLDERS_BY_NAME
 
 
 def test_what_one_environment_leaves_out_another_runs() -> None:
