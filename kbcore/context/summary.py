@@ -11,7 +11,6 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from kbcore.context.proofs.violations import Violation
 from kbcore.context.window import Entry
@@ -150,7 +149,7 @@ class Lengths:
     def of(cls, tenant: Tenant) -> Lengths:
         """Return the lengths of a tenant; a transaction uses those of its underlying tenant."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        return cast(Lengths, home.attached.setdefault("lengths", cls()))
+        return home.attached.need(cls, cls)
 
     def close(self) -> None:
         """Remove all lengths."""

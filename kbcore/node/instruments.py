@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from kbcore import __version__
@@ -14,13 +14,13 @@ from kbcore.metrics import catalogue as m
 from kbcore.node.metric_sinks import Labels, Metrics, Tell
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import Usage
+from kbcore.reason.ask import Reasoner
 from kbcore.reason.tables import TableCounts
 from kbcore.state.changes import ChangeSet, Delta, DropScope, EvictFacts, ForkScope, MergeScope
 from kbcore.state.tenant import Tenant
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
-    from kbcore.reason.ask import Reasoner
 
 Value = tuple[m.MetricSpec, Labels, float]
 Figures = tuple[int, int, int]
@@ -180,9 +180,9 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
         figures = _figures(tenant, known)
         facts, rules, size = facts + figures[0], rules + figures[1], size + figures[2]
         plans += len(tenant.plans)
-        reasoner = tenant.attached.get("reasoner")
+        reasoner = tenant.attached.get(Reasoner)
         if reasoner is not None:
-            tables = cast("Reasoner", reasoner).tables
+            tables = reasoner.tables
             table_count, table_bytes = table_count + len(tables), table_bytes + tables.bytes
         runtime.yield_now()
     yield m.FACTS_STORED, (), facts

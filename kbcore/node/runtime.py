@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from kbcore.config.settings import Config
+from kbcore.context.cache import Recent
 from kbcore.context.relevance.vectors import fact_text
+from kbcore.context.sessions import Sessions
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.durable.commit import not_leading
 from kbcore.durable.full_disk import ROOM_SECONDS
@@ -41,7 +43,9 @@ from kbcore.node.shard import (
 )
 from kbcore.node.shard_layout import SYSTEM, shard_of, vector_folder
 from kbcore.operations.services import Erasure
+from kbcore.operations.slow_log import SlowGoals
 from kbcore.operations.subscriptions.deliveries import Deliveries
+from kbcore.operations.subscriptions.replaying import ReplayedChanges
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.operations.transaction import TransactionKB
 from kbcore.plug.manager import Plugins
@@ -538,28 +542,24 @@ class Runtime:
 
     def reasoner(self, tenant: Tenant) -> Reasoner:
         """Return the reasoner of a tenant, with its goal tables."""
-        reasoner = tenant.attached.get("reasoner")
-        if reasoner is None:
-            config = self.config
-            new = Reasoner(
+        reasoner = tenant.attached.get(Reasoner)
+        if reasoner is not None:
+            return reasoner
+        config = self.config
+        return tenant.attached.need(
+            Reasoner,
+            lambda: Reasoner(
                 tenant,
                 config.goal_table_mb << 20,
                 config.engine_verify,
                 self.meters.tables,
                 self.predicates,
-            )
-            reasoner = tenant.attached.setdefault("reasoner", new)
-        return cast(Reasoner, reasoner)
+            ),
+        )
 
     def cascades(self, tenant: Tenant) -> Cascades:
         """Return the object that finds conclusions that no longer hold after retractions."""
-        cascades = tenant.attached.get("cascades")
-        return cast(
-            Cascades,
-            tenant.attached.setdefault("cascades", Cascades(tenant, self.predicates))
-            if cascades is None
-            else cascades,
-        )
+        return tenant.attached.need(Cascades, lambda: Cascades(tenant, self.predicates))
 
     def snapshot(self) -> int:
         """Take a snapshot of every shard and drop the log it makes unnecessary.
@@ -765,8 +765,8 @@ class Runtime:
             changes.database, changes.tenant
         )
         if tenant is not None:
-            for name in ("sessions", "windows", "slow_goals", "replayed_goals"):
-                tenant.attached.pop(name, None)
+            for kind in (Sessions, Recent, SlowGoals, ReplayedChanges):
+                tenant.attached.pop(kind)
             if (goals := StandingGoals.of(tenant)) is not None:
                 goals.forget_changes()
 

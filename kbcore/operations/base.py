@@ -253,10 +253,7 @@ class TenantHandle:
             goals.add(slow, sys.exc_info()[1], self._services.clock.now_ms())
 
     def _slow_goals(self, tenant: Tenant) -> SlowGoals:
-        goals = tenant.attached.get("slow_goals")
-        if goals is None:
-            goals = tenant.attached.setdefault("slow_goals", SlowGoals())
-        return cast(SlowGoals, goals)
+        return tenant.attached.need(SlowGoals, SlowGoals)
 
     def _log_slow_goal(self, tenant: Tenant, slow: SlowGoal) -> None:
         error = sys.exc_info()[1]

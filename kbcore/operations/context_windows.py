@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from kbcore.context.cache import Recent
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
@@ -311,19 +311,13 @@ class ContextWindows(TenantHandle):
         return selected.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:
-        sessions = tenant.attached.get("sessions")
-        if sessions is None:
-            config = self._services.config
-            sessions = tenant.attached.setdefault(
-                "sessions", Sessions(self._services.clock, config.tenant_max_sessions)
-            )
-        return cast(Sessions, sessions)
+        services = self._services
+        return tenant.attached.need(
+            Sessions, lambda: Sessions(services.clock, services.config.tenant_max_sessions)
+        )
 
     def _recent(self, tenant: Tenant) -> Recent:
-        recent = tenant.attached.get("windows")
-        if recent is None:
-            recent = tenant.attached.setdefault("windows", Recent(self._services.clock))
-        return cast(Recent, recent)
+        return tenant.attached.need(Recent, lambda: Recent(self._services.clock))
 
 
 def _key_of(tenant: Tenant, stored: StoredRelation, row: int, scope: str | None) -> str:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 hookspec = pluggy.HookspecMarker("kbcore")
 hookimpl = pluggy.HookimplMarker("kbcore")
 
-# -- collecting -------------------------------------------------------------------------------------------------------
+# -- Storage and coordination: named parts, of which a setting or a URL picks one --
 
 
 @hookspec
@@ -73,6 +73,9 @@ def kb_coordinators() -> Mapping[str, Callable[[str], Coordinator]]:  # type: ig
     """
 
 
+# -- Facts: what decides conflicts and importance, and rows and rules that a plugin provides --
+
+
 @hookspec
 def kb_merge_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[empty-body]
     """Name strategies for merges of scopes; a strategy decides one conflict at a time."""
@@ -89,50 +92,8 @@ def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[emp
 
 
 @hookspec
-def kb_metrics_sinks(config: Config) -> Mapping[str, Callable[[Sequence[MetricSpec]], MetricsSink]]:  # type: ignore[empty-body]
-    """Name sinks; every sink that METRICS_SINKS lists gets every value.
-
-    The factory receives the table of families.
-    """
-
-
-@hookspec
 def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:  # type: ignore[empty-body]
     """Name scorers of the importance of a fact; SALIENCE_SCORER picks one."""
-
-
-@hookspec
-def kb_embedders(config: Config) -> Mapping[str, Callable[[Config], Embedder]]:  # type: ignore[empty-body]
-    """Name embedders of texts.
-
-    EMBEDDER picks one for queries of context windows, `none` is a valid choice.
-    """
-
-
-@hookspec
-def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]:  # type: ignore[empty-body]
-    """Name token counters.
-
-    TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4.
-    """
-
-
-@hookspec
-def kb_webhook_senders(config: Config) -> Mapping[str, Callable[[Config], WebhookSender]]:  # type: ignore[empty-body]
-    """Name senders of webhooks; WEBHOOK_SENDER picks one if WEBHOOK_URLS allows any address."""
-
-
-@hookspec
-def kb_bulk_engines() -> Mapping[str, BulkDatabase]:  # type: ignore[empty-body]
-    """Name databases for bulk runs; `kbcore bulk run --engine` picks one."""
-
-
-@hookspec
-def kb_table_formats() -> Mapping[str, TableFormat]:  # type: ignore[empty-body]
-    """Name formats of files with tables of facts, by the ending of the files.
-
-    `kbcore export --format` picks one, `kbcore import` reads all of them.
-    """
 
 
 @hookspec
@@ -152,26 +113,22 @@ def kb_rule_texts(database: str, tenant: str) -> Iterable[str]:  # type: ignore[
     """
 
 
-# -- notification ----------------------------------------------------------------------------------------------------------
+# -- Text and models: named parts, of which a setting picks one; instructions for extraction --
 
 
 @hookspec
-def kb_runtime_started(runtime: RunningNode) -> None:
-    """Run after recovery and before the first request."""
+def kb_embedders(config: Config) -> Mapping[str, Callable[[Config], Embedder]]:  # type: ignore[empty-body]
+    """Name embedders of texts.
+
+    EMBEDDER picks one for queries of context windows, `none` is a valid choice.
+    """
 
 
 @hookspec
-def kb_runtime_stopping(runtime: RunningNode) -> None:
-    """Run when no request is active; the log is still open, and writes are accepted."""
+def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]:  # type: ignore[empty-body]
+    """Name token counters.
 
-
-@hookspec
-def kb_goal_answered(
-    database: str, tenant: str, goal: Sequence[BodyItem], stats: Evaluation
-) -> None:
-    """Run after a goal was evaluated, with an answer or an error; `goal` has one or more literals.
-
-    The answer waits for this call: be quick.
+    TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4.
     """
 
 
@@ -188,12 +145,46 @@ def kb_extraction_prompt(text: str, context: str | None) -> str | None:
     """
 
 
-@hookspec
-def kb_llm_called(provider: str, model: str, usage: Usage) -> None:
-    """Run after a call of a language model, successful or not.
+# -- Ways in and out: files, databases, receivers --
 
-    An exception is logged and goes no further.
+
+@hookspec
+def kb_table_formats() -> Mapping[str, TableFormat]:  # type: ignore[empty-body]
+    """Name formats of files with tables of facts, by the ending of the files.
+
+    `kbcore export --format` picks one, `kbcore import` reads all of them.
     """
+
+
+@hookspec
+def kb_bulk_engines() -> Mapping[str, BulkDatabase]:  # type: ignore[empty-body]
+    """Name databases for bulk runs; `kbcore bulk run --engine` picks one."""
+
+
+@hookspec
+def kb_webhook_senders(config: Config) -> Mapping[str, Callable[[Config], WebhookSender]]:  # type: ignore[empty-body]
+    """Name senders of webhooks; WEBHOOK_SENDER picks one if WEBHOOK_URLS allows any address."""
+
+
+@hookspec
+def kb_metrics_sinks(config: Config) -> Mapping[str, Callable[[Sequence[MetricSpec]], MetricsSink]]:  # type: ignore[empty-body]
+    """Name sinks; every sink that METRICS_SINKS lists gets every value.
+
+    The factory receives the table of families.
+    """
+
+
+# -- Notification: called after the fact; an exception is logged and counted --
+
+
+@hookspec
+def kb_runtime_started(runtime: RunningNode) -> None:
+    """Run after recovery and before the first request."""
+
+
+@hookspec
+def kb_runtime_stopping(runtime: RunningNode) -> None:
+    """Run when no request is active; the log is still open, and writes are accepted."""
 
 
 @hookspec
@@ -202,4 +193,22 @@ def kb_changes_committed(database: str, tenant: str, delta: Delta) -> None:
 
     Called in log order for each tenant, outside its lock, by the writer: be quick. `tenant` is
     empty for a change of a whole database. An exception is logged and not passed on.
+    """
+
+
+@hookspec
+def kb_goal_answered(
+    database: str, tenant: str, goal: Sequence[BodyItem], stats: Evaluation
+) -> None:
+    """Run after a goal was evaluated, with an answer or an error; `goal` has one or more literals.
+
+    The answer waits for this call: be quick.
+    """
+
+
+@hookspec
+def kb_llm_called(provider: str, model: str, usage: Usage) -> None:
+    """Run after a call of a language model, successful or not.
+
+    An exception is logged and goes no further.
     """

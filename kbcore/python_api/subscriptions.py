@@ -128,13 +128,13 @@ class FollowedGoal:
             changes = self._kb.goal_changes(self._id, self._since, limit=None)
             whole = self._kb.goal_answers(self._id) if changes is None else None
         except NotFound:  # not renewed in time, or the tenant was emptied
-            changes, integer = None, self._subscribe()
+            changes, whole = None, self._subscribe()
         if whole is not None:
             self._since = whole.event_id
-            known, now = self._known(), set(map(_answer, integer.answers))
+            known, now = self._known(), set(map(_answer, whole.answers))
             if now != known:
                 difference = sorted(now - known), sorted(known - now)
-                self._pending.append(AnswersChanged(*difference, integer.seq, whole.at))
+                self._pending.append(AnswersChanged(*difference, whole.seq, whole.at))
         elif changes:
             self._since = changes[-1].event_id
             self._pending += map(_changed, changes)

@@ -14,7 +14,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
@@ -74,10 +73,7 @@ class LexicalIndex:
     def of(cls, tenant: Tenant) -> LexicalIndex:
         """Return the index of a tenant; create an empty one on first use."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        index = home.attached.get("lexical")
-        return cast(
-            LexicalIndex, home.attached.setdefault("lexical", cls(home)) if index is None else index
-        )
+        return home.attached.need(cls, lambda: cls(home))
 
     def close(self) -> None:
         """Drop all indexes; relations stop recording changed rows."""

@@ -261,8 +261,6 @@ class Catalog:
         for tenant in tenants:
             tenant.gone = True
             tenant.observer = None
-            attached = list(tenant.attached.values())
-            tenant.attached.clear()
-            for each in attached:
+            for each in tenant.attached.clear():
                 if isinstance(each, EndsWithTenant):
                     each.tenant_ended()

@@ -236,9 +236,8 @@ class Overlay(Tenant):
 
         Reads from them would not be recorded, or would show the state before a write.
         """
-        for attached in self.attached.values():
+        for attached in self.attached.clear():
             attached.close()
-        self.attached.clear()
         self.models.clear()
 
     def drop(self) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
@@ -65,6 +65,38 @@ class EndsWithTenant(Protocol):
         """
 
 
+_A = TypeVar("_A", bound=Attached)
+
+
+class Attachments:
+    """Objects whose lifetime is bound to a tenant, at most one of each class.
+
+    Each of them is made by the part of the program that needs it, which this package does not know.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[type, Attached] = {}
+
+    def get(self, kind: type[_A]) -> _A | None:
+        """Return the object of a class, None if there is none."""
+        return cast("_A | None", self._of.get(kind))
+
+    def need(self, kind: type[_A], make: Callable[[], _A]) -> _A:
+        """Return the object of a class, which `make` makes if there is none; no lock is needed."""
+        known = self._of.get(kind)
+        return cast("_A", self._of.setdefault(kind, make()) if known is None else known)
+
+    def pop(self, kind: type[_A]) -> _A | None:
+        """Remove the object of a class without closing it, and return it; None if there is none."""
+        return cast("_A | None", self._of.pop(kind, None))
+
+    def clear(self) -> list[Attached]:
+        """Remove all objects without closing them, and return them."""
+        removed = list(self._of.values())
+        self._of.clear()
+        return removed
+
+
 class Tenant:
     """The state of one tenant of one database.
 
@@ -75,7 +107,7 @@ class Tenant:
     no longer be the best one: after a change of rules, of explicit negatives, or of many rows.
     `lost` counts the partitions that were deleted. `failed` is set when a durable change could not
     be applied: the state must not be trusted then. `gone` is True once the tenant was dropped or
-    emptied; `attached` holds objects whose lifetime is bound to the tenant. `accesses` are those
+    emptied; `attached` holds objects with the lifetime of the tenant. `accesses` are those
     not yet written to the cells; `read_at` is the start of the last read, in epoch milliseconds.
     `observer` is called after each change set and each change of visibility, under the write lock.
     """
@@ -104,7 +136,7 @@ class Tenant:
         self.subscriptions = Subscriptions()
         self.rules = RuleBook()
         self.gone = False
-        self.attached: dict[str, Attached] = {}
+        self.attached = Attachments()
         self.accesses = Accesses()
         self.read_at = created_at
         self.observer: Callable[[], None] | None = None

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from kbcore.errors import AlreadyExists, Forbidden, KBError, NotFound, RateLimited
 from kbcore.reason.budget import Budget
@@ -61,7 +61,7 @@ class StandingGoals:
     @classmethod
     def of(cls, tenant: Tenant) -> StandingGoals | None:
         """Return the standing goals of a tenant, None if they were never used since the start."""
-        return cast("StandingGoals | None", tenant.attached.get("standing_goals"))
+        return tenant.attached.get(cls)
 
     def tenant_ended(self) -> None:
         """End all goals, because the tenant was dropped or emptied, or is no longer in this process.

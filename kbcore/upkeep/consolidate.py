@@ -101,9 +101,7 @@ def consolidate(
     """
     while True:
         tenant = target.find()
-        guard = tenant.attached.setdefault("consolidation", ConsolidationLock())
-        if not isinstance(guard, ConsolidationLock):
-            raise AssertionError("the attachment 'consolidation' has an unexpected type")
+        guard = tenant.attached.need(ConsolidationLock, ConsolidationLock)
         with guard.lock:
             with tenant.lock.read():
                 decisions = _decide(

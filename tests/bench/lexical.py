@@ -106,7 +106,7 @@ def speed(effort: Effort) -> Iterator[Row]:
             kb.retract_fact(facts[at][0], facts[at][1:])
             after += [seconds for _, seconds in searches(kb, questions[at : at + 1])]
         yield Row("search after a fact came and one went", size, 20, stream_of(after))
-        kb._read_tenant().attached.pop("lexical").close()
+        kb._read_tenant().attached.pop(LexicalIndex).close()
         tracemalloc.start()
         list(searches(kb, ["warm"]))
         held = tracemalloc.get_traced_memory()[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.runtimes import engine_of_nodes
 
 import kbcore
 from kbcore.reason.options import AnswerOptions
@@ -14,9 +15,10 @@ from kbplanner.syntax.parser import parse_atom
 
 @pytest.fixture(params=["c", "python"])
 def kb(request):
-    with kbcore.open_kb(
-        config=replace(kbcore.Config(), engine=request.param, engine_verify=True)
-    ) as found:
+    with (
+        engine_of_nodes(request.param),
+        kbcore.open_kb(config=replace(kbcore.Config(), engine_verify=True)) as found,
+    ):
         yield found
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.runtimes import runtime
+from support.runtimes import runtime, runtime_on
 
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
@@ -81,7 +81,7 @@ def test_golden(kb, name):
 
 @pytest.mark.parametrize("engine", ["c", "python"])
 def test_the_sums_are_complete(clock, engine):
-    with runtime(clock=clock, engine=engine) as node:
+    with runtime_on(engine, clock=clock) as node:
         kb = node.knowledge_base()
         taught(kb)
         for goal in (

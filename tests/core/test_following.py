@@ -10,6 +10,7 @@ from kbcore import open_kb
 from kbcore.errors import CallerLeft, InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.subscriptions.goal import StandingGoal
+from kbcore.subscriptions.registry import StandingGoals
 from kbplanner.syntax.parser import parse_body
 
 
@@ -88,7 +89,7 @@ def test_rules_change_answers(kb):
 
 def test_a_goal_beyond_the_budget_of_a_write_is_brought_up_to_date_by_its_reader(kb):
     with kb.follow("p(?x, ?y)") as goal:
-        registry = kb.kb._read_tenant().attached["standing_goals"]
+        registry = kb.kb._read_tenant().attached.get(StandingGoals)
         node = registry._node
 
         def spent():

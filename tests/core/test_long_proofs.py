@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 from kbcore.proofs import batches
 from kbcore.proofs.batches import FIRST_BATCH
@@ -24,7 +24,7 @@ ROADS = """
 @pytest.fixture(params=["c", "python"])
 def kb(request, monkeypatch):
     monkeypatch.setattr(batches, "MAX_BATCH", BATCH)
-    with runtime(engine=request.param) as node:
+    with runtime_on(request.param) as node:
         yield node.knowledge_base()
 
 

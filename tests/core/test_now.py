@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.programs import Slices
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 from kbcore.clock import ManualClock
 from kbcore.reason.ask import body_variables
@@ -41,7 +41,7 @@ def clock():
 
 @pytest.fixture(params=["c", "python"])
 def kb(request, clock):
-    with runtime(clock=clock, engine=request.param, engine_verify=True) as node:
+    with runtime_on(request.param, clock=clock, engine_verify=True) as node:
         made = node.knowledge_base()
         made.assert_rules([parse_rule(text) for text in RULES])
         made.assert_facts(

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 from support.proofs import Checker
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs import prover
@@ -68,7 +68,7 @@ FACTS = _facts()
 
 @pytest.fixture(scope="module", params=["c", "python"])
 def node(request):
-    with runtime(engine=request.param) as node:
+    with runtime_on(request.param) as node:
         yield node
 
 

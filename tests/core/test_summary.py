@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 from kbcore.clock import ManualClock
 from kbcore.state.facts import Fact
@@ -17,7 +17,7 @@ def clock():
 
 @pytest.fixture(params=["c", "python"])
 def kb(clock, request):
-    with runtime(clock=clock, engine=request.param) as node:
+    with runtime_on(request.param, clock=clock) as node:
         yield node.knowledge_base()
 
 

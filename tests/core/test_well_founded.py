@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.runtimes import runtime
+from support.runtimes import runtime, runtime_on
 
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
@@ -24,7 +24,7 @@ def clock():
 
 @pytest.fixture(params=["c", "python"])
 def kb(request, clock):
-    with runtime(clock=clock, engine=request.param, engine_verify=True) as node:
+    with runtime_on(request.param, clock=clock, engine_verify=True) as node:
         yield node.knowledge_base()
 
 

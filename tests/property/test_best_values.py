@@ -15,7 +15,7 @@ from support.examples import examples
 from support.inherited_confidence import Oracle, Told
 from support.proofs import Checker
 from support.reference.engine import ReferenceEngine
-from support.runtimes import runtime as open_runtime
+from support.runtimes import runtime_on
 
 from kbcore.node.runtime import Runtime
 from kbcore.operations.tenant_kb import TenantKB
@@ -269,7 +269,7 @@ def test_a_negative_cycle_meets_the_budget(name, limits):
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(engine=request.param) as runtime:
+    with runtime_on(request.param) as runtime:
         yield runtime
 
 

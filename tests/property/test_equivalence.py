@@ -13,7 +13,7 @@ from support import naive, programs
 from support.examples import examples
 from support.proofs import Checker
 from support.reference.engine import ReferenceEngine
-from support.runtimes import runtime as open_runtime
+from support.runtimes import runtime_on
 
 from kbcore.node.runtime import Runtime
 from kbcore.proofs import prover
@@ -175,7 +175,7 @@ def test_a_class_has_one_group_for_its_representative():
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(engine=request.param) as runtime:
+    with runtime_on(request.param) as runtime:
         yield runtime
 
 

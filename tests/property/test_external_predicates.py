@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 from support.proofs import Checker
-from support.runtimes import BASE
+from support.runtimes import BASE, engine_of_nodes
 
 from kbcore import hookimpl
 from kbcore.errors import ExternalRecursion, InvalidInput, UnboundArgument
@@ -74,8 +74,8 @@ class Tables:
 @pytest.fixture(scope="module", params=["python", "c"])
 def world(request: pytest.FixtureRequest) -> Iterator[tuple[Runtime, Tables]]:
     tables = Tables()
-    config = replace(BASE, storage_backend="memory", engine=request.param)
-    with open_runtime(config, plugins=[tables]) as runtime:
+    config = replace(BASE, storage_backend="memory")
+    with engine_of_nodes(request.param), open_runtime(config, plugins=[tables]) as runtime:
         yield runtime, tables
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 from support.inherited_confidence import FOREVER, Oracle, Told
-from support.runtimes import runtime as open_runtime
+from support.runtimes import runtime_on
 
 from kbcore.errors import InvalidInput
 from kbcore.node.runtime import Runtime
@@ -38,7 +38,7 @@ told = st.tuples(
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(engine=request.param) as runtime:
+    with runtime_on(request.param) as runtime:
         yield runtime
 
 

@@ -98,7 +98,7 @@ def check(kb, scope, text):
         assert [score for _, score in best] == ranked[:k]
         assert all(every[fact] == score for fact, score in best)
         assert len(set(best)) == len(best)
-    kept = kb._read_tenant().attached.pop("lexical", None)
+    kept = kb._read_tenant().attached.pop(LexicalIndex)
     new = found(kb, scope, text, 1000, afresh)
     if kept is not None:
         kept.close()

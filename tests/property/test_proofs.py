@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 from support.proofs import Checker, row_atom
-from support.runtimes import runtime as open_runtime
+from support.runtimes import runtime_on
 
 from kbcore.errors import InvalidInput
 from kbcore.node.runtime import Runtime
@@ -40,7 +40,7 @@ written_rules = st.one_of(random_rules, computing_rules, wide_rules).map(
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(engine=request.param) as runtime:
+    with runtime_on(request.param) as runtime:
         yield runtime
 
 

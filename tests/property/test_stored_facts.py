@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engines import T0
 from support.examples import examples
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 from kbcore.clock import ManualClock
 from kbcore.reason import stored_facts
@@ -70,7 +70,7 @@ def atom_of(pattern):
 @given(st.lists(st.one_of(write, write, search), min_size=5, max_size=25), search)
 def test_the_pages_are_the_facts_that_match(engine, min_cached_rows, steps, last):
     clock, facts = ManualClock(T0), {}
-    with pytest.MonkeyPatch.context() as patch, runtime(clock=clock, engine=engine) as node:
+    with pytest.MonkeyPatch.context() as patch, runtime_on(engine, clock=clock) as node:
         patch.setattr(stored_facts, "MIN_CACHED_ROWS", min_cached_rows)
         kb = node.knowledge_base()
         for step in [*steps, last]:

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
-from support.runtimes import runtime as open_runtime
+from support.runtimes import runtime_on
 
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.node.runtime import Runtime
@@ -53,7 +53,7 @@ literals = st.builds(Literal, programs.goals(), st.booleans()).filter(
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(engine=request.param) as runtime:
+    with runtime_on(request.param) as runtime:
         yield runtime
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kbcore.clock import ManualClock
 from kbcore.state.facts import Fact
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000
@@ -19,7 +19,7 @@ def clock():
 
 @pytest.fixture(params=["c", "python"])
 def node(clock, request):
-    with runtime(clock=clock, engine=request.param, engine_verify=True) as found:
+    with runtime_on(request.param, clock=clock, engine_verify=True) as found:
         yield found
 
 

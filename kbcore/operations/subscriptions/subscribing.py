@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import cast
 
 from kbcore.clock import Clock
 from kbcore.durable.earlier_states import EarlierStates
@@ -394,8 +393,9 @@ class StandingGoalMethods(TenantHandle):
             services.clock.now_ms,
             self._leads,
         )
-        new = StandingGoals(self._evaluator(tenant), node)
-        return cast(StandingGoals, tenant.attached.setdefault("standing_goals", new))
+        return tenant.attached.need(
+            StandingGoals, lambda: StandingGoals(self._evaluator(tenant), node)
+        )
 
     def _leads(self) -> bool:
         try:
@@ -457,9 +457,7 @@ class StandingGoalMethods(TenantHandle):
         """Return changes of a goal between two states, computed from the log; the caller holds no
         lock.
         """
-        known = cast(
-            ReplayedChanges, tenant.attached.setdefault("replayed_goals", ReplayedChanges())
-        )
+        known = tenant.attached.need(ReplayedChanges, ReplayedChanges)
         services = self._services
         milliseconds = services.config.standing_goals_replay_ms
         with self._budget() as budget:

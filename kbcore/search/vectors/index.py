@@ -105,17 +105,13 @@ class VectorIndex:
     def of(cls, tenant: Tenant) -> VectorIndex | None:
         """Return the index of a tenant, None if it has none yet; no lock is needed."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        return cast("VectorIndex | None", home.attached.get("vectors"))
+        return home.attached.get(cls)
 
     @classmethod
     def need(cls, tenant: Tenant, dimension: int, max_bytes: int, text_of: TextOf) -> VectorIndex:
         """Return the index of a tenant, created empty if it does not exist; no lock is needed."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        known = cls.of(home)
-        if known is None:
-            new = cls(dimension, max_bytes, text_of)
-            known = cast(VectorIndex, home.attached.setdefault("vectors", new))
-        return known
+        return home.attached.need(cls, lambda: cls(dimension, max_bytes, text_of))
 
     def close(self) -> None:
         """Remove everything."""

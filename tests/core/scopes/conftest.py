@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.engines import clock
-from support.runtimes import runtime
+from support.runtimes import runtime_on
 
 __all__ = ["clock", "kb"]
 
 
 @pytest.fixture(params=["c", "python"])
 def kb(request, clock):
-    with runtime(clock=clock, engine=request.param) as node:
+    with runtime_on(request.param, clock=clock) as node:
         yield node.knowledge_base()
