@@ -11,8 +11,8 @@ the quick folders.
 
 The second form prints the environments of tox that CI runs, separated by commas; standard error
 says which base was used, what is left out and why. The base is the commit CI_BASE, by default the
-newest commit of the first-parent line that is older than four hours: what a session has added since
-then is tested together. Every environment runs if CI_FULL is set and not 0, if the version of the
+newest commit of the first-parent line that is older than four hours: what was added since then is
+tested together. Every environment runs if CI_FULL is set and not 0, if the version of the
 project changes, if a file changes that all environments depend on, or if no base is known.
 """
 
@@ -41,6 +41,7 @@ TOUCHED = {
     "plugins/": ("plugins",),
     "server/kbserver/workers/": ("server", "security", "durability"),
     "server/kbserver/cluster/": ("server", "security", "durability"),
+    "server/kbserver/forwarding/": ("server", "security", "durability"),
     "server/kbserver/security/": ("server", "security"),
     "server/console/": ("console",),
     "server/": ("server", "contract"),
@@ -63,7 +64,7 @@ FAULTS = "durability"
 FAULT_PATHS = (
     *("csrc/", "kbcore/cluster/", "kbcore/durable/", "kbcore/replication/"),
     *("plugins/kbplugins/coordinator_", "plugins/kbplugins/storage_"),
-    *("server/kbserver/cluster/", "server/kbserver/workers/"),
+    *("server/kbserver/cluster/", "server/kbserver/forwarding/", "server/kbserver/workers/"),
 )
 """The engine, workers, clusters and storage: a change of any of them runs the fault tests."""
 
@@ -72,7 +73,7 @@ ALWAYS = ("full", "py310", "py313", "static")
 
 BY_PATH = {
     "extras-spark": (
-        *("clients/python/", "kbcore/bulk/", "kbcore/columns/", "kbcore/knowledge_base/"),
+        *("clients/python/", "kbcore/bulk/", "kbcore/columns/", "kbcore/python_api/"),
         *("kbcore/plug/", "kbcore/reason/", "planner/", "plugins/kbplugins/bulk_"),
         *("plugins/kbplugins/embedders/", "plugins/kbplugins/tables/"),
         *("server/kbserver/answers.py", "server/kbserver/cli/bulk/", "server/kbserver/fast_path"),
@@ -110,7 +111,7 @@ EVERYTHING = (
 """Beginnings of the paths that every environment depends on."""
 
 BASE_AGE_HOURS = 4
-"""Longer than one session works before its commits are tested."""
+"""Longer than commits usually wait before they are tested."""
 
 MAX_NAMED_PATHS = 3
 
