@@ -40,7 +40,9 @@ class AtomBody(Body):
 
     def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the missing keys of the atom; none if the atom is given as text."""
-        return () if "text" in fields else tuple(key for key in ATOM if key not in fields)
+        if "text" in fields or ("predicate" in fields and "args" in fields):
+            return ()
+        return tuple(key for key in ATOM if key not in fields)
 
 
 def sign(fields: Mapping[str, Any]) -> bool | None:
