@@ -69,7 +69,10 @@ class Accounting:
         environ = request.environ
         method = environ.get("REQUEST_METHOD", "")
         seconds = self._clock.monotonic() - request.started
-        self._meters.answered(method, UNMATCHED if route is None else route, status, seconds)
+        series = method, UNMATCHED if route is None else route, status
+        count, observe_seconds = self._meters.bound.get(series) or self._meters.bind(*series)
+        count(1)
+        observe_seconds(seconds)
         if ("GET" if method == "HEAD" else method, route) in self._audited:
             outcome = {"status": status, "id": request.id, **(request.audited or {})}
             audit.log_action(request, f"{method} {route}", self._hops, outcome)
@@ -94,4 +97,3 @@ class Accounting:
             request.is_active = False
             self._meters.in_progress -= 1
             REQUEST.set("")
-            request.let_go()

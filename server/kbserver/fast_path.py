@@ -114,7 +114,7 @@ class Entry:
             API_KEY.reset(key)
             CURRENT.reset(outer)
             if not request.is_active:
-                request.let_go()
+                request.environ = {}  # which holds the request: so both are freed at once
 
     def _refused(
         self, request: Request, start_response: StartResponse, error: Forbidden

@@ -117,10 +117,6 @@ class Request:
         """The key of the request for the core, None on a server without keys."""
         return None if self.principal is None else actor_of(self.principal)
 
-    def let_go(self) -> None:
-        """Let go of the environment, which holds the request, so that both are freed at once."""
-        self.environ = {}
-
     def ignore(self, paths: Iterable[str]) -> None:
         """Note that fields of the body are ignored."""
         if self.ignored is None:

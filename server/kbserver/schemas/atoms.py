@@ -89,8 +89,11 @@ def literal_given(fields: Mapping[str, Any]) -> Literal:
         atom = literal.atom
         positive = atom.positive and fields.get("polarity") != "negative"
         return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
-    goal: dict[str, Any] = {key: fields[key] for key in (*ATOM, "polarity") if key in fields}
-    return goal_from_json({**goal, "negated": negated})
+    goal: dict[str, Any] = {"negated": True} if negated else {}
+    for key in (*ATOM, "polarity"):
+        if key in fields:
+            goal[key] = fields[key]
+    return goal_from_json(goal)
 
 
 def _refuse_beside_text(fields: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import has_request_context, request
 
 from kbcore.errors import InvalidInput
-from kbcore.reason.budget import RequestLimits
+from kbcore.reason.budget import NO_LIMITS, RequestLimits
 from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import bulk_limit, parse_object, read_body
 from kbserver.http.request import Request
@@ -70,6 +70,7 @@ class Historic(OfAnyInstant, Budgeted):
     """A read that has a run budget and can be answered from an earlier state."""
 
 
+_LIMITS = ("max_rows", "max_steps", "max_bytes", "max_answers")
 _SCOPE = ReadScope()
 _INSTANT = Instant()
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -153,6 +154,8 @@ def request_limits(fields: Mapping[str, Any]) -> RequestLimits:
     timeout = fields.get("timeout_ms")
     if has_request_context() and (wait := wait_wanted()) is not None:
         timeout = wait if timeout is None else min(timeout, wait)
+    if timeout is None and fields.keys().isdisjoint(_LIMITS):
+        return NO_LIMITS
     return RequestLimits(
         timeout,
         fields.get("max_rows"),
