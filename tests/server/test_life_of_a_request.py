@@ -1,6 +1,6 @@
 """The way of a request through the code: how many files it enters and how many functions it calls.
 
-Each call costs a little on every request, and each file is one more to read for whoever follows one.
+Each call costs a little on every request, and each file is one more to read for a developer who follows one.
 `kbserver.http.request` describes the way.
 """
 
