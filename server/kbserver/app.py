@@ -176,7 +176,9 @@ def _install_hooks(
     def end(error: BaseException | None) -> None:
         bodies.release(request.environ)
         release(error)
-        accounting.end(current_request())
+        served = current_request()
+        served.arguments = None  # the environment may live as long as a stream does
+        accounting.end(served)
 
 
 def _compress(response: Response, runtime: Runtime) -> None:
