@@ -165,9 +165,7 @@ class Tenant:
                 self._moments = sorted_in_parts(left, rest)  # which is a heap
         return lost
 
-    def copy_partition(
-        self, source: str | None, target: str, rest: Rest = no_rest
-    ) -> Partition:
+    def copy_partition(self, source: str | None, target: str, rest: Rest = no_rest) -> Partition:
         """Create a partition with the facts of another, including those not valid now.
 
         The target must be new. `rest` is called about once a millisecond.

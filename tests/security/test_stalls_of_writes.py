@@ -26,7 +26,7 @@ from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
 from kbcore.kb.scripts import blocks_of
 from kbcore.language import reading
 from kbcore.node.opening import open_runtime
-from kbcore.plug.ports import Standing
+from kbcore.plug.ports import Keep, Standing
 from kbcore.scheduling import Scheduling
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import (
@@ -46,10 +46,14 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     ChangeSet,
+    Decision,
+    DropScope,
     EndedFact,
     EndFacts,
     EvictFacts,
     EvictReason,
+    ForkScope,
+    MergeScope,
     PurgeMemory,
     RestoredFact,
     RestoreFacts,
@@ -126,7 +130,46 @@ SUPPORTED = tuple(
 )
 STANDING = Standing(True, NOW, NOW, NOW + 1000, 0.5, {"note": "n"})
 
+
+def scope_facts(scope: str | None, count: int, confidence: float) -> tuple[Change, ...]:
+    """Return facts of each kind, half of them of the other sign in a scope with less confidence."""
+    kinds: tuple[dict[str, Any], ...] = (
+        {},
+        {"confidence": confidence},
+        {"metadata": {"note": str(confidence)}},
+        {"ttl": 1000},
+        {"evidence": (Evidence("ep-1", 0, 4),)},
+    )
+    signs = [number % 2 == 0 or confidence > 0.5 for number in range(count)]
+    return (
+        AssertFacts(
+            tuple(
+                Fact(f"p{kind}", (f"a{number}", "b"), positive=sign, scope=scope, **more)
+                for kind, more in enumerate(kinds)
+                for number, sign in enumerate(signs)
+            )
+        ),
+        AssertRules(tuple(replace(each, scope=scope) for each in RULES[: count // 2])),
+    )
+
+
+TWO_SCOPES = (
+    AddEpisodes(EPISODES[:2]),
+    *scope_facts("s", 3000, 0.75),
+    *scope_facts("u", 2000, 0.25),
+)
+DECISIONS = tuple(
+    ("p1", (f"a{number}", "b"), Decision(Keep.FACTS, (STANDING,))) for number in range(1000)
+)
+
 CHANGES: dict[str, tuple[Change, ...]] = {
+    "fork": (*TWO_SCOPES, ForkScope("s", "new", False)),
+    "fork over another": (*TWO_SCOPES, ForkScope("s", "u", True)),
+    "drop": (*TWO_SCOPES, DropScope("s")),
+    "merge source": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.SOURCE)),
+    "merge target": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.TARGET)),
+    "merge both": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.BOTH)),
+    "merge decided": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.BOTH, DECISIONS)),
     "facts": (AssertFacts(facts()),),
     "facts again": (AssertFacts(facts()), AssertFacts(facts(COUNT // 2))),
     "one fact often": (AssertFacts(facts(1) * (COUNT // 4)),),
@@ -193,6 +236,24 @@ def test_changes_are_applied_in_pieces_with_the_same_result(kind: str) -> None:
                 assert turns.count > 3
         states.append((contents(tenant), delta))
     assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CHANGES if kind.startswith(("fork", "drop", "me"))]
+)
+def test_scope_changes_alone_give_turns(kind: str) -> None:
+    tenant = Catalog(Engine).need_tenant("default", "t", NOW)
+    turns = Turns()
+    with tenant.lock.write():
+        apply(tenant, ChangeSet("default", "t", CHANGES[kind][:-1]), NOW, 1)
+        with turns.counted():
+            apply(tenant, ChangeSet("default", "t", CHANGES[kind][-1:]), NOW + 1, 2, rest=turns)
+    assert turns.count > 10
+    assert turns.most_calls < CALLS_OF_SCOPES
+
+
+CALLS_OF_SCOPES = 25_000
+"""Calls of functions between two turns of others while a scope is forked, merged or dropped."""
 
 
 # ---- what others see ----

@@ -19,7 +19,7 @@ from kbcore.state.partition import Partition, RowKey, StoredRelation
 from kbcore.state.standing import Standing
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, in_parts, no_rest, paced
+from kbplanner.pacing import Rest, no_rest, paced
 
 SIGNS = (True, False)
 
@@ -217,8 +217,8 @@ def _rows_at(stored: StoredRelation, ids: array[int], rest: Rest) -> array[int]:
     if not stored.schema.arity:
         return array("I", bytes(4 * len(ids)))
     rows = array("I")
-    for part in in_parts(ids, rest, ROWS_PER_REST):
-        rows.extend(stored.relation.rows(array("I", part)))
+    for start in paced(range(0, len(ids), ROWS_PER_REST), rest, 1):
+        rows.extend(stored.relation.rows(ids[start : start + ROWS_PER_REST]))
     return rows
 
 
@@ -245,9 +245,7 @@ def _compare_metadata(
             pair.equal -= 1
 
 
-def _judge(
-    pair: OneSign, arity: int, limited: set[RowKey], validity: Validity, rest: Rest
-) -> None:
+def _judge(pair: OneSign, arity: int, limited: set[RowKey], validity: Validity, rest: Rest) -> None:
     """Pair the facts that have a validity window one by one.
 
     A fact may not count, and a `ttl` starts at assertion.
@@ -259,9 +257,7 @@ def _judge(
         for s in (pair.source, pair.target)
     ]
     here, there = (array("I", [NO_ROW]) * len(keys) if ids is None else ids for ids in sides)
-    both = sum(
-        NO_ROW not in located for located in paced(zip(here, there, strict=True), rest)
-    )
+    both = sum(NO_ROW not in located for located in paced(zip(here, there, strict=True), rest))
     pair.equal -= both - sum(key in limited for key in paced(_keys(pair.modified, arity), rest))
     for name in ("only_source", "only_target", "modified"):
         unlimited = (

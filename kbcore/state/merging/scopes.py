@@ -18,7 +18,7 @@ from kbcore.state.standing import Keep, Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, in_parts, no_rest, paced, sorted_in_parts
+from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
 
 UNKNOWN = float("nan")
 
@@ -29,9 +29,7 @@ FACTS_PER_REST = 200
 """Facts copied, combined or removed between two calls of `rest`: about a millisecond."""
 
 
-def change_scopes(
-    tenant: Tenant, change: ScopeChange, delta: Delta, rest: Rest = no_rest
-) -> None:
+def change_scopes(tenant: Tenant, change: ScopeChange, delta: Delta, rest: Rest = no_rest) -> None:
     """Apply a scope change and record its effect; the caller holds the tenant's write lock.
 
     `rest` is called about once a millisecond, while the change is applied in part.
@@ -184,7 +182,10 @@ class _Merge:
 
     def _parts(self, difference: Difference, rows: array[int]) -> Iterator[array[int]]:
         """Yield rows in parts that take about a millisecond to write."""
-        yield from in_parts(rows, self._rest, FACTS_PER_REST * max(difference.arity, 1))
+        size = FACTS_PER_REST * max(difference.arity, 1)
+        for start in range(0, len(rows), size):
+            self._rest()
+            yield rows[start : start + size]
 
     def _copy_part(
         self,
