@@ -72,6 +72,7 @@ class Gaps:
         seconds = time.thread_time() - self._worked
         self.longest = max(self.longest, seconds)
         if seconds > self._over:
+            self._stacks[("before", *_shown(sys._getframe(1)))] += 1
             self.long.append((seconds, self._collected, self._stacks))
         self.turns += 1
         self._restart()
@@ -174,6 +175,7 @@ def gaps_of(
                 began = time.thread_time()
                 with gaps.measured():
                     answer = _sent(client, method, path, data)
+                hooks.gaps = None
                 return gaps, time.thread_time() - began, answer.status_code
             answer = _sent(client, method, path, json.dumps(body).encode())
             if answer.status_code != 200:
