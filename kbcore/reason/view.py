@@ -117,14 +117,16 @@ def independent_batches(
 
     def group_of(schema: RelationSchema) -> RelationSchema:
         while (above := group[schema]) is not schema:
-            group[schema] = schema = group[above]
+            group[schema] = group[above]
+            schema = group[above]
         return schema
 
     for clause in budget.paced(clauses, CLAUSES_PER_YIELD):
         own = group_of(clause.head.schema)
         for atom in clause.all_atoms():
             if atom.schema in group:
-                own = group[own] = group_of(atom.schema)
+                group[own] = group_of(atom.schema)
+                own = group[own]
     batches = [Batch()]
     batch_of: dict[RelationSchema, Batch] = {}
     for schema in budget.paced(schemas, CLAUSES_PER_YIELD):

@@ -17,6 +17,7 @@ from kbserver.accounting import Accounting
 from kbserver.answers import JSON
 from kbserver.events.streams import EventHub
 from kbserver.fast_path import FastPath
+from kbserver.freeing import free_arguments
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.cors import Cors
@@ -220,6 +221,8 @@ def _install_hooks(
     def end(error: BaseException | None) -> None:
         bodies.release(request.environ)
         release(error)
+        if "arguments" in g:
+            free_arguments(g.pop("arguments"), runtime.yield_now)
         accounting.end(request.environ)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from kbcore.clock import ManualClock
+from kbcore.clock import ManualClock, SystemClock
 from kbcore.config import Config
 from kbcore.node.opening import open_runtime
 from kbcore.scheduling import Scheduling
@@ -155,15 +155,18 @@ Request = tuple[str, str, Any]
 
 
 def gaps_of(
-    request: Request, over_seconds: float, before: Iterable[Request] = ()
+    request: Request,
+    over_seconds: float,
+    before: Iterable[Request] = (),
+    timeout_ms: int | None = None,
 ) -> tuple[Gaps, float, int]:
     """Return the gaps of one request, its CPU seconds, and the status of the answer; `before` are
-    requests that are sent first.
+    requests that are sent first. `timeout_ms` is the deadline of the request, None for none.
     """
     hooks = Hooks()
     runtime = open_runtime(
-        Config(storage_backend="memory", query_timeout_ms=3_600_000),
-        clock=ManualClock(1_700_000_000_000),  # no deadline ends the request
+        Config(storage_backend="memory", query_timeout_ms=timeout_ms or 3_600_000),
+        clock=ManualClock(1_700_000_000_000) if timeout_ms is None else SystemClock(),
         scheduling=Scheduling(yield_now=hooks.yield_now, offload=hooks.offload),
     )
     try:
@@ -238,6 +241,7 @@ def main() -> None:
     for content in "rules", "facts", *OPERATIONS:
         parser.add_argument(f"--{content}", type=int, nargs="+", default=[], metavar="N")
     parser.add_argument("--text")
+    parser.add_argument("--timeout-ms", type=int)
     parser.add_argument("--over", type=float, default=20.0)
     options = parser.parse_args()
     load_grammar()
@@ -262,7 +266,7 @@ def main() -> None:
         for count in getattr(options, operation):
             measured.append((f"{operation} of {count}", *_scope_request(operation, count)))
     for name, request, before in measured:
-        gaps, seconds, status = gaps_of(request, options.over / 1000, before)
+        gaps, seconds, status = gaps_of(request, options.over / 1000, before, options.timeout_ms)
         print(
             f"{name}: {status}, {seconds:.2f} s CPU, {gaps.turns} turns, longest gap"
             f" {gaps.longest * 1000:.0f} ms, longest collection {gaps.longest_collection * 1000:.0f} ms"
