@@ -26,7 +26,7 @@ COMBINED_GOAL = "?together"
 
 MAX_TOGETHER = 2000
 """Predicates evaluated in one run, if they do not depend on each other: the engine verifies and opens
-the plan of so many in a few milliseconds."""
+a plan of this size in a few milliseconds."""
 
 CLAUSES_PER_YIELD = 500
 """Clauses looked at between two calls of `yield_now`: about a millisecond."""
@@ -130,12 +130,12 @@ def independent_batches(
     batches = [Batch()]
     batch_of: dict[RelationSchema, Batch] = {}
     for schema in budget.paced(schemas, CLAUSES_PER_YIELD):
-        found = group_of(view.rules.conclusions(schema))
-        if found not in batch_of:
+        root = group_of(view.rules.conclusions(schema))
+        if root not in batch_of:
             if len(batches[-1].schemas) >= MAX_TOGETHER:
                 batches.append(Batch())
-            batch_of[found] = batches[-1]
-        batch_of[found].schemas.append(schema)
+            batch_of[root] = batches[-1]
+        batch_of[root].schemas.append(schema)
     for clause in budget.paced(clauses, CLAUSES_PER_YIELD):
         batch = batch_of.get(group_of(clause.head.schema))
         if batch is not None:
@@ -157,7 +157,8 @@ def conclusions_together(
     """
     rules = view.rules
     sought = {
-        rules.conclusions(schema): schema for schema in budget.paced(batch.schemas, CLAUSES_PER_YIELD)
+        rules.conclusions(schema): schema
+        for schema in budget.paced(batch.schemas, CLAUSES_PER_YIELD)
     }
     goal = RelationSchema(COMBINED_GOAL, 0).derived
     asked = [

@@ -121,9 +121,9 @@ def sorted_in_parts(
     """
     if key is None:
         return _merged(list(paced(items, yield_now)), yield_now)
-    found = list(paced(items, yield_now))
-    keyed = [(key(item), at) for at, item in enumerate(paced(found, yield_now, KEYS_PER_YIELD))]
-    return [found[at] for _, at in paced(_merged(keyed, yield_now), yield_now)]
+    unsorted = list(paced(items, yield_now))
+    keyed = [(key(item), at) for at, item in enumerate(paced(unsorted, yield_now, KEYS_PER_YIELD))]
+    return [unsorted[at] for _, at in paced(_merged(keyed, yield_now), yield_now)]
 
 
 KEYS_PER_YIELD = 1000
@@ -151,9 +151,7 @@ def _merged(items: list[Any], yield_now: Callable[[], None]) -> list[Any]:
     return parts[0]
 
 
-def let_go(
-    items: list[Any] | dict[Any, Any] | set[Any], yield_now: Callable[[], None]
-) -> None:
+def let_go(items: list[Any] | dict[Any, Any] | set[Any], yield_now: Callable[[], None]) -> None:
     """Empty a container in pieces: the memory of many objects is not released in an instant."""
     while items:
         if isinstance(items, list):
