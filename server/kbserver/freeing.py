@@ -24,8 +24,9 @@ def free_arguments(arguments: dict[str, Any], rest: Rest) -> None:
     millisecond.
     """
     parts = list(_long_parts(arguments.values(), MAX_DEPTH))
-    arguments.clear()
-    _free(parts, rest)
+    if parts:
+        arguments.clear()
+        _free(parts, rest)
 
 
 def free_frames(error: BaseException, rest: Rest) -> None:
