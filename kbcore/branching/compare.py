@@ -45,7 +45,10 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
     listed = 0
     outcome = ScopeDiff()
     for difference in differences(
-        tenant.partition(source), tenant.partition(target), Validity(tenant.at(0))
+        tenant.partition(source),
+        tenant.partition(target),
+        Validity(tenant.at(0)),
+        budget.yield_now,
     ):
         for side in difference.signs.values():
             outcome.unchanged += side.equal

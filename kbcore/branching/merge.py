@@ -79,7 +79,10 @@ def refuse_conflicts(
     """Raise Conflict with a list of conflicts if two scopes have any."""
     decided = _Decided()
     for difference in differences(
-        tenant.partition(source), tenant.partition(target), Validity(at, future=True)
+        tenant.partition(source),
+        tenant.partition(target),
+        Validity(at, future=True),
+        budget.yield_now,
     ):
         decided.conflicts += difference.conflict_count()
         _refuse(tenant, difference, decided, budget)
@@ -102,7 +105,10 @@ def decide(
     """
     decided = _Decided()
     for difference in differences(
-        tenant.partition(source), tenant.partition(target), Validity(at, future=True)
+        tenant.partition(source),
+        tenant.partition(target),
+        Validity(at, future=True),
+        budget.yield_now,
     ):
         keys = difference.conflicts()
         before = decided.keeps[Keep.REFUSE]

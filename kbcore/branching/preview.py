@@ -30,6 +30,7 @@ from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
 from kbplanner.ir.modes import NO_MODES
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
+from kbplanner.pacing import Rest, no_rest, paced
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_rule
 
@@ -38,6 +39,9 @@ DEFAULT_LISTED = 100
 
 COMPARED_PER_REST = 200
 """Rules compared between two calls of `rest`: about a millisecond."""
+
+FACTS_PER_REST = 1000
+"""Facts looked at between two calls of `rest`: about a millisecond."""
 
 RETRACTIONS_PER_REST = 100
 """Retractions carried out between two calls of `rest`: about a millisecond."""
@@ -58,11 +62,10 @@ class Proposal:
     retractions: tuple[RetractFact | RetractPattern, ...] = ()
     rule_retractions: tuple[RetractRule, ...] = ()
 
-    @property
-    def scopes(self) -> set[str | None]:
-        """The scopes that the change names; None is the base, or every scope for rules."""
+    def scopes(self, rest: Rest = no_rest) -> set[str | None]:
+        """Return the scopes that the change names; None is the base, or every scope for rules."""
         groups = (self.facts, self.rules, self.retractions, self.rule_retractions)
-        return {each.scope for group in groups for each in group}
+        return {each.scope for group in groups for each in paced(group, rest)}
 
 
 @dataclass(slots=True)
@@ -192,7 +195,9 @@ def staged(
     try:
         warnings = _change_rules(overlay, proposal, external, budget)
         overlay.advance(now)
-        written = {(fact.scope, fact.schema) for fact in proposal.facts}
+        written = {
+            (fact.scope, fact.schema) for fact in budget.paced(proposal.facts, FACTS_PER_REST)
+        }
         for change in budget.paced(proposal.retractions, RETRACTIONS_PER_REST):
             written.update(_remove(overlay, change, budget))
         yield Staged(tenant, overlay, proposal, written, warnings, external)
@@ -206,7 +211,7 @@ def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
     """
     new_text = sum(
         len(arg)
-        for fact in budget.paced(proposal.facts)
+        for fact in budget.paced(proposal.facts, FACTS_PER_REST)
         for arg in fact.args
         if not tenant.engine.find(arg)
     )

@@ -13,12 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import compress
+from itertools import chain, compress
 from typing import Protocol
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
-from kbcore.reason.view import all_conclusions, conclusions_together, viewed
+from kbcore.reason.view import (
+    all_conclusions,
+    conclusions_together,
+    independent_batches,
+    viewed,
+)
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -26,6 +31,7 @@ from kbplanner.engine.backend import NO_ROW, Engine, Relation
 from kbplanner.ir.program import Clause, ClauseAtom, components
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
+from kbplanner.pacing import let_go, sorted_in_parts
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.syntax.printer import print_atom
 
@@ -34,6 +40,10 @@ MIN_TOGETHER = 4
 
 COMPONENTS_PER_YIELD = 100
 """Rules or components looked at between two calls of `yield_now`: about a millisecond."""
+
+
+RULES_PER_YIELD = 500
+"""Rules put in a table, which makes the hash of each, between two calls of `yield_now`."""
 
 
 class Truth(str, Enum):
@@ -139,6 +149,8 @@ def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: O
             _extensions(state, roots, budget, open_runs)
             for state in (comparison.before, comparison.after)
         )
+        for extensions in befores, afters:
+            open_runs.callback(let_go, extensions, budget.give_way)
         for schemas, reads in budget.paced(_in_order(comparison, budget), COMPONENTS_PER_YIELD):
             if roots.isdisjoint(schemas) and changed.isdisjoint(reads):
                 continue
@@ -177,7 +189,10 @@ def _in_order(
     """
     reads: dict[RelationSchema, set[RelationSchema]] = {}
     clauses = []
-    rules = dict.fromkeys((*comparison.before.rules.rules, *comparison.after.rules.rules))
+    states = comparison.before, comparison.after
+    rules = dict.fromkeys(
+        budget.paced(chain.from_iterable(state.rules.rules for state in states), RULES_PER_YIELD)
+    )
     for rule in budget.paced(rules, COMPONENTS_PER_YIELD):
         head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
         read = [
@@ -189,11 +204,18 @@ def _in_order(
         reads.setdefault(head, set()).update(read)
         body = tuple(ClauseAtom(schema, ()) for schema in read)
         clauses.append(Clause(ClauseAtom(head, ()), body))
-    unruled = sorted(comparison.facts - reads.keys(), key=str)
-    order = [([schema], frozenset[RelationSchema]()) for schema in unruled]
-    for part in components(clauses, budget.yield_now):
-        schemas = sorted(part.relations, key=str)
-        order.append((schemas, frozenset().union(*(reads[schema] for schema in schemas))))
+    rest = budget.yield_now
+    unruled = (schema for schema in budget.paced(comparison.facts) if schema not in reads)
+    order = [
+        ([schema], frozenset[RelationSchema]())
+        for schema in budget.paced(sorted_in_parts(unruled, rest, str))
+    ]
+    for part in budget.paced(components(clauses, rest), COMPONENTS_PER_YIELD):
+        schemas = sorted_in_parts(part.relations, rest, str)
+        part_reads: set[RelationSchema] = set()
+        for schema in budget.paced(schemas):
+            part_reads.update(reads[schema])
+        order.append((schemas, frozenset(part_reads)))
     return order
 
 
@@ -201,25 +223,32 @@ def _extensions(
     state: State, schemas: Iterable[RelationSchema], budget: Budget, open_runs: ExitStack
 ) -> dict[RelationSchema, _Extension]:
     """Return the rows of several predicates in one state, as far as they have rules and no
-    undefined rows, from one run: a program for each would be compiled for all that it depends on.
+    undefined rows, from few runs: a program for each would be compiled for all that it depends on.
 
-    Empty if there are few, or if all of them together exceed a limit of a run.
+    Empty if there are few. Those are missing that together exceed a limit of a run.
     """
-    derived = sorted(
-        (each for each in budget.paced(schemas) if each in state.rules.derived), key=str
-    )
+    ruled = (each for each in budget.paced(schemas) if each in state.rules.derived)
+    derived = sorted_in_parts(ruled, budget.yield_now, str)
     if len(derived) < MIN_TOGETHER:
         return {}
     tenant, partition = state.tenant, state.partition
     view = open_runs.enter_context(viewed(tenant, partition, state.rules, derived, budget))
-    certain = [each for each in derived if not view.rules.uncertain(view.denied, each)]
-    try:
-        relations = conclusions_together(tenant.engine, view, certain, budget, open_runs)
-    except BudgetExceeded as error:
-        if (error.details or {}).get("limit") == "timeMs":
-            raise
-        return {}
-    return {each: _Extension(relation, relation) for each, relation in relations.items()}
+    certain = [
+        each
+        for each in budget.paced(derived, COMPONENTS_PER_YIELD)
+        if not view.rules.uncertain(view.denied, each)
+    ]
+    extensions: dict[RelationSchema, _Extension] = {}
+    for batch in independent_batches(view, certain, budget):
+        try:
+            relations = conclusions_together(tenant.engine, view, batch, budget, open_runs)
+        except BudgetExceeded as error:
+            if (error.details or {}).get("limit") == "timeMs":
+                raise
+            continue
+        for each, relation in budget.paced(relations.items()):
+            extensions[each] = _Extension(relation, relation)
+    return extensions
 
 
 def _extension(

@@ -109,8 +109,9 @@ class Scopes(TenantHandle):
         def check() -> None:
             self._check_both(source, target)
             if keep is Keep.REFUSE:
-                with self._budget() as budget:
-                    refuse_conflicts(self._whole_tenant(), source, target, at, budget)
+                tenant = self._whole_tenant()
+                with self._budget() as budget, tenant.lock.read():
+                    refuse_conflicts(tenant, source, target, at, budget)
 
         decision = Keep.SOURCE if keep is Keep.REFUSE else keep
         return self._commit((MergeScope(source, target, at, decision),), check)

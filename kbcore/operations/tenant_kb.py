@@ -409,12 +409,13 @@ class TenantKB(
         the preview is `truncated` because the budget ended it. Raises NotFound for an unknown rule,
         and InvalidInput as `assert_rules` does.
         """
-        for scope in proposal.scopes:
+        deadline = self._deadline(request_limits)
+        for scope in proposal.scopes(deadline):
             self._check_writable(scope)
         warnings, later = self._rule_warnings(
             proposal.rules,
-            [(fact.predicate, len(fact.args)) for fact in proposal.facts],
-            self._deadline(request_limits),
+            {(fact.predicate, len(fact.args)) for fact in paced(proposal.facts, deadline)},
+            deadline,
         )
         outcome = Preview()
         try:

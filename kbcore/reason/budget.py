@@ -225,6 +225,11 @@ class Budget:
         if self.runtime_yield is not None:
             self.runtime_yield()
 
+    def give_way(self) -> None:
+        """Yield to other requests between two pieces of cleaning up, which no deadline ends."""
+        if self.runtime_yield is not None:
+            self.runtime_yield()
+
     def yield_compiling(self) -> None:
         """Yield as `yield_now` does, between two pieces of the compilation of a goal.
 

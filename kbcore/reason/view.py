@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 from kbcore.errors import EngineFault
 from kbcore.reason.as_of import AsOfView
@@ -22,6 +23,13 @@ from kbplanner.passes import OPTIONAL, rewrite
 
 COMBINED_GOAL = "?together"
 """Predicate that depends on several others; no rule text can use this name."""
+
+MAX_TOGETHER = 2000
+"""Predicates evaluated in one run, if they do not depend on each other: the engine verifies and opens
+a plan of this size in a few milliseconds."""
+
+CLAUSES_PER_YIELD = 500
+"""Clauses looked at between two calls of `yield_now`: about a millisecond."""
 
 RELATIONS_PER_YIELD = 50
 """Relations of a run looked up between two calls of `yield_now`: about a millisecond."""
@@ -86,10 +94,59 @@ def all_conclusions(
     return whole
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Stored schemas of predicates, and all clauses that their conclusions depend on."""
+
+    schemas: list[RelationSchema] = field(default_factory=list)
+    clauses: list[Clause] = field(default_factory=list)
+
+
+def independent_batches(
+    view: View, schemas: Iterable[RelationSchema], budget: Budget
+) -> list[Batch]:
+    """Return predicates with rules in batches of about MAX_TOGETHER.
+
+    No clause is in two batches: predicates that depend on a common one are in the same batch.
+    Raises BudgetExceeded.
+    """
+    clauses = view.rules.clauses(view.denied)
+    group: dict[RelationSchema, RelationSchema] = {}
+    for clause in budget.paced(clauses):
+        group[clause.head.schema] = clause.head.schema
+
+    def group_of(schema: RelationSchema) -> RelationSchema:
+        while (above := group[schema]) is not schema:
+            group[schema] = group[above]
+            schema = group[above]
+        return schema
+
+    for clause in budget.paced(clauses, CLAUSES_PER_YIELD):
+        own = group_of(clause.head.schema)
+        for atom in clause.all_atoms():
+            if atom.schema in group:
+                group[own] = group_of(atom.schema)
+                own = group[own]
+    batches = [Batch()]
+    batch_of: dict[RelationSchema, Batch] = {}
+    for schema in budget.paced(schemas, CLAUSES_PER_YIELD):
+        root = group_of(view.rules.conclusions(schema))
+        if root not in batch_of:
+            if len(batches[-1].schemas) >= MAX_TOGETHER:
+                batches.append(Batch())
+            batch_of[root] = batches[-1]
+        batch_of[root].schemas.append(schema)
+    for clause in budget.paced(clauses, CLAUSES_PER_YIELD):
+        batch = batch_of.get(group_of(clause.head.schema))
+        if batch is not None:
+            batch.clauses.append(clause)
+    return batches
+
+
 def conclusions_together(
     engine: Engine,
     view: View,
-    schemas: Sequence[RelationSchema],
+    batch: Batch,
     budget: Budget,
     open_runs: ExitStack,
 ) -> dict[RelationSchema, Relation]:
@@ -99,14 +156,17 @@ def conclusions_together(
     until `open_runs` is closed. Raises BudgetExceeded.
     """
     rules = view.rules
-    sought = {rules.conclusions(schema): schema for schema in schemas}
+    sought = {
+        rules.conclusions(schema): schema
+        for schema in budget.paced(batch.schemas, CLAUSES_PER_YIELD)
+    }
     goal = RelationSchema(COMBINED_GOAL, 0).derived
     asked = [
         Clause(ClauseAtom(goal, ()), (ClauseAtom(each, numbered_variables(each.arity)),))
         for each in budget.paced(sought, RELATIONS_PER_YIELD)
     ]
     program = rewrite(
-        (*rules.clauses(view.denied), *asked),
+        (*batch.clauses, *asked),
         goal,
         "",
         view.statistics,
@@ -116,6 +176,7 @@ def conclusions_together(
     )
     loaded = load(engine, program, view.statistics, budget.yield_now)
     run = loaded.open_run(engine, view.bind, budget.limits, budget.now)
+    open_runs.callback(budget.give_way)
     open_runs.callback(run.close)
     budget.drive(run)
     return {

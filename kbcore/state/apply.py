@@ -134,7 +134,7 @@ def apply_changes(
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
         elif isinstance(change, ScopeChange):
-            change_scopes(tenant, change, delta)
+            change_scopes(tenant, change, delta, rest)
         elif isinstance(change, EvictFacts):
             delta.evicted += evict(tenant, change, rest)
         elif isinstance(change, EndFacts):

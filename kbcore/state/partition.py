@@ -13,7 +13,7 @@ from kbcore.state.facts import Row
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import Rest, let_go, no_rest, paced
 
 RowKey = tuple[int, ...]
 """The symbols of a row: unlike row ids, they never change."""
@@ -211,13 +211,15 @@ class StoredRelation:
         self.journal: RowJournal | None = None
         self.renumbered = 0
 
-    def drop(self) -> None:
+    def drop(self, rest: Rest = no_rest) -> None:
         """Release the relation; it must not be used any more."""
         self.gone = True
-        self.metadata = {}  # a new dict: readers of the old one go on
+        metadata, self.metadata = self.metadata, {}  # a new dict: readers of the old one go on
         self._supported = None
-        self.limited.clear()
-        self.scheduled.clear()
+        if not self._looking:
+            let_go(metadata, rest)
+        for each in (self.limited, self.scheduled, self.expired):
+            let_go(each, rest)
         self.relation.drop()
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
@@ -369,15 +371,17 @@ class StoredRelation:
         if raised:
             self.relation.set_attribute(Attribute.ACCESSES, ids, raised)
 
-    def copy(self) -> StoredRelation:
-        """Return the same facts in a separate relation of the same version."""
+    def copy(self, rest: Rest = no_rest) -> StoredRelation:
+        """Return the same facts in a separate relation of the same version.
+
+        The caller holds a lock of the tenant; `rest` is called about once a millisecond.
+        """
         copy = StoredRelation(self.schema, self.scope, self.relation.copy())
-        copy.metadata, copy.limited, copy.version = (
-            dict(self.metadata),
-            set(self.limited),
-            self.version,
+        copy.metadata = dict(paced(self.metadata.items(), rest))
+        copy.limited, copy.expired = (
+            set(paced(each, rest)) for each in (self.limited, self.expired)
         )
-        copy.expired = set(self.expired)
+        copy.version = self.version
         return copy
 
     def rows(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
@@ -439,11 +443,11 @@ class Partition:
         """Return the relation of a stored schema, for changes."""
         return self.need(schema)
 
-    def adopt(self, other: StoredRelation) -> StoredRelation:
+    def adopt(self, other: StoredRelation, rest: Rest = no_rest) -> StoredRelation:
         """Copy a relation of another partition of the tenant to this partition, which has none of
         its schema yet.
         """
-        copy = self._relations[other.schema] = other.copy()
+        copy = self._relations[other.schema] = other.copy(rest)
         copy.scope = self.name
         return copy
 

@@ -28,6 +28,7 @@ from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
 from kbplanner.evaluate.evaluate import PlanCache
 from kbplanner.evaluate.settle import Models
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,12 @@ PLAN_ROWS = 500
 """Number of changed rows after which plans are checked; a plan is rebuilt when a relation of 1000
 rows or more has grown or shrunk tenfold."""
 
+
+RELATIONS_PER_REST = 100
+"""Relations without metadata copied or dropped between two calls of `rest`: about a millisecond."""
+
+PUSHES_PER_REST = 1000
+"""Times pushed to the heap between two calls of `rest`: about a millisecond."""
 
 MAX_HEAP_PUSHES = 1000
 """Largest number of times pushed to the heap one by one, so that a few facts never cost a heapify
@@ -170,10 +177,10 @@ class Tenant:
         """
         return Partition(self.engine, scope, NEVER_KEPT, self._nothing)
 
-    def lose_partition(self, scope: str) -> Partition | None:
+    def lose_partition(self, scope: str, rest: Rest = no_rest) -> Partition | None:
         """Remove and return a partition and drop its relations.
 
-        None if nothing was ever written to it.
+        None if nothing was ever written to it. `rest` is called about once a millisecond.
 
         Cached results stay in tables and models, under a key that no later partition of this name
         has.
@@ -182,30 +189,32 @@ class Tenant:
         self.plan_version += 1
         if lost is not None:
             self.lost += 1
-            for stored in lost.relations():
-                stored.drop()
-            self._moments = [moment for moment in self._moments if not moment[2].gone]
-            heapq.heapify(self._moments)
+            limited = any(stored.limited for stored in lost.relations())
+            for stored in paced(lost.relations(), rest, RELATIONS_PER_REST):
+                stored.drop(rest)
+            if limited:
+                left = (moment for moment in paced(self._moments, rest) if not moment[2].gone)
+                self._moments = sorted_in_parts(left, rest)  # which is a heap
         return lost
 
-    def copy_partition(self, source: str | None, target: str) -> Partition:
+    def copy_partition(self, source: str | None, target: str, rest: Rest = no_rest) -> Partition:
         """Create a partition with the facts of another, including those not valid now.
 
-        The target must be new.
+        The target must be new. `rest` is called about once a millisecond.
         """
         partition = self.need_partition(target)
         copies: dict[int, StoredRelation] = {}
         known = self._partitions.get(source)
-        for stored in () if known is None else known.relations():
+        relations = [] if known is None else known.relations()
+        for stored in paced(relations, rest, RELATIONS_PER_REST):
             if live := stored.relation.counts().live:
-                copies[id(stored)] = copy = partition.adopt(stored)
-                copy.scheduled = dict(stored.scheduled)
+                copies[id(stored)] = copy = partition.adopt(stored, rest)
+                copy.scheduled = dict(paced(stored.scheduled.items(), rest))
                 self.changed(live, copy)
-        limited = [moment for moment in self._moments if id(moment[2]) in copies]
-        self._moments += [
-            (at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited
-        ]
-        heapq.heapify(self._moments)
+        limited = [moment for moment in paced(self._moments, rest) if id(moment[2]) in copies]
+        for at, _, stored, row in paced(limited, rest, PUSHES_PER_REST):
+            moment = (at, next(self._counter), copies[id(stored)], row)
+            heapq.heappush(self._moments, moment)
         return partition
 
     def unnoted(self) -> AbstractContextManager[None]:

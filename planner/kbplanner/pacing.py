@@ -111,14 +111,54 @@ def lines_of(text: str, yield_now: Callable[[], None]) -> list[str]:
     return lines
 
 
-def let_go(items: list[Any] | dict[Any, Any], yield_now: Callable[[], None]) -> None:
+def sorted_in_parts(
+    items: Iterable[T], yield_now: Callable[[], None], key: Callable[[T], Any] | None = None
+) -> list[T]:
+    """Return the items sorted as `sorted` does, with `yield_now` called between pieces of the work.
+
+    `key` is called once for each item. The items must have an order, or their keys.
+    """
+    if key is None:
+        return _merged(list(paced(items, yield_now)), yield_now)
+    unsorted = list(paced(items, yield_now))
+    keyed = [(key(item), at) for at, item in enumerate(paced(unsorted, yield_now, KEYS_PER_YIELD))]
+    return [unsorted[at] for _, at in paced(_merged(keyed, yield_now), yield_now)]
+
+
+KEYS_PER_YIELD = 1000
+"""Sort keys made between two calls of `yield_now`: about a millisecond."""
+
+SORTED_PER_YIELD = 4000
+"""Items sorted between two calls of `yield_now`: about a millisecond."""
+
+
+def _merged(items: list[Any], yield_now: Callable[[], None]) -> list[Any]:
+    """Sort a list: first parts of it, then two neighbours at a time, which `sort` merges."""
+    size = SORTED_PER_YIELD
+    if len(items) <= size or yield_now is no_rest:
+        items.sort()
+        return items
+    parts = [sorted(part) for part in in_parts(items, yield_now, size)]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], [*parts[1::2], []] if len(parts) % 2 else parts[1::2], strict=True)
+        merged = []
+        for first, second in paced(pairs, yield_now, 1):
+            first += second
+            first.sort()
+            merged.append(first)
+        parts = merged
+    return parts[0]
+
+
+def let_go(items: list[Any] | dict[Any, Any] | set[Any], yield_now: Callable[[], None]) -> None:
     """Empty a container in pieces: the memory of many objects is not released in an instant."""
     while items:
-        if isinstance(items, dict):
-            for _ in range(min(len(items), OBJECTS_PER_YIELD)):
-                items.popitem()
-        else:
+        if isinstance(items, list):
             del items[-OBJECTS_PER_YIELD:]
+        else:
+            pop = items.popitem if isinstance(items, dict) else items.pop
+            for _ in range(min(len(items), OBJECTS_PER_YIELD)):
+                pop()
         yield_now()
 
 

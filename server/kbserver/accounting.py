@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbcore.errors import StorageFailed
+from kbcore.errors import KBError, StorageFailed
 from kbcore.operations.slow_log import REQUEST
 from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.freeing import free_frames
 from kbserver.http.request import Request
 from kbserver.logs import access, log_request, trace_field
 from kbserver.operations import routes
@@ -33,6 +34,7 @@ class Accounting:
         runtime: Runtime,
         on_storage_failed: Callable[[StorageFailed], None] | None = None,
     ) -> None:
+        self._runtime = runtime
         self._clock = runtime.clock
         self._last_commit = runtime.replication.last_commit
         self._hops = runtime.config.forwarded_hops
@@ -59,6 +61,8 @@ class Accounting:
             self._on_storage_failed(error)
         answer = answer_of(error, id)
         self._meters.error(answer.code)
+        if isinstance(error, KBError):
+            free_frames(error, self._runtime.yield_now)
         return answer
 
     def finish(self, request: Request, route: str | None, status: int) -> None:

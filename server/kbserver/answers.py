@@ -168,14 +168,19 @@ def members(shape: Mapping[str, Any]) -> bytes:
 
 def rows_written(rows: list[dict[str, Any]], yield_now: Callable[[], None]) -> bytes:
     """Write rows, which are used up: written and let go in slices yielding to other requests between slices."""
+    return b"".join(row_parts(rows, yield_now))
+
+
+def row_parts(rows: list[dict[str, Any]], yield_now: Callable[[], None]) -> list[bytes]:
+    """Write rows as `rows_written` does, in parts: to join those of very many rows takes long."""
     if len(rows) <= SLICE_ROWS:
-        return _written(rows)
-    parts = []
+        return [_written(rows)]
+    parts: list[bytes] = []
     for start in range(0, len(rows), SLICE_ROWS):
-        parts.append(_written(rows[start : start + SLICE_ROWS])[1:-1])
+        parts += b"," if start else b"[", _written(rows[start : start + SLICE_ROWS])[1:-1]
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
         yield_now()
-    return b"[" + b",".join(parts) + b"]"
+    return [*parts, b"]"]
 
 
 def proofs_written(proofs: Iterable[dict[str, Any]], yield_now: Callable[[], None]) -> list[bytes]:

@@ -17,6 +17,7 @@ from kbserver.accounting import Accounting
 from kbserver.answers import JSON
 from kbserver.events.streams import EventHub
 from kbserver.fast_path import Entry
+from kbserver.freeing import free_arguments
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.etags import weakened
@@ -177,7 +178,9 @@ def _install_hooks(
         bodies.release(request.environ)
         release(error)
         served = current_request()
-        served.arguments = None  # the environment may live as long as a stream does
+        arguments, served.arguments = served.arguments, None
+        if arguments is not None:
+            free_arguments(arguments, runtime.yield_now)
         accounting.end(served)
 
 

@@ -60,7 +60,8 @@ class Effort:
     """How much is measured.
 
     `repeats` of each evaluation, none begun after `seconds`; a single evaluation of a peer is stopped at `limit`; a stream
-    ends after `stream` seconds.
+    ends after `stream` seconds. `rows`, if not empty, is a part of the names of the rows to measure, for workloads
+    that can leave out others.
     """
 
     small: bool = False
@@ -68,6 +69,7 @@ class Effort:
     seconds: float = 2.0
     limit: float = 3.0
     stream: float = 4.0
+    rows: str = ""
 
     def pick(self, full: int, small: int) -> int:
         """The size for this effort."""

@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,14 @@ def main() -> int:
         metavar="FILE",
         help="write the table into this page, between its marks",
     )
+    parser.add_argument(
+        "--rows",
+        default="",
+        metavar="TEXT",
+        help="only rows with this text in their name, such as '/preview' (stalls)",
+    )
     options = parser.parse_args()
-    effort = SMALL if options.small else FULL
+    effort = replace(SMALL if options.small else FULL, rows=options.rows)
     peers = find(options.peers)
     begun = time.monotonic()
     rows: list[table.Row] = []

@@ -28,6 +28,8 @@ MAX_WAIT_SECONDS = 0.05
 MAX_CPU_SECONDS = 1.0
 """The aim for `/teach` of 2,000 rules."""
 
+CPU_ROW = "cpu: /teach"
+
 TIMEOUT_MS = 5000
 """Requests that read longer than this are refused: it bounds the benchmark, not the waits."""
 
@@ -77,9 +79,16 @@ def stalls(effort: Effort, peers: Any) -> Iterator[Row]:
         tempfile.TemporaryDirectory() as folder,
         closing(Server(folder, env={"QUERY_TIMEOUT_MS": str(TIMEOUT_MS)})) as server,
     ):
-        yield _cpu(server, _rules(rules))
+        if effort.rows in CPU_ROW:
+            yield _cpu(server, _rules(rules))
         for number, (path, shape, body) in enumerate(_bodies(text_bytes, bulk_bytes, rules)):
-            yield _row(server.port, f"stalls{number}", path, shape, body)
+            name = f"stall: {path} {shape}"
+            if effort.rows in name:
+                yield _row(server.port, f"stalls{number}", name, path, body)
+        for operation in "fork", "diff", "merge", "drop":
+            name = f"stall: {operation} of a scope"
+            if effort.rows in name:
+                yield _scope_row(server.port, name, operation, effort.pick(100_000, 1000))
 
 
 def _bodies(text_bytes: int, bulk_bytes: int, rules: int) -> Iterator[tuple[str, str, bytes]]:
@@ -162,14 +171,42 @@ def _cpu(server: Server, rules: str) -> Row:
         raise RuntimeError(f"/teach was answered with {status}")
     seconds = server.cpu_seconds() - before
     size = f"{rules.count(chr(10))} rules"
-    return Row("cpu: /teach", size, 1, Sample(seconds), floor="1 s", met=seconds < MAX_CPU_SECONDS)
+    return Row(CPU_ROW, size, 1, Sample(seconds), floor="1 s", met=seconds < MAX_CPU_SECONDS)
 
 
-def _row(port: int, tenant: str, path: str, shape: str, body: bytes) -> Row:
-    waits, status = _waits(port, tenant, path, body)
+def _scope_row(port: int, name: str, operation: str, count: int) -> Row:
+    """Fork, compare, merge or drop a scope with `count` facts that end and have metadata."""
+    tenant = f"stalls-{operation}"
+    for scope, facts in ("s", count), ("u", count // 2 if operation in ("diff", "merge") else 0):
+        for start in range(0, facts, FACTS_OF_A_BODY):
+            elements = [
+                {
+                    **FACT,
+                    "args": [f"a{n}", "b"],
+                    "scope": scope,
+                    "ttl": 10**9,
+                    "metadata": {"in": scope},
+                }
+                for n in range(start, min(start + FACTS_OF_A_BODY, facts))
+            ]
+            body = json.dumps({"facts": elements}).encode()
+            status = _call(port, "POST", "/assert/facts", body, tenant)
+            if status != 200:
+                raise RuntimeError(f"/assert/facts was answered with {status}")
+    scopes = {"sourceScope": "s", "targetScope": "u"}
+    if operation == "drop":
+        return _row(port, tenant, name, "/scope/s", b"{}", "DELETE")
+    return _row(port, tenant, name, f"/scope/{operation}", json.dumps(scopes).encode())
+
+
+FACTS_OF_A_BODY = 20_000
+
+
+def _row(port: int, tenant: str, name: str, path: str, body: bytes, method: str = "POST") -> Row:
+    waits, status = _waits(port, tenant, path, body, method)
     longest = max(waits)
     return Row(
-        f"stall: {path} {shape}",
+        name,
         f"{len(body)} bytes, {status}",
         len(waits),
         Sample(longest),
@@ -178,13 +215,13 @@ def _row(port: int, tenant: str, path: str, shape: str, body: bytes) -> Row:
     )
 
 
-def _waits(port: int, tenant: str, path: str, body: bytes) -> tuple[list[float], int]:
+def _waits(port: int, tenant: str, path: str, body: bytes, method: str) -> tuple[list[float], int]:
     """Return the seconds of each request for `/health` while another one is served, and the status
     of that."""
     statuses: list[int] = []
 
     def send() -> None:
-        statuses.append(_call(port, "POST", path, body, tenant))
+        statuses.append(_call(port, method, path, body, tenant))
 
     thread = threading.Thread(target=send)
     waits: list[float] = []

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
 from kbcore.language import reading
 from kbcore.node.opening import open_runtime
 from kbcore.operations.scripts import blocks_of
-from kbcore.plug.ports import ConflictingFact
+from kbcore.plug.ports import ConflictingFact, Keep
+from kbcore.reason import view
 from kbcore.scheduling import Scheduling
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import (
@@ -46,10 +47,14 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     ChangeSet,
+    Decision,
+    DropScope,
     EndedFact,
     EndFacts,
     EvictFacts,
     EvictReason,
+    ForkScope,
+    MergeScope,
     PurgeMemory,
     RestoredFact,
     RestoreFacts,
@@ -62,11 +67,12 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import ANONYMOUS
-from kbplanner.pacing import in_parts, let_go, lines_of, resting
+from kbplanner.pacing import in_parts, let_go, lines_of, resting, sorted_in_parts
 from kbplanner.syntax import parser
 from kbplanner.syntax.parser import load_grammar, parse_rule
 from kbserver import create_app
 from kbserver.answers import Objects, written
+from kbserver.freeing import free_arguments, free_frames
 from kbserver.http.json_body import parse_object
 from kbserver.process import garbage_collection
 from kbserver.schemas.ingest import ExtractedFact
@@ -126,7 +132,46 @@ SUPPORTED = tuple(
 )
 STANDING = ConflictingFact(True, NOW, NOW, NOW + 1000, 0.5, {"note": "n"})
 
+
+def scope_facts(scope: str | None, count: int, confidence: float) -> tuple[Change, ...]:
+    """Return facts of each kind, half of them of the other sign in a scope with less confidence."""
+    kinds: tuple[dict[str, Any], ...] = (
+        {},
+        {"confidence": confidence},
+        {"metadata": {"note": str(confidence)}},
+        {"ttl": 1000},
+        {"evidence": (Evidence("ep-1", 0, 4),)},
+    )
+    signs = [number % 2 == 0 or confidence > 0.5 for number in range(count)]
+    return (
+        AssertFacts(
+            tuple(
+                Fact(f"p{kind}", (f"a{number}", "b"), positive=sign, scope=scope, **more)
+                for kind, more in enumerate(kinds)
+                for number, sign in enumerate(signs)
+            )
+        ),
+        AssertRules(tuple(replace(each, scope=scope) for each in RULES[: count // 2])),
+    )
+
+
+TWO_SCOPES = (
+    AddEpisodes(EPISODES[:2]),
+    *scope_facts("s", 3000, 0.75),
+    *scope_facts("u", 2000, 0.25),
+)
+DECISIONS = tuple(
+    ("p1", (f"a{number}", "b"), Decision(Keep.FACTS, (STANDING,))) for number in range(1000)
+)
+
 CHANGES: dict[str, tuple[Change, ...]] = {
+    "fork": (*TWO_SCOPES, ForkScope("s", "new", False)),
+    "fork over another": (*TWO_SCOPES, ForkScope("s", "u", True)),
+    "drop": (*TWO_SCOPES, DropScope("s")),
+    "merge source": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.SOURCE)),
+    "merge target": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.TARGET)),
+    "merge both": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.BOTH)),
+    "merge decided": (*TWO_SCOPES, MergeScope("s", "u", NOW, Keep.BOTH, DECISIONS)),
     "facts": (AssertFacts(facts()),),
     "facts again": (AssertFacts(facts()), AssertFacts(facts(COUNT // 2))),
     "one fact often": (AssertFacts(facts(1) * (COUNT // 4)),),
@@ -193,6 +238,24 @@ def test_changes_are_applied_in_pieces_with_the_same_result(kind: str) -> None:
                 assert turns.count > 3
         states.append((contents(tenant), delta))
     assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CHANGES if kind.startswith(("fork", "drop", "me"))]
+)
+def test_scope_changes_alone_give_turns(kind: str) -> None:
+    tenant = Catalog(Engine).need_tenant("default", "t", NOW)
+    turns = Turns()
+    with tenant.lock.write():
+        apply(tenant, ChangeSet("default", "t", CHANGES[kind][:-1]), NOW, 1)
+        with turns.counted():
+            apply(tenant, ChangeSet("default", "t", CHANGES[kind][-1:]), NOW + 1, 2, rest=turns)
+    assert turns.count > 10
+    assert turns.most_calls < CALLS_OF_SCOPES
+
+
+CALLS_OF_SCOPES = 25_000
+"""Calls of functions between two turns of others while a scope is forked, merged or dropped."""
 
 
 # ---- what others see ----
@@ -548,6 +611,77 @@ def test_parts_and_emptied_containers() -> None:
         let_go(items, lambda: calls.append(1))
         assert not items
     assert len(calls) == 2 + 3 + 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 3999, 4000, 4001, 12_000, 20_001])
+def test_lists_are_sorted_in_parts_as_at_once(count: int) -> None:
+    numbers = [number * 7919 % 5003 for number in range(count)]
+    turns = Turns()
+    assert sorted_in_parts(numbers, turns) == sorted(numbers)
+    pairs = [(number, at) for at, number in enumerate(numbers)]
+    assert sorted_in_parts(iter(pairs), turns, lambda pair: str(pair[0])) == sorted(
+        pairs, key=lambda pair: str(pair[0])
+    )
+    assert turns.count >= count // 4001
+
+
+class Counted:
+    """An object that counts how many of its class there are."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        Counted.alive += 1
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
+def test_the_arguments_of_a_request_are_released_in_pieces() -> None:
+    @dataclass(frozen=True)
+    class Proposed:
+        facts: tuple[Counted, ...]
+
+    left: list[int] = []
+    arguments: dict[str, Any] = {"proposal": Proposed(tuple(Counted() for _ in range(7000)))}
+    free_arguments(arguments, lambda: left.append(Counted.alive))
+    assert left == [5000, 3000, 1000, 0]
+
+
+def test_what_a_refused_request_has_read_is_released_in_pieces() -> None:
+    def read() -> None:
+        found = [Counted() for _ in range(7000)]
+        raise BudgetExceeded(f"after {len(found)}", "timeMs", 1)
+
+    left: list[int] = []
+    try:
+        read()
+    except BudgetExceeded as error:
+        free_frames(error, lambda: left.append(Counted.alive))
+    assert left == [5000, 3000, 1000, 0]
+
+
+@pytest.mark.parametrize("count", [20, 3000])
+def test_a_preview_is_the_same_in_any_number_of_runs(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Independent predicates, and chains that share facts: batches of one are the reference."""
+    rules = [f"h{n}(?x) :- q(?x, a{n % 7}).\n" for n in range(count)]
+    rules += [f"c{n + 1}(?x) :- c{n}(?x), not h{n}(?x).\n" for n in range(min(count, 30))]
+    text = "".join(rules) + "c0(b). c0(c). q(b, a1). q(c, a3). h2(c).\n"
+    previews = []
+    for together in (count + 100, 5):
+        monkeypatch.setattr(view, "MAX_TOGETHER", together)
+        with node(Hook()) as runtime:
+            client = create_app(runtime).test_client()
+            headers = {"X-Tenant-ID": "t"}
+            client.post("/tell", json={"predicate": "q", "args": ["d", "a2"]}, headers=headers)
+            answer = client.post("/preview", json={"teach": text, "limit": 1000}, headers=headers)
+            assert answer.status_code == 200, answer.text
+            previews.append(answer.get_json())
+    assert previews[0] == previews[1]
+    assert previews[0]["counts"]["becomesTrue"] > count // 4
+    assert not previews[0]["truncated"]
 
 
 def test_large_answers_are_written_as_small_ones() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress, repeat
 from typing import NamedTuple
 
 from kbcore.state.episodes.evidence import without_evidence
@@ -19,8 +19,15 @@ from kbcore.state.merging.sides import ConflictingFact
 from kbcore.state.partition import Partition, RowKey, StoredRelation
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, no_rest, paced
 
 SIGNS = (True, False)
+
+FACTS_PER_REST = 500
+"""Facts compared one by one between two calls of `rest`: about a millisecond."""
+
+ROWS_PER_REST = 1 << 16
+"""Rows read from the engine between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -50,9 +57,8 @@ class Validity(NamedTuple):
     at: int
     future: bool = False
 
-    def counts(self, stored: StoredRelation, ids: array[int]) -> bool:
-        """Return True if a fact with a validity window counts."""
-        start, end = next(stored.windows(ids))
+    def counts(self, start: int, end: int) -> bool:
+        """Return True if a fact with a validity window [start, end) counts."""
         return (self.future or start <= self.at) and self.at < end
 
 
@@ -60,22 +66,22 @@ class Validity(NamedTuple):
 class Difference:
     """The difference of two partitions in one predicate and arity.
 
-    Use `count` for rows of arity 0 too.
+    Use `count` for rows of arity 0 too. `rest` is called about once a millisecond in methods that
+    read many rows.
     """
 
     predicate: str
     arity: int
     signs: dict[bool, OneSign]
+    rest: Rest = no_rest
 
     def count(self, rows: Sequence[int]) -> int:
         """Count the rows of a flat list; with arity 0 each row is one placeholder."""
         return len(rows) // max(self.arity, 1)
 
-    def keys(self, rows: array[int]) -> list[RowKey]:
-        """Return the rows as tuples."""
-        if not self.arity:
-            return [()] * len(rows)
-        return list(zip(*[iter(rows)] * self.arity, strict=True))
+    def keys(self, rows: array[int]) -> Iterator[RowKey]:
+        """Yield the rows as tuples."""
+        return paced(_keys(rows, self.arity), self.rest)
 
     def drawn(self, sign: bool, *, source: bool) -> list[RowKey]:
         """Return the facts of one sign that only one scope has, and whose opposite differs between
@@ -94,39 +100,51 @@ class Difference:
             self.count(pair.modified) + self.count(pair.crossed) for pair in self.signs.values()
         ]
         both = [pair.modified for pair in self.signs.values() if pair.modified]
-        twice = set(self.keys(both[0])).intersection(self.keys(both[1])) if len(both) == 2 else ()
-        return sum(counts) - len(twice)
+        if len(both) < 2:
+            return sum(counts)
+        known = set(self.keys(both[0]))
+        return sum(counts) - sum(key in known for key in self.keys(both[1]))
 
     def conflicts(self) -> list[RowKey]:
         """Return the arguments of the conflicts, each once."""
         conflicts: dict[RowKey, None] = {}
         for pair in self.signs.values():
-            conflicts.update(dict.fromkeys(self.keys(pair.modified)))
-            conflicts.update(dict.fromkeys(self.keys(pair.crossed)))
+            conflicts.update((key, None) for key in self.keys(pair.modified))
+            conflicts.update((key, None) for key in self.keys(pair.crossed))
         return list(conflicts)
 
 
 def differences(
-    source: Partition | None, target: Partition | None, validity: Validity
+    source: Partition | None,
+    target: Partition | None,
+    validity: Validity,
+    rest: Rest = no_rest,
 ) -> Iterator[Difference]:
-    """Yield the differences of two partitions (None: empty), sorted by predicate and arity."""
+    """Yield the differences of two partitions (None: empty), sorted by predicate and arity.
+
+    `rest` is called about once a millisecond.
+    """
     names = {
         (stored.schema.predicate, stored.schema.arity)
         for partition in (source, target)
         for stored in (() if partition is None else partition.relations())
         if stored.relation.counts().live
     }
-    for predicate, arity in sorted(names):
+    for predicate, arity in paced(sorted(names), rest, RELATIONS_PER_REST):
         signs = {}
         for sign in SIGNS:
             schema = RelationSchema(predicate, arity, sign)
             mine, other = (None if p is None else p.get(schema) for p in (source, target))
             signs[sign] = OneSign(_filled(mine), _filled(other))
-            _compare(signs[sign], arity, validity)
-        difference = Difference(predicate, arity, signs)
+            _compare(signs[sign], arity, validity, rest)
+        difference = Difference(predicate, arity, signs, rest)
         for sign in SIGNS:
             _cross(difference, sign)
         yield difference
+
+
+RELATIONS_PER_REST = 20
+"""Relations compared between two calls of `rest`, if they have few facts: about a millisecond."""
 
 
 def standing(
@@ -162,131 +180,140 @@ def _filled(stored: StoredRelation | None) -> StoredRelation | None:
     return stored if stored is not None and stored.relation.counts().live else None
 
 
-def _all(stored: StoredRelation) -> tuple[array[int], array[int]]:
-    """Return every row, including hidden ones, and the ids; with arity 0 a placeholder per row."""
-    rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
-    return (rows if stored.schema.arity else array("I", bytes(4 * len(ids)))), ids
+def _all(stored: StoredRelation, rest: Rest) -> array[int]:
+    """Return every row, including hidden ones; with arity 0 a placeholder per row."""
+    rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True, yield_now=rest)
+    return rows if stored.schema.arity else array("I", bytes(4 * len(ids)))
 
 
-def _compare(pair: OneSign, arity: int, validity: Validity) -> None:
+def _compare(pair: OneSign, arity: int, validity: Validity, rest: Rest) -> None:
     """Pair the facts of one sign."""
     source, target = pair.source, pair.target
     if source is not None and target is not None:
-        _compare_cells(pair, source, target)
-        _compare_metadata(pair, source, target, arity)
+        _compare_cells(pair, source, target, rest)
+        _compare_metadata(pair, source, target, arity, rest)
     elif source is not None:
-        pair.only_source = _all(source)[0]
+        pair.only_source = _all(source, rest)
     elif target is not None:
-        pair.only_target = _all(target)[0]
-    limited = set().union(*(stored.limited for stored in (source, target) if stored is not None))
+        pair.only_target = _all(target, rest)
+    limited: set[RowKey] = set()
+    for stored in (source, target):
+        limited.update(() if stored is None else paced(stored.limited, rest))
     if limited:
-        _judge(pair, arity, limited, validity)
+        _judge(pair, arity, limited, validity, rest)
 
 
-def _compare_cells(pair: OneSign, source: StoredRelation, target: StoredRelation) -> None:
+def _compare_cells(
+    pair: OneSign, source: StoredRelation, target: StoredRelation, rest: Rest
+) -> None:
     comparison = source.relation.compare(target.relation)
     pair.only_source, pair.only_target = (
-        _rows_at(source, comparison.only_here),
-        _rows_at(target, comparison.only_there),
+        _rows_at(source, comparison.only_here, rest),
+        _rows_at(target, comparison.only_there, rest),
     )
-    pair.modified, pair.equal = _rows_at(source, comparison.modified_here), comparison.equal
+    pair.modified, pair.equal = _rows_at(source, comparison.modified_here, rest), comparison.equal
 
 
-def _rows_at(stored: StoredRelation, ids: array[int]) -> array[int]:
-    """Return the rows with these ids."""
-    if not ids:
-        return array("I")
-    rows, known = _all(stored)
-    if len(ids) == len(known):
-        return rows
-    indices: Iterable[int] = ids
-    if stored.relation.counts().rows != len(known):
-        index_of = dict(zip(known, range(len(known)), strict=True))
-        indices = [index_of[id] for id in ids]
-    width = max(stored.schema.arity, 1)
-    picked = array("I", bytes(4 * width * len(ids)))
-    for column in range(width):
-        picked[column::width] = array("I", map(rows[column::width].__getitem__, indices))
-    return picked
+def _rows_at(stored: StoredRelation, ids: array[int], rest: Rest) -> array[int]:
+    """Return the rows with these ids; with arity 0 a placeholder per row."""
+    if not stored.schema.arity:
+        return array("I", bytes(4 * len(ids)))
+    rows = array("I")
+    for start in paced(range(0, len(ids), ROWS_PER_REST), rest, 1):
+        rows.extend(stored.relation.rows(ids[start : start + ROWS_PER_REST]))
+    return rows
 
 
 def _compare_metadata(
-    pair: OneSign, source: StoredRelation, target: StoredRelation, arity: int
+    pair: OneSign, source: StoredRelation, target: StoredRelation, arity: int, rest: Rest
 ) -> None:
     """Move pairs that differ only in metadata from equal to modified."""
     mine, other = source.metadata, target.metadata
-    if mine == other:
+    differ: dict[RowKey, None] = {}
+    for key in paced(chain(mine, other), rest, FACTS_PER_REST):
+        here_metadata, there_metadata = mine.get(key, {}), other.get(key, {})
+        if here_metadata is not there_metadata and (
+            without_evidence(here_metadata) != without_evidence(there_metadata)
+        ):
+            differ[key] = None
+    if not differ:
         return
-    differ = {
-        key
-        for key in mine.keys() | other.keys()
-        if without_evidence(mine.get(key, {})) != without_evidence(other.get(key, {}))
-    }
-    symbols = array("I", [symbol for key in differ for symbol in key])
+    symbols = array("I", [symbol for key in paced(differ, rest) for symbol in key])
     here, there = (stored.relation.locate(symbols, len(differ)) for stored in (source, target))
-    known = set(_keys(pair.modified, arity))
-    for key, a, b in zip(differ, here, there, strict=True):
+    known = set(paced(_keys(pair.modified, arity), rest))
+    for key, a, b in paced(zip(differ, here, there, strict=True), rest):
         if NO_ROW not in (a, b) and key not in known:
             pair.modified.extend(key or (0,))
             pair.equal -= 1
 
 
-def _judge(pair: OneSign, arity: int, limited: set[RowKey], validity: Validity) -> None:
+def _judge(pair: OneSign, arity: int, limited: set[RowKey], validity: Validity, rest: Rest) -> None:
     """Pair the facts that have a validity window one by one.
 
     A fact may not count, and a `ttl` starts at assertion.
     """
-    keys = list(limited)
-    symbols = array("I", [symbol for key in keys for symbol in key])
+    keys = list(paced(limited, rest))
+    symbols = array("I", [symbol for key in paced(keys, rest) for symbol in key])
     sides = [
         None if s is None else s.relation.locate(symbols, len(keys))
         for s in (pair.source, pair.target)
     ]
-    modified = set(_keys(pair.modified, arity))
     here, there = (array("I", [NO_ROW]) * len(keys) if ids is None else ids for ids in sides)
-    both = sum(1 for a, b in zip(here, there, strict=True) if NO_ROW not in (a, b))
-    pair.equal -= both - len(modified & limited)
+    both = sum(NO_ROW not in located for located in paced(zip(here, there, strict=True), rest))
+    pair.equal -= both - sum(key in limited for key in paced(_keys(pair.modified, arity), rest))
     for name in ("only_source", "only_target", "modified"):
-        rows = getattr(pair, name)
-        setattr(pair, name, flat([key for key in _keys(rows, arity) if key not in limited]))
-    for index, key in enumerate(keys):
-        mine = _counted(pair.source, here[index : index + 1], key, validity)
-        other = _counted(pair.target, there[index : index + 1], key, validity)
-        if mine is not None and other is not None:
-            if mine == other:
-                pair.equal += 1
-            else:
-                pair.modified.extend(key or (0,))
-        elif mine is not None:
-            pair.only_source.extend(key or (0,))
-        elif other is not None:
-            pair.only_target.extend(key or (0,))
+        unlimited = (
+            key for key in paced(_keys(getattr(pair, name), arity), rest) if key not in limited
+        )
+        setattr(pair, name, flat(unlimited))
+    for start in paced(range(0, len(keys), FACTS_PER_REST), rest, 1):
+        part = slice(start, start + FACTS_PER_REST)
+        compared = (
+            _counted(pair.source, here[part], keys[part], validity),
+            _counted(pair.target, there[part], keys[part], validity),
+        )
+        for key, mine, other in zip(keys[part], *compared, strict=True):
+            if mine is not None and other is not None:
+                if mine == other:
+                    pair.equal += 1
+                else:
+                    pair.modified.extend(key or (0,))
+            elif mine is not None:
+                pair.only_source.extend(key or (0,))
+            elif other is not None:
+                pair.only_target.extend(key or (0,))
 
 
 def _counted(
-    stored: StoredRelation | None, ids: array[int], key: RowKey, validity: Validity
-) -> tuple[object, ...] | None:
-    """Return what distinguishes a fact from another with the same arguments.
+    stored: StoredRelation | None, ids: array[int], keys: Sequence[RowKey], validity: Validity
+) -> list[tuple[object, ...] | None]:
+    """Return for each fact what distinguishes it from another with the same arguments.
 
     The result is None for a fact that does not exist or does not count.
 
     A fact asserted without `validFrom` is valid from its assertion time.
     """
-    if (
-        stored is None
-        or ids[0] == NO_ROW
-        or (key in stored.limited and not validity.counts(stored, ids))
-    ):
-        return None
-    confidence = stored.relation.attributes(Attribute.CONFIDENCE, ids)[0]
-    begins = stored.relation.attributes(Attribute.VALID_FROM, ids)[0]
-    _, end = next(stored.windows(ids))
-    return (
-        begins,
-        end,
-        None if confidence != confidence else confidence,
-        without_evidence(stored.metadata.get(key, {})),
+    counted: list[tuple[object, ...] | None] = [None] * len(keys)
+    if stored is None:
+        return counted
+    indexes = [index for index, id in enumerate(ids) if id != NO_ROW]
+    known = array("I", [ids[index] for index in indexes])
+    begins, confidences = (
+        stored.relation.attributes(each, known)
+        for each in (Attribute.VALID_FROM, Attribute.CONFIDENCE)
     )
+    for index, begin, (start, end), confidence in zip(
+        indexes, begins, stored.windows(known), confidences, strict=True
+    ):
+        key = keys[index]
+        if key not in stored.limited or validity.counts(start, end):
+            counted[index] = (
+                begin,
+                end,
+                None if confidence != confidence else confidence,
+                without_evidence(stored.metadata.get(key, {})),
+            )
+    return counted
 
 
 def _cross(difference: Difference, sign: bool) -> None:
@@ -308,9 +335,14 @@ def _cross(difference: Difference, sign: bool) -> None:
     else:
         crossed = _in_one(difference, mine.only_source, other.target, other.source)
         gone = _in_one(difference, other.only_target, mine.source, mine.target)
+    rest = difference.rest
     mine.crossed = _chosen(mine.only_source, difference.arity, crossed)
-    mine.only_source = _chosen(mine.only_source, difference.arity, [not yes for yes in crossed])
-    other.only_target = _chosen(other.only_target, difference.arity, [not yes for yes in gone])
+    mine.only_source = _chosen(
+        mine.only_source, difference.arity, [not yes for yes in paced(crossed, rest)]
+    )
+    other.only_target = _chosen(
+        other.only_target, difference.arity, [not yes for yes in paced(gone, rest)]
+    )
 
 
 def _in_one(
@@ -323,12 +355,13 @@ def _in_one(
     engine_rows, count = cells(rows, difference.arity), difference.count(rows)
     if present is None:
         return [False] * count
-    yes = [id != NO_ROW for id in present.relation.locate(engine_rows, count)]
+    here = present.relation.locate(engine_rows, count)
     if absent is None:
-        return yes
+        return [id != NO_ROW for id in paced(here, difference.rest)]
+    there = absent.relation.locate(engine_rows, count)
     return [
-        a and id == NO_ROW
-        for a, id in zip(yes, absent.relation.locate(engine_rows, count), strict=True)
+        a != NO_ROW and b == NO_ROW
+        for a, b in paced(zip(here, there, strict=True), difference.rest)
     ]
 
 
@@ -340,10 +373,10 @@ def _chosen(rows: array[int], arity: int, selected: Sequence[bool]) -> array[int
     return picked
 
 
-def _keys(rows: array[int], arity: int) -> list[RowKey]:
-    return list(zip(*[iter(rows)] * arity, strict=True)) if arity else [()] * len(rows)
+def _keys(rows: array[int], arity: int) -> Iterator[RowKey]:
+    return zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), len(rows))
 
 
 def flat(keys: Iterable[RowKey]) -> array[int]:
     """Concatenate rows; with arity 0 a placeholder for each."""
-    return array("I", [symbol for key in keys for symbol in key or (0,)])
+    return array("I", (symbol for key in keys for symbol in key or (0,)))

@@ -6,8 +6,9 @@ The result depends only on the state and the decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
 from kbcore.state.episodes.evidence import Span, combined, evidence_of, union, with_evidence
@@ -17,47 +18,57 @@ from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
 
 UNKNOWN = float("nan")
 
+RULES_PER_REST = 100
+"""Rules copied or removed between two calls of `rest`: about a millisecond."""
 
-def change_scopes(tenant: Tenant, change: ScopeChange, delta: Delta) -> None:
-    """Apply a scope change and record its effect."""
+FACTS_PER_REST = 200
+"""Facts copied, combined or removed between two calls of `rest`: about a millisecond."""
+
+
+def change_scopes(tenant: Tenant, change: ScopeChange, delta: Delta, rest: Rest = no_rest) -> None:
+    """Apply a scope change and record its effect; the caller holds the tenant's write lock.
+
+    `rest` is called about once a millisecond, while the change is applied in part.
+    """
     if isinstance(change, ForkScope):
-        _fork(tenant, change, delta)
+        _fork(tenant, change, delta, rest)
     elif isinstance(change, DropScope):
-        delta.details["deleted"] = _drop(tenant, change.scope, delta)
+        delta.details["deleted"] = _drop(tenant, change.scope, delta, rest)
     else:
-        _Merge(tenant, change, delta).run()
+        _Merge(tenant, change, delta, rest).run()
 
 
-def _fork(tenant: Tenant, change: ForkScope, delta: Delta) -> None:
-    _drop(tenant, change.target, delta)
-    delta.details["copied"] = tenant.copy_partition(change.source, change.target).live()
+def _fork(tenant: Tenant, change: ForkScope, delta: Delta, rest: Rest) -> None:
+    _drop(tenant, change.target, delta, rest)
+    copy_of_facts = tenant.copy_partition(change.source, change.target, rest)
+    delta.details["copied"] = copy_of_facts.live()
     rules = tenant.writable_rules()
-    for stored in () if change.source is None else rules.of(change.source):
+    source_rules = () if change.source is None else rules.of(change.source)
+    for stored in paced(source_rules, rest, RULES_PER_REST):
         copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
         if rules.add(copy):
             delta.rules_added.append(copy)
-    for declared in () if change.source is None else rules.phrases_of(change.source):
+    phrases = () if change.source is None else rules.phrases_of(change.source)
+    for declared in paced(phrases, rest, RULES_PER_REST):
         rules.declare(replace(declared.phrase, scope=change.target))
     tenant.plan_version += 1
 
 
-def _drop(tenant: Tenant, scope: str, delta: Delta) -> int:
-    """Remove a scope and its rules and return the number of its facts.
-
-    The caller holds the tenant's write lock.
-    """
+def _drop(tenant: Tenant, scope: str, delta: Delta, rest: Rest) -> int:
+    """Remove a scope and its rules and return the number of its facts."""
     known = tenant.partition(scope)
     facts = 0 if known is None else known.live()
-    if tenant.lose_partition(scope) is not None:
+    if tenant.lose_partition(scope, rest) is not None:
         delta.dropped.append(scope)
     rules = tenant.writable_rules()
-    for stored in rules.of(scope):
+    for stored in paced(rules.of(scope), rest, RULES_PER_REST):
         rules.remove(scope, stored.id)
         delta.rules_removed.append(stored)
-    for declared in rules.phrases_of(scope):
+    for declared in paced(rules.phrases_of(scope), rest, RULES_PER_REST):
         rules.withdraw(scope, declared.id)
         delta.phrases_removed.append(declared)
     return facts
@@ -66,7 +77,8 @@ def _drop(tenant: Tenant, scope: str, delta: Delta) -> int:
 class _Merge:
     """The run of one merge."""
 
-    def __init__(self, tenant: Tenant, change: MergeScope, delta: Delta) -> None:
+    def __init__(self, tenant: Tenant, change: MergeScope, delta: Delta, rest: Rest) -> None:
+        self._rest = rest
         self._tenant = tenant
         self._change = change
         self._delta = delta
@@ -77,12 +89,12 @@ class _Merge:
     def run(self) -> None:
         """Copy the facts that only the source has, and apply the decision of each conflict."""
         others: dict[tuple[str, int], dict[RowKey, Decision]] = {}
-        for predicate, args, decision in self._change.others:
+        for predicate, args, decision in paced(self._change.others, self._rest, FACTS_PER_REST):
             key = tuple(self._tenant.engine.find(arg) for arg in args)
             others.setdefault((predicate, len(args)), {})[key] = decision
         conflicts = 0
         for difference in differences(
-            self._source, self._target, Validity(self._change.at, future=True)
+            self._source, self._target, Validity(self._change.at, future=True), self._rest
         ):
             decided = others.get((difference.predicate, difference.arity), {})
             conflicts += self._merge_relation(difference, decided)
@@ -103,8 +115,10 @@ class _Merge:
         stored = self._target.get(RelationSchema(difference.predicate, difference.arity, sign))
         if not evidence or stored is None:
             return
-        ids = stored.relation.locate(cells(flat(evidence), difference.arity), len(evidence))
-        for (key, spans), id in zip(evidence.items(), ids, strict=True):
+        rows = flat(paced(evidence, self._rest))
+        ids = stored.relation.locate(cells(rows, difference.arity), len(evidence))
+        located_evidence = zip(evidence.items(), ids, strict=True)
+        for (key, spans), id in paced(located_evidence, self._rest, FACTS_PER_REST):
             if id == NO_ROW:
                 continue  # the strategy removed it
             metadata = stored.metadata.get(key, {})
@@ -132,7 +146,7 @@ class _Merge:
                 if keep is not Keep.FACTS:
                     self._settle(difference, keep, group)
                     continue
-                for key in group:
+                for key in paced(group, self._rest, DECISIONS_PER_REST):
                     self._replace(difference, key, decided[key].facts)
         return difference.conflict_count()
 
@@ -160,11 +174,27 @@ class _Merge:
 
         Facts already in the target are overwritten.
         """
-        count = difference.count(rows)
         source = difference.signs[sign].source
-        if not count or source is None:
-            return
-        target = self._target.writable(source.schema)
+        if source is not None and rows:
+            target = self._target.writable(source.schema)
+            for part in self._parts(difference, rows):
+                self._copy_part(difference, source, target, part)
+
+    def _parts(self, difference: Difference, rows: array[int]) -> Iterator[array[int]]:
+        """Yield rows in parts that take about a millisecond to write."""
+        size = FACTS_PER_REST * max(difference.arity, 1)
+        for start in range(0, len(rows), size):
+            self._rest()
+            yield rows[start : start + size]
+
+    def _copy_part(
+        self,
+        difference: Difference,
+        source: StoredRelation,
+        target: StoredRelation,
+        rows: array[int],
+    ) -> None:
+        count = difference.count(rows)
         ids_in_target, added = target.insert(cells(rows, difference.arity), count)
         ids = source.relation.locate(cells(rows, difference.arity), count)
         for attribute in Attribute:
@@ -182,11 +212,20 @@ class _Merge:
 
     def _combine(self, difference: Difference, sign: bool, rows: array[int]) -> None:
         """Combine the two facts of the same sign at each row, as `Keep.BOTH` says."""
-        count = difference.count(rows)
         source, target = difference.signs[sign].source, difference.signs[sign].target
-        if not count or source is None or target is None:
-            return
-        target = self._target.writable(target.schema)
+        if source is not None and target is not None and rows:
+            target = self._target.writable(target.schema)
+            for part in self._parts(difference, rows):
+                self._combine_part(difference, source, target, part)
+
+    def _combine_part(
+        self,
+        difference: Difference,
+        source: StoredRelation,
+        target: StoredRelation,
+        rows: array[int],
+    ) -> None:
+        count = difference.count(rows)
         sides = [
             (stored, stored.relation.locate(cells(rows, difference.arity), count))
             for stored in (source, target)
@@ -252,13 +291,13 @@ class _Merge:
         if stored is None or not rows:
             return
         stored = self._target.writable(stored.schema)
-        stored_rows, ids = located(
-            stored.relation, cells(rows, difference.arity), difference.count(rows)
-        )
-        if not len(ids):
-            return
-        stored.remove(stored_rows, len(ids))
-        self._tenant.changed(len(ids), stored)
+        for part in self._parts(difference, rows):
+            stored_rows, ids = located(
+                stored.relation, cells(part, difference.arity), difference.count(part)
+            )
+            if len(ids):
+                stored.remove(stored_rows, len(ids))
+                self._tenant.changed(len(ids), stored)
 
     def _limit(self, stored: StoredRelation, key: RowKey, limited: bool) -> None:
         """Show or hide a fact as its window says; a fact without a window must not stay hidden."""
@@ -275,35 +314,39 @@ class _Merge:
         self._delta.updated += count - added
 
 
+DECISIONS_PER_REST = 20
+"""Facts written one by one, as a strategy decided, between two calls of `rest`: about a millisecond."""
+
+
 def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
     """Return the evidence, of both scopes, of facts that both have."""
     pair = difference.signs[sign]
     if pair.source is None or pair.target is None:
         return {}
     here, there = pair.source.metadata, pair.target.metadata
-    keys = [
+    rest = difference.rest
+    with_evidence_keys = {
         key
-        for key in here.keys() | there.keys()
+        for key in paced(chain(here, there), rest, FACTS_PER_REST)
         if evidence_of(here.get(key, {})) or evidence_of(there.get(key, {}))
-    ]
-    if not keys:
+    }
+    if not with_evidence_keys:
         return {}
+    keys = sorted_in_parts(with_evidence_keys, rest)
+    rows = cells(flat(paced(keys, rest)), difference.arity)
     one_sided = {
         key
-        for rows in (pair.only_source, pair.only_target, pair.crossed)
-        for key in difference.keys(rows)
+        for one_sided_rows in (pair.only_source, pair.only_target, pair.crossed)
+        for key in difference.keys(one_sided_rows)
     }
     both = zip(
-        sorted(keys),
-        *(
-            side.relation.locate(cells(flat(sorted(keys)), difference.arity), len(keys))
-            for side in (pair.source, pair.target)
-        ),
+        keys,
+        *(side.relation.locate(rows, len(keys)) for side in (pair.source, pair.target)),
         strict=True,
     )
     return {
         key: union(evidence_of(there.get(key, {})), evidence_of(here.get(key, {})))
-        for key, *ids in both
+        for key, *ids in paced(both, rest, FACTS_PER_REST)
         if NO_ROW not in ids and key not in one_sided
     }
 
@@ -318,11 +361,11 @@ def _cells(
 def _within(
     difference: Difference, rows: array[int], group: Collection[RowKey] | None
 ) -> array[int]:
-    return rows if group is None else flat([key for key in difference.keys(rows) if key in group])
+    return rows if group is None else flat(key for key in difference.keys(rows) if key in group)
 
 
 def _without(difference: Difference, rows: array[int], keys: Sequence[RowKey]) -> array[int]:
     if not keys:
         return rows
     gone = set(keys)
-    return flat([key for key in difference.keys(rows) if key not in gone])
+    return flat(key for key in difference.keys(rows) if key not in gone)

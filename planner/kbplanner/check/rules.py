@@ -95,7 +95,7 @@ def never_fire(
     the least fixpoint of the predicates that can have conclusions, computed with a count of open
     atoms for each rule. Predicates without rules can have facts from elsewhere.
     """
-    heads = {_signed(rule.head) for rule in rules}
+    heads = {_signed(rule.head) for rule in paced(rules, rest, RULES_PER_REST)}
     facts = set(with_facts)
     waiting: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     missing: list[set[tuple[str, int, bool]]] = []
@@ -109,7 +109,7 @@ def never_fire(
         missing.append(needed)
         for signed in needed:
             waiting[signed].append(index)
-    firing = [index for index, needed in enumerate(missing) if not needed]
+    firing = [index for index, needed in paced(enumerate(missing), rest) if not needed]
     while firing:
         if not len(firing) % RULES_PER_REST:
             rest()

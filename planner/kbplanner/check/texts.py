@@ -23,7 +23,7 @@ from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
-from kbplanner.pacing import no_rest, paced
+from kbplanner.pacing import let_go, no_rest, paced
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
@@ -108,14 +108,7 @@ def check_texts(
     statement. `rest` is called after each statement that was read, and in the loops over statements
     and rules after that. Never raises for what is wrong with a text.
     """
-    parts = []
-    for text in texts:
-        findings = Findings(text)
-        source = read_source(text, limits, max_errors=MAX_ERRORS, rest=rest)
-        parsed = source.parsed
-        for error in parsed.errors:
-            findings.add_error(error)
-        parts.append(_Checked(findings, source.statements, parsed.unread_names, source.blocks))
+    parts = [_read(text, limits, rest) for text in texts]
     _check_blocks(parts, rest)
     for part in parts:
         _check_statements(part, paced(part.statements, rest, PACE), limits, problem_of)
@@ -130,7 +123,20 @@ def check_texts(
     _check_external(parts, stored, scope, refused, rest)
     rest()
     _check_rules(parts, stored, scope, refused, rest)
-    return [part.findings.in_order() for part in parts]
+    findings_of = [part.findings.in_order() for part in parts]
+    for part in parts:
+        let_go(part.safe, rest)
+        let_go(part.statements, rest)
+    return findings_of
+
+
+def _read(text: str, limits: Limits, rest: Callable[[], None]) -> _Checked:
+    findings = Findings(text)
+    source = read_source(text, limits, max_errors=MAX_ERRORS, rest=rest)
+    parsed = source.parsed
+    for error in parsed.errors:
+        findings.add_error(error)
+    return _Checked(findings, source.statements, parsed.unread_names, source.blocks)
 
 
 def check_goal(
@@ -384,7 +390,9 @@ def _check_rules(
     facts |= _signatures(stored.external)
     unread = _unread_names(parts)
     facts |= {
-        (rule.head.predicate, rule.head.arity) for rule in rules if rule.head.predicate in unread
+        (rule.head.predicate, rule.head.arity)
+        for rule in paced(rules, rest, CHEAP_PACE)
+        if rule.head.predicate in unread
     }
     for index, atom in never_fire(rules, facts, rest):
         if (
@@ -441,15 +449,17 @@ def _check_recursion(
     own = [
         (part, statement, _scoped(statement.rule, scope))
         for part in parts
-        for statement in part.safe
+        for statement in paced(part.safe, rest, CHEAP_PACE)
     ]
-    scopes = {rule.scope for _, _, rule in own}
+    scopes = {rule.scope for _, _, rule in paced(own, rest, CHEAP_PACE)}
     if None in scopes:  # such a rule holds in every scope
         scopes |= {rule.scope for rule in stored.rules}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
-        visible = [rule for rule in stored.rules if rule.scope in (None, each)]
+        visible = [
+            rule for rule in paced(stored.rules, rest, CHEAP_PACE) if rule.scope in (None, each)
+        ]
         first = len(visible)
-        owners = [entry for entry in own if entry[2].scope in (None, each)]
+        owners = [entry for entry in paced(own, rest, CHEAP_PACE) if entry[2].scope in (None, each)]
         visible += [rule for _, _, rule in owners]
         for result in recursion_findings(visible, first, rest):
             part, statement, _ = owners[result.rule - first]
@@ -506,15 +516,17 @@ def _check_external(
     own = [
         (part, statement, _scoped(statement.rule, scope))
         for part in parts
-        for statement in part.safe
+        for statement in paced(part.safe, rest, CHEAP_PACE)
         if id(statement) not in refused
     ]
     queries = [(part, goal) for part in parts for goal in part.goals(rest)]
-    scopes = {scope, *(rule.scope for _, _, rule in own)}
+    scopes = {scope, *(rule.scope for _, _, rule in paced(own, rest, CHEAP_PACE))}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
-        visible = [rule for rule in stored.rules if rule.scope in (None, each)]
+        visible = [
+            rule for rule in paced(stored.rules, rest, CHEAP_PACE) if rule.scope in (None, each)
+        ]
         first = len(visible)
-        owners = [entry for entry in own if entry[2].scope in (None, each)]
+        owners = [entry for entry in paced(own, rest, CHEAP_PACE) if entry[2].scope in (None, each)]
         visible += [rule for _, _, rule in owners]
         asked = queries if each == scope else []
         rest()

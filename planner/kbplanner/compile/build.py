@@ -76,6 +76,7 @@ def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Pla
     if program.answer is None:
         raise EngineFault("a program without an answer relation cannot be built")
     builder = _Builder(program, rest)
+    _check_registers(builder.registers)
     heads = program.heads()
     order = {schema: number for number, schema in enumerate(heads)}
     stages = []
@@ -93,12 +94,7 @@ def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Pla
         ]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
         stages.append(StratumPlan(part.recursive, tuple(plans), relations))
-    if builder.registers > MAX_REGISTERS:
-        raise BudgetExceeded(
-            f"the rules that a goal depends on have more than {MAX_REGISTERS} different constants",
-            "planConstants",
-            MAX_REGISTERS,
-        )
+    _check_registers(builder.registers)
     return Plan(
         slots=tuple(builder.slots),
         derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
@@ -119,6 +115,16 @@ def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Pla
             and schema.stored.derived in program.external
         ),
     )
+
+
+def _check_registers(count: int) -> None:
+    """Raise BudgetExceeded for more registers than a plan may have."""
+    if count > MAX_REGISTERS:
+        raise BudgetExceeded(
+            f"the rules that a goal depends on have more than {MAX_REGISTERS} different constants",
+            "planConstants",
+            MAX_REGISTERS,
+        )
 
 
 def _constants(item: ClauseItem) -> Iterator[str]:

@@ -141,7 +141,7 @@ class RuleSet:
         }
         clauses = self.clauses(frozenset(), rest)
         check_stratified(clauses, rest)
-        self.derived = frozenset(map(_head, self.rules))
+        self.derived = frozenset(map(_head, paced(self.rules, rest, CLAUSES_PER_REST)))
         """Stored schemas of the predicates that have rules."""
         self.computed_recursion = frozenset(
             self.rules[number - 1] for number in rules_computing_recursively(clauses, rest)

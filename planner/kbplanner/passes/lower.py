@@ -48,7 +48,7 @@ from kbplanner.ir.terms import (
     extremum_of,
     numbered_variables,
 )
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
 from kbplanner.passes.aggregate import aggregate
 
 RULES_PER_REST = 1
@@ -74,7 +74,7 @@ def lower(
     for number, rule in enumerate(paced(rules, rest, RULES_PER_REST), 1):
         clauses.extend(lowering.rule(rule, number))
     rest()
-    for schema in paced(sorted(derived, key=str), rest, RULES_PER_REST):
+    for schema in paced(sorted_in_parts(derived, rest, str), rest, RULES_PER_REST):
         args = numbered_variables(schema.arity)
         clauses.append(Clause(ClauseAtom(derived[schema], args), (ClauseAtom(schema, args),)))
     clauses.extend(lowering.undenied_clauses())

@@ -46,7 +46,7 @@ from kbplanner.ir.program import (
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
 from kbplanner.ir.verify import verify
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
 
 TRUE, POSSIBLE = "true", "possible"
 
@@ -142,7 +142,7 @@ def without_negative_components(
             )
         elif keep:
             rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, bounded))
-    for schema in paced(sorted(inside, key=str), rest, REWRITES_PER_REST):
+    for schema in paced(sorted_in_parts(inside, rest, str), rest, REWRITES_PER_REST):
         args = numbered_variables(schema.arity)
         if not keep:
             rewritten.append(

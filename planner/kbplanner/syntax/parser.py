@@ -61,7 +61,8 @@ def parse_program(
     reader = Reader(
         text, parse_clause, limits, mode="program" if final_dot else "clauses", rest=rest
     )
-    statements = list(reader.statements())
+    statements: list[Statement] = []
+    statements += reader.statements()  # unlike `list()`: at a deadline the caller finds them here
     if reader.errors:
         raise syntax_error(reader.errors)
     return statements
@@ -106,7 +107,8 @@ def parse_valid(
     """
     reader = Reader(text, parse_clause, limits, mode=mode, rest=rest)
     reader.max_errors = max_errors
-    statements = list(reader.statements(after_errors=True))
+    statements: list[Statement] = []
+    statements += reader.statements(after_errors=True)  # as in `parse_program`
     return Parsed(statements, reader.errors, reader.unread_names)
 
 

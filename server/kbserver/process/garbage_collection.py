@@ -1,6 +1,6 @@
 """Garbage collection schedule: full collections are rare and short, because they stop all requests.
 
-Young generations are collected often, in a few milliseconds each: the second one has 30,000 objects
+Young generations are collected often, in a few milliseconds each: the second one has 15,000 objects
 at most. Full collections run only while no long goal and no large body is active, whose answers and
 values can be millions of objects. What survives one is frozen: the next one looks only at what was
 made since then. Once an hour everything is looked at again.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import gevent
 
-GENERATION_0_OBJECTS, GENERATION_1_RUNS = 10_000, 2
+GENERATION_0_OBJECTS, GENERATION_1_RUNS = 5_000, 2
 """Thresholds of `gc`: new objects before a collection of generation 0; such collections before one of generation 1."""
 
 NO_GENERATION_2 = 1 << 30

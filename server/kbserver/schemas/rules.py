@@ -13,7 +13,7 @@ from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_rest, let_go, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
@@ -298,7 +298,7 @@ def clauses_of(
     """
     rest = current_rest()
     statements = parse_program(source, final_dot=final_dot)
-    for statement in statements:
+    for statement in paced(statements, rest):
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
                 path,
@@ -317,6 +317,7 @@ def clauses_of(
         for statement in paced(statements, rest, FACTS_PER_YIELD)
         if isinstance(statement, FactStatement)
     ]
+    let_go(statements, rest)
     if not rules and not facts:
         raise InvalidInput.at(path, "holds no fact, rule or phrase")
     return rules, facts

@@ -12,7 +12,8 @@ from kbcore.branching.merge import MergeOutcome
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import as_json, parts_as_json, rows_written
+from kbplanner.pacing import let_go, paced
+from kbserver.answers import SLICE_ROWS, as_json, parts_as_json, row_parts
 from kbserver.http.etags import tagged
 from kbserver.http.paging import answer_list
 from kbserver.http.request_context import named, reader, runtime, writer
@@ -73,7 +74,12 @@ def fork(outcome: ForkOutcome, arguments: Json) -> Response:
 )
 def diff(outcome: ScopeDiff, arguments: Json) -> Response:
     """Compare two scopes."""
-    pairs = [{"before": pair.before, "after": pair.after} for pair in outcome.modified]
+    counts, rest = diff_counts(outcome), runtime().yield_now
+    pairs = [
+        {"before": pair.before, "after": pair.after}
+        for pair in paced(outcome.modified, rest, SLICE_ROWS)
+    ]
+    let_go(outcome.modified, rest)
     added, removed, modified = _written(outcome.added), _written(outcome.removed), _written(pairs)
     lists = {
         "added": added,
@@ -82,8 +88,10 @@ def diff(outcome: ScopeDiff, arguments: Json) -> Response:
         "onlyInA": removed,
         "onlyInB": added,
     }
-    parts = chain.from_iterable((f'"{name}":'.encode(), rows, b",") for name, rows in lists.items())
-    numbers = ",".join(f'"{name}":{count}' for name, count in diff_counts(outcome).items())
+    parts = chain.from_iterable(
+        (f'"{name}":'.encode(), *rows, b",") for name, rows in lists.items()
+    )
+    numbers = ",".join(f'"{name}":{count}' for name, count in counts.items())
     return parts_as_json([b"{", *parts, f"{numbers}}}".encode()])
 
 
@@ -157,5 +165,5 @@ def scopes() -> Response:
     )
 
 
-def _written(rows: list[Row]) -> bytes:
-    return rows_written(rows, runtime().yield_now)
+def _written(rows: list[Row]) -> list[bytes]:
+    return row_parts(rows, runtime().yield_now)
