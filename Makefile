@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
 # The longest first: two run at a time.
-ENVS   ?= verify,py311,faults,console,docs,asan,client,spark,static,py310,py313,contract,protocols,release
+ENVS   ?= full,browser,extras-spark,static,py310,py313,asan,release
 # No test here starts a process, except one server for each worker.
 QUICK  := $(addprefix tests/,planner engine contract core/context core/memory core/scopes core/transactions \
           plugins/test_storage_wal.py property/test_programs.py)
@@ -41,7 +41,7 @@ test-changed: $(VENV)/.test-tools
 	KB_TEST_EXAMPLES=some $(BIN)/python -m pytest -q -n auto --dist worksteal $$($(BIN)/python tests/support/changed.py $(BASE)) $(ARGS)
 
 test-all: $(VENV)/.tox
-	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),)
+	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),) $(ARGS)
 
 # Compile the console. Needs Node 20 and npm; servers send the compiled files, which are part of the repository.
 console: $(VENV)/.installed

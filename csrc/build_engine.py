@@ -11,7 +11,11 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
-SOURCES = sorted(f"csrc/{path.name}" for path in HERE.glob("*.c"))
+FOLDERS = ("store", "verify", "run", "dense", "text", "search", "models", "output")
+SOURCES = sorted(
+    f"csrc/{folder}/{path.name}" for folder in FOLDERS for path in HERE.glob(f"{folder}/*.c")
+)
+HEADERS = sorted(f"csrc/{path.relative_to(HERE).as_posix()}" for path in HERE.rglob("*.h"))
 
 
 def declarations() -> str:
@@ -33,7 +37,7 @@ def make_ffibuilder() -> FFI:
         '#include "kbengine.h"',
         sources=SOURCES,
         include_dirs=["csrc"],
-        depends=sorted(f"csrc/{path.name}" for path in HERE.glob("*.h")),
+        depends=HEADERS,
         extra_compile_args=flags,
         libraries=[] if sys.platform == "win32" else ["m", "pthread"],
         py_limited_api=True,

@@ -84,8 +84,8 @@ typedef struct kb_symbols {
 #define KB_KIND_SHIFT 61
 #define KB_START_MASK ((UINT64_C(1) << KB_KIND_SHIFT) - 1)
 
-/* integer: of 64 bits; long: a longer whole number; decimal: with a fraction in plain digits; power:
- * with an exponent. An instant is a text that kb_value_get has read as a time. */
+/* integer: of 64 bits; long: a longer whole number; decimal: with a fraction in plain digits;
+ * power: with an exponent. An instant is a text that kb_value_get has read as a time. */
 enum { KB_KIND_TEXT, KB_KIND_INTEGER, KB_KIND_DECIMAL, KB_KIND_POWER, KB_KIND_LONG, KB_KIND_INSTANT };
 
 typedef struct kb_number {            /* number.c */
@@ -96,16 +96,20 @@ typedef struct kb_number {            /* number.c */
 } kb_number;
 
 typedef struct kb_text { const char *bytes; size_t len; } kb_text;
-typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;      /* a constant with its value */
+/* a constant with its value */
+typedef struct kb_arg { kb_text text; kb_number number; } kb_arg;
 
 void kb_number_parse(const char *text, size_t len, kb_number *out);
 /* Both are numbers. 0: equal, or different numbers with the same nearest double */
 int kb_number_order(const kb_number *a, const kb_number *b);
-int kb_value_order(const kb_arg *a, const kb_arg *b);                  /* exact, of two numbers or two instants */
+/* exact, of two numbers or two instants */
+int kb_value_order(const kb_arg *a, const kb_arg *b);
 /* 1 if arithmetic and generators take the number as a whole number of 64 bits */
 int kb_number_whole(const kb_arg *arg, int64_t *out);
-int kb_instant_read(const kb_text *text, kb_number *out);              /* instants.c; 0: the text is no instant */
-void kb_sum_add(kb_sum *sum, const kb_number *number);                 /* exact.c: also counts it */
+/* instants.c; 0: the text is no instant */
+int kb_instant_read(const kb_text *text, kb_number *out);
+/* exact.c: also counts it */
+void kb_sum_add(kb_sum *sum, const kb_number *number);
 /* the double nearest to the sum, which is consumed */
 double kb_sum_real(kb_sum *sum);
 /* decimal.c: at most 20 bytes; returns their number */
@@ -193,7 +197,8 @@ typedef struct kb_group_slot {        /* best.c: the live row of a group, and it
     double value;                     /* the nearest double */
 } kb_group_slot;
 
-typedef struct kb_member {            /* classes.c: a name, with the circle of the names of its class */
+typedef struct kb_member {            /* classes.c: a name, with the circle of the names of its
+                                       * class */
     kb_sym name;
     uint32_t root, next, row;         /* members; the live row of the name */
     uint32_t size;                    /* of a root: the number of names of its class */
@@ -216,17 +221,20 @@ typedef struct kb_relation {
     uint64_t changed, moved;          /* total of such rows; how often ids changed, or a change was
                                        * not recorded */
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
-    uint32_t key;                     /* leading columns that no two rows share: all of them, but for FIRST */
+    uint32_t key;                     /* leading columns that no two rows share: all of them, but
+                                       * for FIRST */
     uint32_t block_mask, block_count, placed;
     uint32_t unwritten;               /* the last rows, which the matrix has and the cells do not
                                        * yet */
     uint32_t by_id;                   /* queried by id while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
-    uint32_t best;                    /* best.c: KB_BEST_*; of each group of rows only one is live */
+    uint32_t best;                    /* best.c: KB_BEST_*; of each group of rows only one is
+                                       * live */
     struct kb_group_slot *groups;     /* best.c: the groups; load at most 1/2 */
     kb_member *members;               /* of a relation of classes, in order of appearance */
     uint32_t member_capacity;
-    uint32_t group_mask, group_count, unindexed;   /* unindexed: dead rows that the indexes have not */
+    uint32_t group_mask, group_count, unindexed;   /* unindexed: dead rows that the indexes have
+                                                    * not */
     struct kb_relation *snapshots;    /* the first snapshot that still copies from this relation */
     struct kb_snapshot *snapshot;     /* of a snapshot, which is never changed */
     kb_rel handle;
@@ -303,8 +311,8 @@ static inline kb_block *kb_block_seek(const kb_relation *relation, uint64_t key)
     return relation->blocks + at;
 }
 
-/* Return the id of the row with the key of `row` that is live or hidden, or KB_NO_ROW. A relation with
- * blocks needs kb_relation_place first. */
+/* Return the id of the row with the key of `row` that is live or hidden, or KB_NO_ROW. A relation
+ * with blocks needs kb_relation_place first. */
 static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sym *row, uint64_t hash)
 {
     uint32_t at, slot;

@@ -1,15 +1,18 @@
 /* kbengine.h - the public interface of the engine.
  * Owns: symbols, relations, indexes, verified plans, runs. Never: strings of the caller, files,
- * time.  * Ownership: the caller closes every handle it opens. Arguments are read during the call
- * only, unless   a comment says that they are borrowed. A pointer that a call returns is valid
- * until the next call   that changes the same handle. Threads: one call at a time per kb_engine and
- * everything opened from it; different engines are   independent. Only kb_run_cancel and
- * kb_model_cancel may be called during another call. Errors: every call that can fail returns a
- * kb_status, negative on error. Outputs are the last   arguments and are written only on success. A
- * call that changes the engine does all of its work   or none of it. Each call lists the statuses
- * it can return under "Returns". KB_MISUSE (a NULL or unknown handle, a   NULL array with a count,
- * a symbol or row id out of range) is possible for all of them and is   listed only where it has a
- * further reason. Counts are numbers of items, sizes are in bytes. */
+ * time.
+ *
+ * Ownership: the caller closes every handle it opens. Arguments are read during the call only,
+ * unless a comment says that they are borrowed. A pointer that a call returns is valid until the
+ * next call that changes the same handle.
+ * Threads: one call at a time per kb_engine and everything opened from it; different engines are
+ * independent. Only kb_run_cancel and kb_model_cancel may be called during another call.
+ * Errors: every call that can fail returns a kb_status, negative on error. Outputs are the last
+ * arguments and are written only on success. A call that changes the engine does all of its work or
+ * none of it. Each call lists the statuses it can return under "Returns". KB_MISUSE (a NULL or
+ * unknown handle, a NULL array with a count, a symbol or row id out of range) is possible for all
+ * of them and is listed only where it has a further reason.
+ * Counts are numbers of items, sizes are in bytes. */
 #ifndef KBENGINE_H
 #define KBENGINE_H
 #include <stddef.h>
@@ -92,8 +95,8 @@ kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *ou
  * ends[i]; `out` receives `count` symbols. Returns: OK, NOMEM; MISUSE if `ends` decreases. */
 kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out);
 /* Give a symbol that no text finds these bytes: `symbol` of an earlier call, whose text had as many
- * bytes and which nothing refers to any more, or a new one for 0. For constants of a single run that no
- * row has. Returns: OK, NOMEM; MISUSE for another symbol or length. */
+ * bytes and which nothing refers to any more, or a new one for 0. For constants of a single run
+ * that no row has. Returns: OK, NOMEM; MISUSE for another symbol or length. */
 kb_status kb_symbol_reuse(kb_engine *engine, kb_sym symbol, const char *bytes, size_t len, kb_sym *out);
 /* Look up a string without interning it; `out` receives 0 for an unknown one. Returns: OK. */
 kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);
@@ -107,8 +110,8 @@ kb_status kb_symbols_text(const kb_engine *engine, const kb_sym *syms, size_t co
                           uint64_t *ends, size_t *filled);
 uint32_t kb_symbol_count(const kb_engine *engine);   /* symbols are 1 .. this number */
 /* The number that a text is. kind: 0 text, 1 integer of 64 bits (`integer` and `real` are set);
- * others have only `real`, the nearest double, which may be infinite: 2 decimal, 3 with an exponent,
- * 4 longer whole number. Returns: OK. */
+ * others have only `real`, the nearest double, which may be infinite: 2 decimal, 3 with an
+ * exponent, 4 longer whole number. Returns: OK. */
 kb_status kb_symbol_number(const kb_engine *engine, kb_sym sym, uint32_t *kind, int64_t *integer, double *real);
 /* Sort `count` rows of `arity` symbols in place, in answer order: numbers before text, numbers by
  * value and then by text, text by bytes. Returns: OK, NOMEM. */
@@ -348,8 +351,8 @@ kb_status kb_signs_within(const uint16_t *differing, size_t count, uint16_t most
 kb_status kb_column_codes(kb_engine *engine, const kb_sym *cells, size_t stride, size_t count, uint32_t *codes,
                           kb_sym *distinct, size_t *distinct_count);
 /* The offsets of the texts of `count` symbols, one after the other: `offsets` has count + 1 items,
- * and the last is the number of bytes. `filled` is less than `count` if the offsets of more texts do
- * not fit in 31 bits. Returns: OK. */
+ * and the last is the number of bytes. `filled` is less than `count` if the offsets of more texts
+ * do not fit in 31 bits. Returns: OK. */
 kb_status kb_text_offsets(const kb_engine *engine, const kb_sym *syms, size_t count, int32_t *offsets, size_t *filled);
 /* Copy these texts into `bytes`, which has `room` bytes. Returns: OK; MISUSE if they do not fit. */
 kb_status kb_texts(const kb_engine *engine, const kb_sym *syms, size_t count, char *bytes, size_t room);
@@ -453,7 +456,8 @@ kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uin
 
 /* The search for the instances of proofs, breadth first. `heights` and `chosen` are results of
  * kb_ground_shortest; the first `parts` instances belong to others and are only passed through.
- * `seen` has `count` zeros at first, `queue` has as many places, of which [start, end) are in use. */
+ * `seen` has `count` zeros at first, `queue` has as many places, of which [start, end) are in
+ * use. */
 typedef struct kb_search {
     const uint32_t *heights, *chosen;
     uint8_t *seen;

@@ -259,7 +259,7 @@ def metrics() -> str:
 
 def bytecode() -> str:
     rows = []
-    for path in sorted((ROOT.parent / "csrc").glob("*.c")):
+    for path in sorted((ROOT.parent / "csrc" / "run").glob("*.c")):
         comments = re.findall(
             r"/\* Opcode: ([^\n]*?)\s*\n(.*?)\*/", path.read_text(encoding="utf-8"), re.S
         )
@@ -270,7 +270,7 @@ def bytecode() -> str:
         [
             "# Bytecode",
             "",
-            "For contributors: the instructions of a compiled plan. `csrc/README.md` describes their words and a run.",
+            "For contributors: the instructions of a compiled plan. `csrc/BYTECODE.md` describes their words and a run.",
             "",
             *table("instruction, effect", rows),
         ]

@@ -112,7 +112,8 @@ static int copy_schema(const struct ArrowSchema *from, struct ArrowSchema *to)
 
 /* --- columns, as kbplanner.engine.arrow describes them --- */
 
-/* Read the bytes of a bytes object or a bytearray; None has none. Returns 0 with an exception set. */
+/* Read the bytes of a bytes object or a bytearray; None has none. Returns 0 with an exception
+ * set. */
 static int bytes_of(PyObject *object, const char **bytes, Py_ssize_t *size)
 {
     *bytes = NULL;
@@ -171,8 +172,8 @@ static int begin_array(struct ArrowArray *out, int64_t length, int64_t null_coun
     return 1;
 }
 
-/* A column: name, format, nullable, null count, buffers, and None or the dictionary: format, length,
- * buffers. `schema` or `array` may be NULL. Returns 0 with an exception set. */
+/* A column: name, format, nullable, null count, buffers, and None or the dictionary: format,
+ * length, buffers. `schema` or `array` may be NULL. Returns 0 with an exception set. */
 static int read_column(PyObject *column, int64_t length, struct ArrowSchema *schema, struct ArrowArray *array)
 {
     const char *name, *format, *values_format;

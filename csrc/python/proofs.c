@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LEAF 0xFFFFFFFFu              /* in place of an instance or step: no rule concludes the node */
+#define LEAF 0xFFFFFFFFu              /* in place of an instance or step: no rule concludes the
+                                       * node */
 #define MISSING 0xFFFFFFFEu           /* in place of a step: not replayed yet */
 #define ELIDED 0xFFFFFFFFu            /* in place of a first child: the node is cut */
 #define RECORD_WORDS 3                /* of a queue: fact, level, first child */
@@ -211,7 +212,8 @@ static PyObject *order(PyObject *module, PyObject *args)
 
 /* --- dicts --- */
 
-/* Return a copy of template number `which`, a borrowed dict of a list; NULL with an exception set. */
+/* Return a copy of template number `which`, a borrowed dict of a list; NULL with an exception
+ * set. */
 static PyObject *copy_of(PyObject *templates, size_t which)
 {
     if (which >= (size_t)PyList_Size(templates))
@@ -228,7 +230,8 @@ static int set_new(PyObject *dict, PyObject *key, PyObject *value)
     return is_set;
 }
 
-/* Return the value of a number in a dict, borrowed; NULL if it has no value, or with an exception. */
+/* Return the value of a number in a dict, borrowed; NULL if it has no value, or with an
+ * exception. */
 static PyObject *value_of(PyObject *dict, uint32_t number)
 {
     PyObject *key, *value;
@@ -246,10 +249,13 @@ typedef struct tree {
     proof p;
     PyObject *args;                   /* by fact: its arguments, a tuple */
     words relations;                  /* by fact */
-    PyObject *leaves;                 /* by fact: the row of a stored fact, or (goal, step) of a test; None */
-    PyObject *goals, *matches;        /* by relation: the row of a conclusion, the step of a stored fact */
+    PyObject *leaves;                 /* by fact: the row of a stored fact, or (goal, step) of a
+                                       * test; None */
+    PyObject *goals, *matches;        /* by relation: the row of a conclusion, the step of a stored
+                                       * fact */
     words rules;                      /* by step */
-    PyObject *applications, *items;   /* by rule: its step, and of each body item ((variable, index), ...) */
+    PyObject *applications, *items;   /* by rule: its step, and of each body item ((variable,
+                                       * index), ...) */
     PyObject *bindings;               /* by step: a dict */
     PyObject *aggregates;             /* {step: further items of the dict of the step} */
     PyObject *node, *cut;             /* templates: of a node, of the step of an elided node */
@@ -269,7 +275,8 @@ static PyObject *matched(const tree *t, uint32_t fact, PyObject *item)
 
         if (!PyArg_ParseTuple(PyTuple_GetItem(item, i), "Un", &name, &index)
             || (value = PyTuple_GetItem(args, index)) == NULL
-            || (PyUnicode_Check(value) && PyDict_SetItem(values, name, value) != 0)) {   /* else it is unbound */
+            /* without a text it is unbound */
+            || (PyUnicode_Check(value) && PyDict_SetItem(values, name, value) != 0)) {
             Py_DECREF(values);
             return NULL;
         }
@@ -442,9 +449,11 @@ typedef struct graph {
     PyObject *args;                   /* by fact: its arguments, a tuple */
     words relations, heights;         /* by fact */
     PyObject *alternatives;           /* by fact */
-    PyObject *shapes, *stored;        /* templates by relation: of a fact, of the node of a stored fact */
+    PyObject *shapes, *stored;        /* templates by relation: of a fact, of the node of a stored
+                                       * fact */
     words rules;                      /* by step */
-    PyObject *conclusions, *names;    /* templates by rule: of the node of a conclusion, of its rule */
+    PyObject *conclusions, *names;    /* templates by rule: of the node of a conclusion, of its
+                                       * rule */
     PyObject *bindings;               /* by step: a dict */
     PyObject *aggregates;             /* {step: further items of the node of its conclusion} */
     PyObject *cut;                    /* template of an elided node */

@@ -71,11 +71,6 @@ class _Pending:
     delta: Delta | None = None
     error: BaseException | None = None
 
-    @property
-    def settled(self) -> bool:
-        """True if the change set is durable or refused."""
-        return self.tenant is not None or self.delta is not None or self.error is not None
-
 
 class _BatchWrites:
     """The write sets of a growing batch by tenant, computed only when a check depends on them."""
@@ -176,7 +171,8 @@ class Committer:
             self._admit(pending)
             pending.lead = not self._leading
             self._leading = True
-        while not pending.settled:
+        # Until it is durable or refused.
+        while pending.tenant is None and pending.delta is None and pending.error is None:
             if pending.lead:
                 pending.lead = False
                 if (batch := self._take()) is None:
@@ -421,18 +417,24 @@ class Committer:
         confirmation, if the first writer depends on an unconfirmed change set.
         """
         batch: list[_Pending] = []
-        written, unconfirmed = _BatchWrites(), _BatchWrites()
+        written: _BatchWrites | None = None
+        unconfirmed: _BatchWrites | None = None
         size = 0
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES:
                 following = self._queue[0]
-                if not following.payload or written.meets(following.changes, batch):
+                if not following.payload:
                     break
-                if self._is_waiting and unconfirmed.meets(following.changes, self._unconfirmed):
-                    if not batch:
-                        self._stalled = True
-                        return None
-                    break
+                if following.changes.check is not None:
+                    written = written or _BatchWrites()
+                    if written.meets(following.changes, batch):
+                        break
+                    unconfirmed = unconfirmed or _BatchWrites()
+                    if self._is_waiting and unconfirmed.meets(following.changes, self._unconfirmed):
+                        if not batch:
+                            self._stalled = True
+                            return None
+                        break
                 batch.append(self._queue.popleft())
                 size += len(following.payload)
                 if following.changes.of_catalog:
@@ -533,7 +535,8 @@ class Committer:
             pending.seq = seq = seq + 1
         self.records += len(records)
         self.batches += 1
-        self.bytes += sum(len(payload) for _, _, payload in records)
+        for _, _, payload in records:
+            self.bytes += len(payload)
         if self.wrote is not None:
             self.wrote(seq, self.bytes)
 
@@ -629,7 +632,10 @@ def not_leading(leader: str) -> KBError:
 
 
 def _stamped(written: Sequence[_Pending]) -> list[tuple[int, int, bytes]]:
-    return [(CHANGES, VERSION, stamp(pending.payload, pending.at)) for pending in written]
+    records = []
+    for pending in written:
+        records.append((CHANGES, VERSION, stamp(pending.payload, pending.at)))
+    return records
 
 
 def _application(

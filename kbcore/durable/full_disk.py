@@ -6,11 +6,10 @@ Entered after a refused write, left when the disk has free space again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from kbcore.errors import KBError, StorageFailed, StorageFull
+from kbcore.errors import KBError, StorageFailed
 from kbcore.plug.ports import KeepsReserve, LogStore
 from kbcore.state.changes import ChangeSet
 
@@ -43,17 +42,15 @@ class FullDisk:
         self._made = False
         self.full = False
 
-    @contextmanager
-    def watched(self, changes: ChangeSet) -> Iterator[None]:
-        """Watch a commit for a full disk."""
-        try:
-            yield
-        except StorageFull:
-            if not self.full:
-                self.full = True
-                self._wake()
-            raise
-        if self.full and changes.makes_room:
+    def found_full(self) -> None:
+        """Note that a commit found no space."""
+        if not self.full:
+            self.full = True
+            self._wake()
+
+    def wrote(self, changes: ChangeSet) -> None:
+        """Note that a change set was written although the disk is full."""
+        if changes.makes_room:
             self._made = True
             self._wake()
 

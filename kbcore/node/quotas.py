@@ -95,14 +95,14 @@ class Quotas:
         self._held: dict[tuple[str, str], _Held] = {}
 
     def room(self, catalog: Catalog, changes: ChangeSet) -> AbstractContextManager[None]:
-        """Reserve capacity for a change set while it is written.
+        """Reserve capacity for a change set while it is written, if any limit is `active`.
 
         Entering raises RateLimited if a limit is reached.
 
         Retractions in the same change set do not free capacity for it. If concurrent writes come
         near a limit, a write that would just have fitted may be refused; none exceeds the limit.
         """
-        if not self.active or not any(isinstance(change, _ADDING) for change in changes.changes):
+        if not any(isinstance(change, _ADDING) for change in changes.changes):
             return _FREE
         return self._hold(catalog, changes)
 

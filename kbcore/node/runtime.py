@@ -22,7 +22,7 @@ from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
-from kbcore.errors import KBError, NotReady, StorageFailed
+from kbcore.errors import KBError, NotReady, StorageFailed, StorageFull
 from kbcore.events.feed import Committed, Feeds
 from kbcore.llm.model import Model, model_check
 from kbcore.node.admin import Admin
@@ -418,8 +418,14 @@ class Runtime:
 
     def _commit_in(self, shard: Shard, changes: ChangeSet) -> Delta:
         try:
-            with shard.room.watched(changes), self._quotas.room(shard.catalog, changes):
+            if self._quotas.active:
+                with self._quotas.room(shard.catalog, changes):
+                    delta = shard.committer.commit(changes)
+            else:
                 delta = shard.committer.commit(changes)
+        except StorageFull:
+            shard.room.found_full()
+            raise
         except StorageFailed as error:
             if self._on_shard_failure is None:
                 raise
@@ -427,6 +433,8 @@ class Runtime:
                 "another node may have this tenant now: it is unknown whether this write took effect",
                 {"reason": "lease", "outcome": "unknown"},
             ) from error
+        if shard.room.full:
+            shard.room.wrote(changes)
         self._wrote(changes, delta)
         return delta
 
@@ -481,7 +489,9 @@ class Runtime:
             self.vectors.wake()
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
-        purges = any(isinstance(change, PurgeMemory) for change in changes.changes)
+        purges = False
+        for change in changes.changes:
+            purges = purges or isinstance(change, PurgeMemory)
         if purges:
             self._forget_windows(changes)
             if self.replication.leader_url is not None:
@@ -492,8 +502,9 @@ class Runtime:
             self._forget_vectors(changes)
         if changes.of_catalog:
             self.transactions.fail(changes.database, changes.tenant or None)
-        if any(shard.snapshots.grown for shard in list(self.shards.values())):
-            self._wake.set()
+        for shard in list(self.shards.values()):
+            if shard.snapshots.grown:
+                self._wake.set()
 
     def read_tenant(self, database: str, name: str) -> Tenant:
         """Return a tenant to read, advanced to now; an unknown one is empty.

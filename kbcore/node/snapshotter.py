@@ -96,7 +96,7 @@ class Snapshots:
     @property
     def grown(self) -> bool:
         """True if there is enough new log for a snapshot."""
-        return self.bytes_since >= self._log_bytes
+        return self._committer.bytes - self._at_bytes >= self._log_bytes
 
     def captured(self) -> tuple[LogStatus, Capture]:
         """Capture the current state between two batches.

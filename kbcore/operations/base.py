@@ -14,7 +14,7 @@ from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
-from kbcore.reason.budget import Budget, Deadline, Notes, RequestLimits
+from kbcore.reason.budget import NO_LIMITS, Budget, Deadline, Notes, RequestLimits
 from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
@@ -218,7 +218,7 @@ class TenantHandle:
         Where it needs rows of external predicates, they are fetched without the lock, and it is
         called again: it must not have effects before it returns.
         """
-        reading = self._reads(request_limits, notes, kind, goal)
+        reading = Reading(self, kind, goal, self._new_budget(request_limits, notes))
         with reading as (tenant, budget):
             while True:
                 try:
@@ -298,7 +298,7 @@ class TenantHandle:
         services = self._services
         config, clock, limits = services.config, services.clock, services.limits
         timeout_ms, max_answers = config.query_timeout_ms, config.query_max_answers
-        if request_limits is not None:
+        if request_limits is not None and request_limits is not NO_LIMITS:
             limits = Limits(
                 _lower(request_limits.rows, limits.rows),
                 _lower(request_limits.bytes, limits.bytes),

@@ -116,15 +116,27 @@ class TenantKB(
         refuses facts that violate another declared constraint. Plugins can add strategies.
         """
         rest = self._deadline()
-        for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
-            self._check_writable(scope)
-        if self._services.predicates is not None:
-            self._services.predicates.check_new(
-                (fact.predicate, len(fact.args))
-                for fact in paced(facts, rest, FACTS_PER_REST)
-                if fact.positive
-            )
-        facts = self._with_evidence(facts, rest=rest)
+        external = self._services.predicates
+        if len(facts) == 1:
+            fact = facts[0]
+            if fact.scope is not None:
+                self._check_writable(fact.scope)
+            if external is not None and fact.positive:
+                signature = fact.predicate, len(fact.args)
+                if signature in external.signatures:
+                    external.check_new((signature,))
+            if fact.evidence:
+                facts = self._with_evidence(facts, rest=rest)
+        else:
+            for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
+                self._check_writable(scope)
+            if external is not None:
+                external.check_new(
+                    (fact.predicate, len(fact.args))
+                    for fact in paced(facts, rest, FACTS_PER_REST)
+                    if fact.positive
+                )
+            facts = self._with_evidence(facts, rest=rest)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),), rest=rest)
         else:

@@ -101,7 +101,7 @@ class Annotations:
             if len(self._marks) > 1024:
                 self._marks.clear()
             marks = self._marks[key] = self._look(
-                partition, RelationSchema(atom.predicate, atom.arity, atom.positive)
+                partition, RelationSchema(atom.predicate, len(atom.args), atom.positive)
             )
         return marks
 
@@ -155,11 +155,10 @@ class Annotations:
         return self._tenant.rules.visible(partition.name)
 
     def _look(self, partition: Partition, schema: RelationSchema) -> Marks:
-        rules, version = self._rules(partition), self._tenant.version
-        stored = partition.get(schema.opposite)
-        opposite = schema.opposite in rules.derived or bool(
-            stored and stored.relation.counts().live
-        )
+        rules, version = self._tenant.rules.visible(partition.name), self._tenant.version
+        other_sign = RelationSchema(schema.predicate, schema.arity, not schema.positive)
+        stored = partition.get(other_sign)
+        opposite = other_sign in rules.derived or bool(stored and stored.relation.counts().live)
         if schema not in rules.derived:
             return Marks(version, None, Absence.NONE, opposite)
         # Explicit negatives count even if none is valid now: a goal may ask for another time.

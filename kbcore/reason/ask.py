@@ -376,7 +376,7 @@ class Reasoner:
         """Return at most `limit` answers from `offset` on as symbols; None if some have a confidence
         or metadata of their own.
         """
-        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        schema = RelationSchema(atom.predicate, len(atom.args), atom.positive)
         stored = partition.get(schema)
         marks = self._annotations.marks(partition, atom)
         if not marks.alike or not plain(stored):
@@ -388,7 +388,7 @@ class Reasoner:
         rows, count = self.solve(partition, atom, budget, options)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
-            rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
+            rows, count = rows[offset * len(atom.args) : end * len(atom.args)], max(end - offset, 0)
         budget.check_answers(count)
         return PlainAnswers(rows, count, not marks.plain)
 
@@ -399,7 +399,7 @@ class Reasoner:
         answers = self.plain_answers(partition, atom, budget, limit, offset)
         if answers is None:
             return None
-        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        schema = RelationSchema(atom.predicate, len(atom.args), atom.positive)
         pieces = self.writer.rows(
             schema,
             partition.name,

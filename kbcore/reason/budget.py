@@ -69,6 +69,10 @@ class RequestLimits:
     answers: int | None = None
 
 
+NO_LIMITS = RequestLimits()
+"""The limits of a request that sets none."""
+
+
 class Deadline:
     """Callable for long work of a request that has no budget yet, such as reading its text: lets
     other requests run.

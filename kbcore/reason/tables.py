@@ -27,15 +27,15 @@ Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 
 
 def _key(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> Key:
-    return partition, goal, tuple(pattern) if goal.plan.one_seed else ()
+    return partition, goal, tuple(pattern) if goal.loaded.one_seed else ()
 
 
 def _keys(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> list[Key]:
     """Return the keys of tables that can answer a goal: all conclusions first, then its binding
     pattern.
     """
-    plans = [goal] if goal.full is None else [goal.full, goal]
-    return [_key(partition, plan, pattern) for plan in plans]
+    own = _key(partition, goal, pattern)
+    return [own] if goal.full is None else [_key(partition, goal.full, pattern), own]
 
 
 MIN_TABLE_BYTES = 8192

@@ -78,7 +78,8 @@ class Progress:
     def moved(self, to: int) -> None:
         """Raise the number and wake the waiting threads."""
         self.reached = max(to, self.reached)
-        self.wake()
+        if self._waiting:
+            self.wake()
 
     def wake(self) -> None:
         """Make all waiting threads check their condition again."""

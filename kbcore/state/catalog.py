@@ -69,7 +69,10 @@ class Catalog:
 
     def tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant, None if nothing was ever written to it; raise UnknownDatabase."""
-        return self.database(database).tenants.get(name)
+        known = self._databases.get(database)
+        if known is None or database in self._quarantined:
+            raise UnknownDatabase(database)
+        return known.tenants.get(name)
 
     def find(self, database: str, name: str) -> Tenant | None:
         """Return a tenant, None if the tenant or its database does not exist."""
@@ -78,6 +81,9 @@ class Catalog:
 
     def need_tenant(self, database: str, name: str, at: int) -> Tenant:
         """Return a tenant, created at `at` if it is new; raise UnknownDatabase."""
+        tenant = self.tenant(database, name)
+        if tenant is not None:
+            return tenant
         tenants = self.database(database).tenants
         with self._mutex:
             tenant = tenants.get(name)

@@ -444,11 +444,13 @@ class ChangeSet:
     key: str | None = field(default=None, compare=False)
     undoes: int | None = None
     rest: Rest = field(default=no_rest, compare=False)
+    of_catalog: bool = field(init=False, compare=False, repr=False)
+    """True if the set changes whole databases or tenants, or the keys of the node."""
 
-    @property
-    def of_catalog(self) -> bool:
-        """True if the set changes whole databases or tenants, or the keys of the node."""
-        return len(self.changes) == 1 and isinstance(self.changes[0], ChangeCatalog | ChangeKeys)
+    def __post_init__(self) -> None:
+        changes = self.changes
+        of_catalog = len(changes) == 1 and isinstance(changes[0], ChangeCatalog | ChangeKeys)
+        object.__setattr__(self, "of_catalog", of_catalog)
 
     @property
     def creates_tenant(self) -> bool:

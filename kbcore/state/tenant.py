@@ -78,16 +78,16 @@ class Attachments:
         self._of: dict[type, Attached] = {}
 
     def get(self, kind: type[_A]) -> _A | None:
-        """Return the object of a class, None if there is none."""
+        """Return the object of a class, or None."""
         return cast("_A | None", self._of.get(kind))
 
     def need(self, kind: type[_A], make: Callable[[], _A]) -> _A:
-        """Return the object of a class, which `make` makes if there is none; no lock is needed."""
+        """Return the object of a class, which `make` makes at the first call; no lock is needed."""
         known = self._of.get(kind)
         return cast("_A", self._of.setdefault(kind, make()) if known is None else known)
 
     def pop(self, kind: type[_A]) -> _A | None:
-        """Remove the object of a class without closing it, and return it; None if there is none."""
+        """Remove the object of a class without closing it; return it, or None."""
         return cast("_A | None", self._of.pop(kind, None))
 
     def clear(self) -> list[Attached]:

@@ -22,9 +22,8 @@ def no_rest() -> None:
 _CURRENT: ContextVar[Rest] = ContextVar("kbplanner-rest", default=no_rest)
 
 
-def current_rest() -> Rest:
-    """Return what the innermost block of `resting` calls; `no_rest` outside of any."""
-    return _CURRENT.get()
+current_rest = _CURRENT.get
+"""Return what the innermost block of `resting` calls; `no_rest` outside of any."""
 
 
 class resting:  # noqa: N801  used like a function, in `with resting(rest):`

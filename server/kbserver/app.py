@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 from flask.sessions import SessionInterface
 
-from kbcore.errors import Forbidden, NotFound, StorageFailed
+from kbcore.errors import NotFound, StorageFailed
 from kbcore.metrics.catalogue import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
 from kbserver import operations
 from kbserver.accounting import Accounting
 from kbserver.answers import JSON
 from kbserver.events.streams import EventHub
-from kbserver.fast_path import FastPath
+from kbserver.fast_path import Entry
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
-from kbserver.http.cors import Cors
 from kbserver.http.etags import weakened
-from kbserver.http.request_context import release
+from kbserver.http.request_context import current_request, release
 from kbserver.idempotency import Idempotency
 from kbserver.mcp.rpc import Failure
 from kbserver.mcp.transport import Transport
@@ -32,9 +31,9 @@ from kbserver.routes import every  # noqa: F401  declares the operations
 from kbserver.routes.agents.context import mark_deprecated
 from kbserver.routes.agents.mcp import EXTENSION, failed
 from kbserver.routes.plugin_routes import mount
-from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
-from kbserver.security.guard import GUARD, WHO, Guard, OwnKey, RevocableStream
+from kbserver.security.browser_guard import BrowserGuard
+from kbserver.security.guard import GUARD, Guard, RevocableStream
 from kbserver.security.permissions import NO_ROUTE
 from kbserver.subscriptions.streams import GoalStreams
 
@@ -65,46 +64,6 @@ class _NoSession(SessionInterface):
 
     def open_session(self, app: Flask, request: object) -> None:
         """Return None."""
-
-
-class BrowserChecks:
-    """WSGI layer in front of the application that refuses what the guard refuses."""
-
-    def __init__(
-        self,
-        application: Callable[..., Iterable[bytes]],
-        guard: BrowserGuard,
-        accounting: Accounting,
-    ) -> None:
-        self._application = application
-        self._guard = guard
-        self._accounting = accounting
-
-    def __call__(
-        self, environ: dict[str, Any], start_response: Callable[..., Any]
-    ) -> Iterable[bytes]:
-        """Serve a WSGI request."""
-        try:
-            if CHECKED not in environ:
-                self._guard.check(environ)
-        except Forbidden as error:
-            return self._refused(environ, start_response, error)
-        return self._application(environ, start_response)
-
-    def _refused(
-        self, environ: dict[str, Any], start_response: Callable[..., Any], error: Forbidden
-    ) -> list[bytes]:
-        answer = self._accounting.failed(error, self._accounting.begin(environ).id)
-        body = answer.body()
-        headers = [
-            ("Content-Type", JSON),
-            ("Content-Length", str(len(body))),
-            *self._accounting.headers(environ, answer.headers),
-        ]
-        start_response(answer.line(), headers)
-        self._accounting.finish(environ, None, answer.status)
-        self._accounting.end(environ)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 def create_app(
@@ -147,14 +106,15 @@ def create_app(
     runtime.metrics.on_collect(gauge(HTTP_BODY_BYTES, lambda: bodies.bytes))
     runtime.metrics.on_collect(gauge(MCP_SUBSCRIBERS, lambda: len(mcp.streams)))
 
-    if fast_path:
-        app.wsgi_app = FastPath(  # type: ignore[method-assign]
-            app.wsgi_app, runtime, accounting, bodies, active_guard
-        )
-    app.wsgi_app = OwnKey(app.wsgi_app)  # type: ignore[method-assign]
-    if runtime.config.cors_origins:
-        app.wsgi_app = Cors(app.wsgi_app, runtime.config.cors_origins)  # type: ignore[method-assign]
-    app.wsgi_app = BrowserChecks(app.wsgi_app, browser_guard, accounting)  # type: ignore[method-assign]
+    app.wsgi_app = Entry(  # type: ignore[method-assign]
+        app.wsgi_app,
+        runtime,
+        accounting,
+        bodies,
+        browser_guard,
+        active_guard,
+        fast_path=fast_path,
+    )
     return app
 
 
@@ -169,14 +129,14 @@ def _install_hooks(
 
     @app.before_request
     def begin() -> None:
-        environ = request.environ
-        g.request_id = accounting.begin(environ).id
+        environ, served = request.environ, current_request()
+        accounting.begin(served)
         # Flask routes a path that starts with two slashes as if it had one.
         has_two_slashes = environ.get("PATH_INFO", "").startswith("//")
         if guard is not None:
             rule = None if has_two_slashes else request.url_rule
             need = NO_ROUTE if rule is None else need_of(request.method, rule.rule)
-            guard.admit(environ, need, request.view_args)
+            guard.admit(served, need, request.view_args)
         if has_two_slashes:
             raise NotFound("no such path")
 
@@ -187,7 +147,7 @@ def _install_hooks(
         return response
 
     def refused(error: Exception) -> Response:
-        answer = accounting.failed(error, accounting.begin(request.environ).id)
+        answer = accounting.failed(error, current_request().id)
         return Response(
             answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers)
         )
@@ -202,25 +162,23 @@ def _install_hooks(
 
     @app.after_request
     def finish(response: Response) -> Response:
-        environ, rule = request.environ, request.url_rule
-        for name, value in accounting.headers(environ, dict(response.headers)):
+        served, rule = current_request(), request.url_rule
+        for name, value in served.answer_headers(dict(response.headers)):
             response.headers[name] = value
-        if "ignored" in g:
-            response.headers.extend(g.ignored.headers())
-        if "applied" in g:
-            response.headers["Preference-Applied"] = ", ".join(dict.fromkeys(g.applied))
-        who = environ.get(WHO)
+        who = served.principal
         if guard is not None and who is not None and response.mimetype == EVENT_STREAM:
             response.response = RevocableStream(response.response, lambda: guard.is_valid(who))
         template = None if rule is None else rule.rule
-        accounting.finish(environ, template, response.status_code, g.get("audited"))
+        accounting.finish(served, template, response.status_code)
         return response
 
     @app.teardown_request
     def end(error: BaseException | None) -> None:
         bodies.release(request.environ)
         release(error)
-        accounting.end(request.environ)
+        served = current_request()
+        served.arguments = None  # the environment may live as long as a stream does
+        accounting.end(served)
 
 
 def _compress(response: Response, runtime: Runtime) -> None:

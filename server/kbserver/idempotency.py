@@ -14,9 +14,10 @@ import logging
 import re
 import threading
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from io import BytesIO
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 
 from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError
@@ -25,7 +26,7 @@ from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
 from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, Outcome, RequestKey
 from kbserver.answers import as_json
 from kbserver.http.json_body import read_body
-from kbserver.http.request_context import RequestContext, bodies, read_headers
+from kbserver.http.request_context import RequestContext, bodies, current_request, read_headers
 from kbserver.operations import Operation, operation_at
 from kbserver.replication.requests import COMMIT_SEQ
 from kbserver.schemas.requests import load
@@ -51,6 +52,20 @@ class InFlight(Conflict):
     """The first request with this key is still in progress."""
 
     retry_after = _RETRY_SECONDS
+
+
+@dataclass(slots=True)
+class Keyed:
+    """State of a request that carries out an idempotency key, until it ends.
+
+    `entry` is the database, the tenant and the key. `last_purge` is the number of the last purge of
+    the tenant when it began, and `mark` ends the marking of its change sets.
+    """
+
+    entry: tuple[str, str, str]
+    request_key: RequestKey
+    mark: AbstractContextManager[None] | None = None
+    last_purge: int = 0
 
 
 class Idempotency:
@@ -84,7 +99,7 @@ class Idempotency:
             known = None if running else self._known(context, key)
             if running is None and known is None:
                 self._in_progress[entry] = request_key.digest
-                g.idempotent = (entry, request_key)
+                keyed = current_request().keyed = Keyed(entry, request_key)
         if known is not None:
             if known.digest != request_key.digest:
                 raise _key_reused()
@@ -100,8 +115,8 @@ class Idempotency:
             context.database, context.tenant, request_key
         )
         mark.__enter__()
-        g.idempotent_mark = mark
-        g.last_purge = self._last_purge(context.database, context.tenant)
+        keyed.mark = mark
+        keyed.last_purge = self._last_purge(context.database, context.tenant)
         return None
 
     def _known(self, context: RequestContext, key: str) -> Answered | None:
@@ -126,13 +141,14 @@ class Idempotency:
         return hashlib.blake2b(repr(identity).encode() + b"\0" + body, digest_size=16).hexdigest()
 
     def _end(self, response: Response) -> Response:
-        if "idempotent" in g and response.status_code < 300:
-            (database, tenant, _), request_key = g.idempotent
+        keyed = current_request().keyed
+        if keyed is not None and response.status_code < 300:
+            (database, tenant, _), request_key = keyed.entry, keyed.request_key
             known = self._known(read_headers(request.environ), request_key.key)
             if known is not None and _can_be_made_again(known.outcome, response):
                 return response
             answer = _stored(response, None if known is None else known.outcome)
-            begun = g.last_purge
+            begun = keyed.last_purge
 
             def check() -> None:
                 if self._last_purge(database, tenant) != begun:
@@ -150,13 +166,13 @@ class Idempotency:
         return response
 
     def _leave(self, error: BaseException | None) -> None:
-        mark = g.pop("idempotent_mark", None)
-        if mark is not None:
-            mark.__exit__(None, None, None)
-        held = g.pop("idempotent", None)
-        if held is not None:
+        served = current_request()
+        keyed, served.keyed = served.keyed, None
+        if keyed is not None:
+            if keyed.mark is not None:
+                keyed.mark.__exit__(None, None, None)
             with self._mutex:
-                self._in_progress.pop(held[0], None)
+                self._in_progress.pop(keyed.entry, None)
 
 
 def _stored(response: Response, outcome: Outcome | None) -> Answer:
@@ -188,12 +204,13 @@ def _made_again(outcome: Outcome | None) -> Response | None:
     declared = _declared()
     if declared is None or declared.again is None or outcome is None:
         return None
-    if "arguments" not in g:
+    served = current_request()
+    if served.arguments is None:
         try:
-            g.arguments = {} if declared.body is None else load(declared.body)
+            served.arguments = {} if declared.body is None else load(declared.body)
         except KBError:  # the settings have changed: what was accepted then is refused now
             return None
-    return declared.again(outcome, {**g.arguments, **(request.view_args or {})})
+    return declared.again(outcome, {**served.arguments, **(request.view_args or {})})
 
 
 def _can_be_made_again(outcome: Outcome | None, first: Response) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -50,31 +48,12 @@ class IgnoredFields:
         )
 
 
-_COLLECTOR: ContextVar[IgnoredFields | None] = ContextVar("ignored_fields", default=None)
-
-
-@contextmanager
-def ignored_fields() -> Iterator[IgnoredFields]:
-    """Collect the unknown fields of the bodies that are read in this block."""
-    collector = IgnoredFields()
-    token = _COLLECTOR.set(collector)
-    try:
-        yield collector
-    finally:
-        _COLLECTOR.reset(token)
-
-
-def ignore(paths: Iterable[str]) -> None:
-    """Note that fields are ignored, for the block that collects them, if there is one."""
-    collector = _COLLECTOR.get()
-    if collector is not None and not collector.is_cut:
-        collector.add(paths)
-
-
 def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
     """Return the header that names the predicates without facts and rules; none if all exist."""
+    if not unknown:
+        return {}
     names = [encoded(str(each), "%,") for each in unknown[:MAX_NAMES]]
-    return {UNKNOWN_HEADER: ", ".join(names)} if names else {}
+    return {UNKNOWN_HEADER: ", ".join(names)}
 
 
 def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:

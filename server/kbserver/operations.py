@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 from marshmallow import Schema
 
 from kbcore.config.settings import Config
@@ -24,7 +24,15 @@ from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import JSON, PLAIN
 from kbserver.http.json_body import BodyLimit, bulk_limit, text_limit
-from kbserver.http.request_context import DEFAULT, outside, reader, runtime, writer
+from kbserver.http.request import Request
+from kbserver.http.request_context import (
+    DEFAULT,
+    current_request,
+    outside,
+    reader,
+    runtime,
+    writer,
+)
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
@@ -250,22 +258,23 @@ class Operation:
         """Return the response to the current request."""
         if self.headers_checked and not self.transaction:
             outside(None if self.tenant else DEFAULT)
-        g.body_limit = self.body_limit(runtime().config)
+        served = current_request()
+        served.body_limit = self.body_limit(runtime().config)
         if self.role == READER:
-            self._check_known_at()
+            self._check_known_at(served)
         if self.core is None:
             return self.respond(**path)
         kb = writer() if self.role == WRITER else reader()
-        arguments = g.arguments = {} if self.body is None else load(self.body)
+        arguments = served.arguments = {} if self.body is None else load(self.body)
         return self.respond(self.core(seen(kb, arguments), **arguments), arguments)
 
-    def _check_known_at(self) -> None:
+    def _check_known_at(self, served: Request) -> None:
         """Raise InvalidInput if an instant is given that this read would not see."""
         if KNOWN_AT in request.args and KNOWN_AT not in self.query:
             if self.is_historic:
                 raise InvalidInput.at(KNOWN_AT, "belongs in the body of this request")
             require_present(request.args)
-        g.is_of_present = not self.is_historic
+        served.is_of_present = not self.is_historic
 
     @cached_property
     def is_historic(self) -> bool:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from flask import current_app, has_app_context
 
 from kbcore.reason.budget import Deadline
-from kbplanner.pacing import current_rest, no_rest, resting
+from kbplanner.pacing import Rest, begin_resting, current_rest, no_rest, resting
+from kbserver.http.request import CURRENT
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
-_RUNTIME: ContextVar[Runtime | None] = ContextVar("kbcore-runtime", default=None)
 
+def begin_reading(data: Mapping[str, Any]) -> Token[Rest] | None:
+    """Begin to read a body as `reading` does, without a block; give the result to `end_resting`.
 
-@contextmanager
-def bodies_of(runtime: Runtime) -> Iterator[None]:
-    """Read the bodies in this block, which is in no Flask request, at the pace of a node."""
-    token = _RUNTIME.set(runtime)
-    try:
-        yield
-    finally:
-        _RUNTIME.reset(token)
+    None if the body is part of one that is being read, and outside a node.
+    """
+    deadline = _deadline(data)
+    return None if deadline is None else begin_resting(deadline)
 
 
 def reading(data: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -33,13 +31,18 @@ def reading(data: Mapping[str, Any]) -> AbstractContextManager[None]:
 
     Inside, reading raises BudgetExceeded. The block of a part of a body is that of the body.
     """
+    deadline = _deadline(data)
+    return _INSIDE if deadline is None else resting(deadline)
+
+
+def _deadline(data: Mapping[str, Any]) -> Deadline | None:
     runtime = _runtime()
     if runtime is None:
-        return _INSIDE
+        return None
     timeout_ms, own = runtime.config.query_timeout_ms, data.get("timeoutMs")
     if type(own) is int and own > 0:
         timeout_ms = min(timeout_ms, own)
-    return resting(Deadline(runtime.clock, timeout_ms, runtime.yield_now))
+    return Deadline(runtime.clock, timeout_ms, runtime.yield_now)
 
 
 def writing() -> AbstractContextManager[None]:
@@ -52,10 +55,10 @@ def _runtime() -> Runtime | None:
     """Return the runtime whose pace a block gets; None inside another block, and outside a node."""
     if current_rest() is not no_rest:
         return None
-    runtime = _RUNTIME.get()
-    if runtime is None and has_app_context():
-        runtime = current_app.extensions["kbcore"]
-    return runtime
+    request = CURRENT.get()
+    if request is not None:
+        return request.runtime
+    return current_app.extensions["kbcore"] if has_app_context() else None
 
 
 _INSIDE = nullcontext()

@@ -46,8 +46,8 @@ from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
 from kbserver.http.gate import OPEN_BODY, Gate, PublicGate
 from kbserver.http.listening import accept_connections, bind
+from kbserver.http.request import CALLER
 from kbserver.http.request_body import BodyInput, Times, TooSlow
-from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
 from kbserver.process import garbage_collection as collector
 from kbserver.process.instruments import gauge

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
 collect_ignore_glob = ignored(
-    "console", "playwright, of tox -e console", is_installed=find_spec("playwright") is not None
+    "console", "playwright, of tox -e browser", is_installed=find_spec("playwright") is not None
 )
 
 TOKEN = "a-token-for-the-first-key-of-the-server"

@@ -2,7 +2,7 @@
 
     python tests/contract/check_document.py [SECONDS]
 
-Run by the environment `contract` of tox. The seed is fixed; time is bounded.
+Run by the environment `full` of tox. The seed is fixed; time is bounded.
 """
 
 from __future__ import annotations

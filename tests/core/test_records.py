@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -188,6 +188,36 @@ def test_a_change_has_the_same_bytes_in_every_version(change: Change, text: str)
     payload = stamp(encode_changes(changes), 9)
     assert payload.decode() == f'{{"at":9,"db":"d","tenant":"t","changes":[{text}]}}'
     assert decode_changes(CHANGES, VERSION, payload) == (9, changes)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("scope", [None, "s"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"ttl": 0},
+        {"valid_from": 0},
+        {"valid_until": 0},
+        {"confidence": 0.0},
+        {"metadata": {"k": 1}},
+        {"evidence": (Evidence("e", 0, 1),)},
+    ],
+    ids=lambda more: next(iter(more), "ordinary"),
+)
+@pytest.mark.parametrize("discarded", [0, 2])
+def test_a_fact_alone_has_the_bytes_that_it_has_among_others(
+    positive: bool, scope: str | None, more: dict[str, Any], discarded: int
+) -> None:
+    fact = Fact("p", ("a", "ü"), positive=positive, scope=scope, **more)
+    alone, twice = (
+        ChangeSet("d", "t", (AssertFacts((fact,) * count, discarded),)) for count in (1, 2)
+    )
+    before, _, rest = encode_changes(twice).partition(b'"facts":[')
+    first, second = rest[: rest.index(b'},{"p":') + 1], rest[rest.index(b'},{"p":') + 2 :]
+    assert second.startswith(first)
+    assert encode_changes(alone) == before + b'"facts":[' + second
+    assert decode_changes(CHANGES, VERSION, stamp(encode_changes(alone), 9)) == (9, alone)
 
 
 def test_every_kind_of_change_is_tested() -> None:

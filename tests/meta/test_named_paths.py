@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
     "entry-points"
 ]
-PAGES = ("README.md", "DESIGN.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+PAGES = ("README.md", "DESIGN.md", "BYTECODE.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 PACKAGES = ("kbcore", "planner", "plugins", "server", "clients/python")
 ENDINGS = ("py", "c", "h", "md", "kb", "ts", "toml", "json", "yml", "ini", "sh", "lark")
 _SPAN = re.compile(r"`([^`\n]+)`")

@@ -28,7 +28,7 @@ from kbplanner.syntax.parser import parse_rule
 
 A, B, Z = (Variable(name) for name in "abz")
 ROW = Atom("v", (A, B))
-CASING = Path(__file__).parents[2] / "csrc" / "casing.c"
+CASING = Path(__file__).parents[2] / "csrc" / "text" / "casing.c"
 
 doubles = st.integers(0, (1 << 64) - 1).map(
     lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]

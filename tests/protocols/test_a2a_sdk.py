@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.servers import Server
 
-pytest.importorskip("a2a", reason="the official SDK is not installed; tox -e protocols has it")
+pytest.importorskip("a2a", reason="the official SDK is not installed; tox -e full has it")
 
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory

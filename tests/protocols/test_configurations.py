@@ -16,7 +16,7 @@ import httpx
 import pytest
 from support.servers import Server
 
-pytest.importorskip("mcp", reason="the official SDK is not installed; tox -e protocols has it")
+pytest.importorskip("mcp", reason="the official SDK is not installed; tox -e full has it")
 
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.servers import Server
 
-pytest.importorskip("mcp", reason="the official SDK is not installed; tox -e protocols has it")
+pytest.importorskip("mcp", reason="the official SDK is not installed; tox -e full has it")
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client

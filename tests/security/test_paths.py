@@ -195,12 +195,12 @@ def target() -> Iterator[Target]:
             app.view_functions[endpoint] = noting(made, endpoint, view)
         finish = Accounting.finish
 
-        def noted(self: Any, environ: Any, route: str | None, status: int, *more: Any) -> None:
+        def noted(self: Any, request: Any, route: str | None, status: int) -> None:
             """Note what the fast path has answered, which calls no view."""
             if route is not None and status < 400:
-                method = environ["REQUEST_METHOD"].upper().replace("HEAD", "GET")
+                method = request.environ["REQUEST_METHOD"].upper().replace("HEAD", "GET")
                 made.ran.append((method, in_page_form(route)))
-            finish(self, environ, route, status, *more)
+            finish(self, request, route, status)
 
         patch = pytest.MonkeyPatch()
         patch.setattr(Accounting, "finish", noted)

@@ -196,7 +196,7 @@ LAST = [
 
 def test_common_requests_do_not_reach_flask(monkeypatch):
     with Both() as both:
-        monkeypatch.setattr(both.apps[0].wsgi_app._application._app, "_flask_app", None)
+        monkeypatch.setattr(both.apps[0].wsgi_app, "_flask_app", None)
         told = json.dumps({"predicate": "p", "args": ["a", 1]}).encode()
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         assert both.ask("/tell", told) == (

@@ -1,4 +1,4 @@
-"""The simple case mappings of Unicode as Python knows them, in the form of csrc/casing.c: `rows()` prints its tables."""
+"""The simple case mappings of Unicode as Python knows them: `rows()` prints the tables of csrc/text/casing.c."""
 
 from __future__ import annotations
 

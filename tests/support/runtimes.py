@@ -1,6 +1,6 @@
 """Runtimes for tests: built-in plugins, a folder or memory, a clock that stands still.
 
-With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one (`tox run -e verify`).
+With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one (`tox run -e full`).
 """
 
 from __future__ import annotations

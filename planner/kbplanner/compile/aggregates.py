@@ -1,5 +1,5 @@
-"""Aggregates of a group and the total of a column, computed as in csrc/aggregate.c and
-csrc/total.c.
+"""Aggregates of a group and the total of a column, computed as in csrc/run/aggregate.c and
+csrc/store/total.c.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Encoding of plans as words, the format the engine verifies and runs; see csrc/README.md."""
+"""Encoding of plans as words, the format the engine verifies and runs; see csrc/BYTECODE.md."""
 
 from __future__ import annotations
 

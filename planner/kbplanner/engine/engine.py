@@ -110,7 +110,11 @@ class Engine:
     def call(self, function: Any, *arguments: Any) -> int:
         """Take the mutex and call a function whose first argument is the engine."""
         with self._lock:
-            return check(function(self._locked_handle(), *arguments), self.max_bytes)
+            handle = self._handle
+            if handle is None or self._pending_closes:
+                handle = self._locked_handle()
+            status: int = function(handle, *arguments)
+            return status if status >= 0 else check(status, self.max_bytes)
 
     def intern(self, text: str) -> int:
         """Return the symbol of a text; create it if it is new."""
@@ -587,11 +591,17 @@ class Run:
             return self._call_locked(function, *arguments)
 
     def _call_locked(self, function: Any, *arguments: Any) -> int:
-        self._engine._locked_handle()
-        handle = self._open_handle()  # a concurrent close takes effect after this call
-        status = function(handle, *arguments)
+        engine = self._engine
+        if engine._handle is None or engine._pending_closes:
+            engine._locked_handle()
+        handle = self._handle  # a concurrent close takes effect after this call
+        if handle is None:
+            handle = self._open_handle()
+        status: int = function(handle, *arguments) or 0
+        if status >= 0:
+            return status
         if status != lib.KB_LIMIT:
-            return check(status or 0, self._engine.max_bytes)
+            return check(status, engine.max_bytes)
         stats = self._read(handle)
         name = stats.budget or "memoryBytes"
         value = {

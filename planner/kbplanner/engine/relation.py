@@ -49,9 +49,6 @@ class Relation:
         """Columns of a row."""
         return self._arity
 
-    def _call(self, function: Any, *arguments: Any) -> int:
-        return self.engine.call(function, self.handle, *arguments)
-
     def _rows(self, rows: array[int], count: int) -> Any:
         view = ffi.from_buffer("kb_sym[]", rows)
         if count < 0 or len(view) < count * self._arity:
@@ -64,26 +61,26 @@ class Relation:
         """
         view, ids, added = self._rows(rows, count), new_array(count), ffi.new("size_t *")
         ids_view = ffi.from_buffer("uint32_t[]", ids)
-        self._call(lib.kb_insert, view, count, ids_view, added)
+        self.engine.call(lib.kb_insert, self.handle, view, count, ids_view, added)
         return ids, int(added[0])
 
     def delete(self, rows: array[int], count: int) -> int:
         """Remove rows; return how many existed."""
         view, removed = self._rows(rows, count), ffi.new("size_t *")
-        self._call(lib.kb_delete, view, count, removed)
+        self.engine.call(lib.kb_delete, self.handle, view, count, removed)
         return int(removed[0])
 
     def hide(self, rows: array[int], count: int, hidden: bool) -> int:
         """Hide rows from plans and plain matches, or show them again; return how many changed."""
         view, changed = self._rows(rows, count), ffi.new("size_t *")
-        self._call(lib.kb_hide, view, count, hidden, changed)
+        self.engine.call(lib.kb_hide, self.handle, view, count, hidden, changed)
         return int(changed[0])
 
     def locate(self, rows: array[int], count: int) -> array[int]:
         """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
         view, ids = self._rows(rows, count), new_array(count)
         ids_view = ffi.from_buffer("uint32_t[]", ids)
-        self._call(lib.kb_locate, view, count, ids_view)
+        self.engine.call(lib.kb_locate, self.handle, view, count, ids_view)
         return ids
 
     def missing(self, rows: array[int], count: int) -> tuple[array[int], int]:
@@ -93,7 +90,14 @@ class Relation:
             new_array(len(rows)),
             ffi.new("size_t *"),
         )
-        self._call(lib.kb_missing, view, count, ffi.from_buffer("kb_sym[]", missing), missing_count)
+        self.engine.call(
+            lib.kb_missing,
+            self.handle,
+            view,
+            count,
+            ffi.from_buffer("kb_sym[]", missing),
+            missing_count,
+        )
         del missing[missing_count[0] * self._arity :]
         return missing, int(missing_count[0])
 
@@ -130,7 +134,9 @@ class Relation:
             if not room:
                 return rows
             target = view + start * self._arity
-            self._call(lib.kb_match, values, 0, cursor, target, ffi.NULL, room, filled)
+            self.engine.call(
+                lib.kb_match, self.handle, values, 0, cursor, target, ffi.NULL, room, filled
+            )
             if filled[0] < room:
                 raise EngineFault("engine: the relation has changed while it was read")
             start += room
@@ -155,8 +161,16 @@ class Relation:
                 ffi.from_buffer("kb_sym[]", piece_rows),
                 ffi.from_buffer("uint32_t[]", piece_ids),
             )
-            self._call(
-                lib.kb_match, values, flags, cursor, rows_view, ids_view, wanted_count, filled
+            self.engine.call(
+                lib.kb_match,
+                self.handle,
+                values,
+                flags,
+                cursor,
+                rows_view,
+                ids_view,
+                wanted_count,
+                filled,
             )
             count = filled[0]
             total += count
@@ -169,7 +183,7 @@ class Relation:
         """Return the rows with these ids, which must exist, in the given order."""
         rows = new_array(len(ids) * self._arity)
         ids_view, rows_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("kb_sym[]", rows)
-        self._call(lib.kb_rows_at, ids_view, len(ids), rows_view)
+        self.engine.call(lib.kb_rows_at, self.handle, ids_view, len(ids), rows_view)
         return rows
 
     def total(
@@ -181,7 +195,9 @@ class Relation:
         sums, cursor = ffi.new("kb_total *"), ffi.new("uint64_t *")
         values, position = ffi.new("kb_sym[]", list(pattern)), NO_ROW if column is None else column
         while (
-            self._call(lib.kb_total_add, values, position, cursor, ROWS_PER_TOTAL_CALL, sums)
+            self.engine.call(
+                lib.kb_total_add, self.handle, values, position, cursor, ROWS_PER_TOTAL_CALL, sums
+            )
             != lib.KB_DONE
         ):
             if yield_now is not None:
@@ -198,19 +214,19 @@ class Relation:
     def counts(self) -> RelationCounts:
         """Return the numbers of rows, and the epoch."""
         out = ffi.new("uint64_t[4]")
-        self._call(lib.kb_count, out, out + 1, out + 2, out + 3)
+        self.engine.call(lib.kb_count, self.handle, out, out + 1, out + 2, out + 3)
         return RelationCounts(*ffi.unpack(out, 4))
 
     def index(self, columns: Sequence[int]) -> None:
         """Build the index on these columns now, so that no query pays for it."""
-        self._call(lib.kb_index, _mask(columns))
+        self.engine.call(lib.kb_index, self.handle, _mask(columns))
 
     def distinct(self, columns: Sequence[int]) -> int:
         """Return the distinct keys of these columns: exact with an index, else estimated; 0 when
         unknown.
         """
         out = ffi.new("uint64_t *")
-        self._call(lib.kb_distinct, _mask(columns), out)
+        self.engine.call(lib.kb_distinct, self.handle, _mask(columns), out)
         return int(out[0])
 
     def set_attribute(
@@ -224,7 +240,9 @@ class Relation:
             ffi.from_buffer("int64_t[]", cells),
             ffi.from_buffer("uint32_t[]", ids),
         )
-        self._call(lib.kb_attribute_set, attribute, ids_view, cells_view, len(ids))
+        self.engine.call(
+            lib.kb_attribute_set, self.handle, attribute, ids_view, cells_view, len(ids)
+        )
 
     def fill_attribute(
         self, attribute: Attribute, first: int, count: int, value: int | float
@@ -232,7 +250,7 @@ class Relation:
         """Write one value into the cells of ids first .. first+count-1."""
         cell: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", [value])
         bits = ffi.from_buffer("int64_t[]", cell)[0]
-        self._call(lib.kb_attribute_fill, attribute, first, count, bits)
+        self.engine.call(lib.kb_attribute_fill, self.handle, attribute, first, count, bits)
 
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
         """Return one cell for each id."""
@@ -241,13 +259,15 @@ class Relation:
             ffi.from_buffer("int64_t[]", cells),
             ffi.from_buffer("uint32_t[]", ids),
         )
-        self._call(lib.kb_attribute_get, attribute, ids_view, len(ids), cells_view)
+        self.engine.call(
+            lib.kb_attribute_get, self.handle, attribute, ids_view, len(ids), cells_view
+        )
         return cells
 
     def uses(self, attribute: Attribute) -> bool:
         """Return True if a cell of this attribute was ever set."""
         out = ffi.new("uint32_t *")
-        self._call(lib.kb_attribute_used, attribute, out)
+        self.engine.call(lib.kb_attribute_used, self.handle, attribute, out)
         return bool(out[0])
 
     def copy(self) -> Relation:
@@ -255,14 +275,14 @@ class Relation:
         differ.
         """
         out = ffi.new("kb_rel *")
-        self._call(lib.kb_relation_copy, out)
+        self.engine.call(lib.kb_relation_copy, self.handle, out)
         return Relation(self.engine, out[0], self._arity)
 
     def settle(self, rows: int) -> bool:
         """Copy about this many rows more of a snapshot; return True when it is complete and can be
         read.
         """
-        return self._call(lib.kb_snapshot_copy, rows) == lib.KB_DONE
+        return self.engine.call(lib.kb_snapshot_copy, self.handle, rows) == lib.KB_DONE
 
     def compare(self, other: backend.Relation) -> Difference:
         """Compare rows, including hidden ones, and the cells for validity and confidence, with
@@ -277,7 +297,7 @@ class Relation:
             views = [ffi.from_buffer("uint32_t[]", buffer) for buffer in buffers]
             out.only_here, out.only_there, out.modified_here, out.modified_there = views
             out.room = size
-            self._call(lib.kb_relation_compare, there, cursor, out)
+            self.engine.call(lib.kb_relation_compare, self.handle, there, cursor, out)
             counts = (
                 out.only_here_count,
                 out.only_there_count,
@@ -298,8 +318,13 @@ class Relation:
             ffi.from_buffer("uint32_t[]", ids),
             ffi.from_buffer("double[]", scores),
         )
-        self._call(
-            lib.kb_salience_scores, _scoring_struct(scoring), ids_view, len(ids), scores_view
+        self.engine.call(
+            lib.kb_salience_scores,
+            self.handle,
+            _scoring_struct(scoring),
+            ids_view,
+            len(ids),
+            scores_view,
         )
         return scores
 
@@ -321,8 +346,9 @@ class Relation:
             ffi.from_buffer("uint32_t[]", ids),
             ffi.from_buffer("double[]", scores),
         )
-        self._call(
+        self.engine.call(
             lib.kb_salience_top,
+            self.handle,
             _scoring_struct(scoring),
             values,
             minimum,
@@ -345,7 +371,9 @@ class Relation:
         while True:
             buffer = new_array(size)
             view = ffi.from_buffer("uint32_t[]", buffer)
-            self._call(lib.kb_salience_below, weights, threshold, cursor, view, size, filled)
+            self.engine.call(
+                lib.kb_salience_below, self.handle, weights, threshold, cursor, view, size, filled
+            )
             ids.extend(buffer[: filled[0]])
             if filled[0] < size:
                 return ids
@@ -355,19 +383,21 @@ class Relation:
         """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES
         increases by one.
         """
-        self._call(lib.kb_record_access, ffi.from_buffer("uint32_t[]", ids), len(ids), now)
+        self.engine.call(
+            lib.kb_record_access, self.handle, ffi.from_buffer("uint32_t[]", ids), len(ids), now
+        )
 
     def bytes(self) -> int:
         """Return the bytes held: rows, set, attribute columns, indexes."""
         out = ffi.new("uint64_t *")
-        self._call(lib.kb_relation_bytes, out)
+        self.engine.call(lib.kb_relation_bytes, self.handle, out)
         return int(out[0])
 
     def drop(self) -> None:
         """Free the memory; the relation must not be used afterwards. Refused while a paused run
         reads it.
         """
-        self._call(lib.kb_relation_drop)
+        self.engine.call(lib.kb_relation_drop, self.handle)
 
 
 def _scoring_struct(scoring: Salience) -> Any:

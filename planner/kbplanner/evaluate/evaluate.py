@@ -228,7 +228,9 @@ class GoalRun:
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
         answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
-        seed = None if plan.seed is None else [pattern[index] for index in self._bound]
+        seed = None
+        if plan.seed is not None:
+            seed = list(map(pattern.__getitem__, self._bound))
         try:
             state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
                 seed, plan.answer, answer_pattern, budget.limits, budget.fuel

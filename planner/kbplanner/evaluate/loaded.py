@@ -78,6 +78,7 @@ class LoadedPlan:
     whole: bool = field(init=False)
     dated: bool = field(init=False)
     hides_now: bool = field(init=False)
+    one_seed: bool = field(init=False)
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -91,6 +92,7 @@ class LoadedPlan:
             ("whole", ordered and not plan.one_seed),
             ("dated", plan.dated),
             ("hides_now", plan.hides_now),
+            ("one_seed", plan.one_seed),
         ):
             object.__setattr__(self, name, value)
 

@@ -7,7 +7,7 @@ in both forms, and all that works on comparisons works on tests.
 `range(1, 5, ?x)`, `member(?x, [a, b])` and `split(?text, ",", ?x)` are comparisons with the operator
 `in`: the left side is one of the values of the right side. Where nothing else binds the left side the
 engine yields the values; otherwise it tests the left side with the function that MEMBERSHIP names,
-without yielding any. csrc/generate.c yields and tests the same values.
+without yielding any. csrc/text/generate.c yields and tests the same values.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ FUNCTION_LIST = (
     Function("trigram", 2, 2, "trigram(?name, ?other)"),
 )
 """The functions of expressions. A new one is a record here, a body in Python (`compute.py` says
-where), and a body in C with a row in the table of csrc/compute.c, all at the same place.
+where), and a body in C with a row in the table of csrc/text/compute.c, all at the same place.
 """
 
 FUNCTION = {function.name: function for function in FUNCTION_LIST}

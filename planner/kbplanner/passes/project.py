@@ -54,10 +54,10 @@ MIN_VALUES = 64
 """With fewer values of a column, a relation has too few rows for rows of bits."""
 
 MAX_VALUES = 16_384
-"""With more values, the engine does not keep rows of bits (MAX_SIZE in csrc/dense.c)."""
+"""With more values, the engine does not keep rows of bits (MAX_SIZE in csrc/dense/dense.c)."""
 
 MAX_RELATIONS = 8
-"""Relations of a component that the engine evaluates by rows of bits (MAX_RELATIONS in csrc/dense.c)."""
+"""Relations of a component that the engine evaluates by rows of bits (MAX_RELATIONS in csrc/dense/dense.c)."""
 
 MIN_FAN_OUT = 2.0
 """Rows that the lookups of the atoms of a rule return together, at least."""

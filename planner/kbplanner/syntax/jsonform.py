@@ -47,8 +47,12 @@ from kbplanner.syntax.parser import parse_expression
 from kbplanner.syntax.textform import item_from_text, literal_from_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"\?(?!_\Z)[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
 _EXTREMUM = re.compile(rf"({'|'.join(EXTREMA)})\s+\?([A-Za-z_][A-Za-z0-9_]*)")
+_SIGNS = ("negated", "naf", "truthVal", "polarity")
+"""Keys that say of which sign an atom is, or that an item means `not`."""
+
 _IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
 """Keys that an item with `text` must not have."""
 
@@ -100,16 +104,10 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     if (text := _text_of(obj, path)) is not None:
         return item_from_text(text[0], text[1], limits)
     fields = _object(obj, path)
-    builtin = _builtin(fields, path)
-    predicate = builtin or _predicate(fields, path, limits)
-    negated = (
-        _flag(fields, "negated", path)
-        or _flag(fields, "naf", path)
-        or _flag(fields, "truthVal", path, True) is False
-    )
-    if builtin is None:
-        args = args_from_json(_field(fields, "args", path), _under(path, "args"), limits)
-        return Literal(Atom(predicate, args, not _negative_polarity(fields, path)), negated)
+    predicate = _builtin(fields, path)
+    if predicate is None:
+        return _literal(fields, path, limits)
+    negated = _negated(fields, path)
     if _negative_polarity(fields, path):
         raise InvalidInput.at(
             _under(path, "polarity"), 'a comparison is not known to be false: use "negated"'
@@ -177,15 +175,12 @@ def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     """
     if (text := _text_of(obj, path)) is not None:
         return literal_from_text(text[0], text[1], limits)
-    fields = _object(obj, path)
+    fields = obj if type(obj) is dict else _object(obj, path)
     if isinstance(fields.get("builtin"), str):
         raise InvalidInput.at(
             _under(path, "builtin"), "a builtin has no answers of its own: ask a predicate"
         )
-    item = item_from_json({**fields, "builtin": False}, path, limits)
-    if not isinstance(item, Literal):
-        raise AssertionError("an item that is no builtin is a literal")
-    return item
+    return _literal(fields, path, limits)
 
 
 def args_from_json(
@@ -195,15 +190,22 @@ def args_from_json(
 
     Raises InvalidInput naming `args[i]` for anything else.
     """
-    array = _array(values, path)
-    if problem := limits.args_problem(len(array)):
+    array = values if type(values) is list else _array(values, path)
+    if len(array) > limits.args and (problem := limits.args_problem(len(array))):
         raise InvalidInput.at(path, problem)
-    return tuple(
-        [
-            value if _plain(value, limits) else _term(value, f"{path}[{index}]", limits)
-            for index, value in enumerate(array)
-        ]
-    )
+    args: list[Term] = []
+    for index, value in enumerate(array):
+        if (
+            type(value) is str
+            and value.isascii()
+            and "\0" not in value
+            and len(value) <= limits.arg_bytes
+            and (value[:1] != "?" or _VARIABLE.fullmatch(value))
+        ):  # a valid constant as it is, or a variable, which most are
+            args.append(value if value[:1] != "?" else Variable(value[1:]))
+        else:
+            args.append(_term(value, f"{path}[{index}]", limits))
+    return tuple(args)
 
 
 def constant_from_json(value: Any, path: str) -> str:
@@ -240,10 +242,10 @@ def _kind(value: Any) -> str:
 
 
 def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
-    fields = _object(obj, path)
+    fields = obj if type(obj) is dict else _object(obj, path)
     predicate = _predicate(fields, path, limits)
-    at = _under(path, "args")
-    values = _field(fields, "args", path)
+    at = f"{path}.args" if path else "args"
+    values = fields["args"] if "args" in fields else _field(fields, "args", path)
     args: tuple[HeadTerm, ...]
     if head:
         array = _array(values, at)
@@ -255,18 +257,28 @@ def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
         _check_extremum_place(args, at)
     else:
         args = args_from_json(values, at, limits)
+    if fields.keys().isdisjoint(_SIGNS):
+        return Atom(predicate, args)
     negated = _flag(fields, "negated", path) or _flag(fields, "truthVal", path, True) is False
     return Atom(predicate, args, not (negated or _negative_polarity(fields, path)))
 
 
-def _plain(value: Any, limits: Limits) -> bool:
-    """Return True if a value is a valid constant as it is, which most are."""
+def _literal(fields: Mapping[str, Any], path: str, limits: Limits) -> Literal:
+    """Read a body item or a goal that is no builtin."""
+    predicate = _predicate(fields, path, limits)
+    negated = not fields.keys().isdisjoint(_SIGNS) and _negated(fields, path)
+    values = fields["args"] if "args" in fields else _field(fields, "args", path)
+    args = args_from_json(values, f"{path}.args" if path else "args", limits)
+    positive = "polarity" not in fields or not _negative_polarity(fields, path)
+    return Literal(Atom(predicate, args, positive), negated)
+
+
+def _negated(fields: Mapping[str, Any], path: str) -> bool:
+    """Return True if a body item or a goal means `not`."""
     return (
-        type(value) is str
-        and value[:1] != "?"
-        and value.isascii()
-        and "\0" not in value
-        and len(value) <= limits.arg_bytes
+        _flag(fields, "negated", path)
+        or _flag(fields, "naf", path)
+        or _flag(fields, "truthVal", path, True) is False
     )
 
 
@@ -369,6 +381,13 @@ def _text_of(obj: Any, path: str) -> tuple[str, str] | None:
 
 
 def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
+    predicate = fields.get("predicate")
+    if (
+        type(predicate) is str
+        and len(predicate) <= limits.predicate_chars
+        and _NAME.fullmatch(predicate)
+    ):  # the usual name, in which nothing can be wrong
+        return predicate
     predicate = _field(fields, "predicate", path)
     if not isinstance(predicate, str):
         raise InvalidInput.at(_under(path, "predicate"), "must be a text")

@@ -24,7 +24,7 @@ from kbserver.forwarding import private
 from kbserver.forwarding.forwarder import SHARD
 from kbserver.forwarding.private import Application, Environ, PrivateApp, StartResponse
 from kbserver.http.gate import CALL
-from kbserver.http.request_context import CALLER
+from kbserver.http.request import CALLER
 from kbserver.http.request_id import identity_headers, request_id
 
 _UNCHECKED = ("/health", "/metrics", "/replication/", "/admin/cluster")

@@ -32,7 +32,9 @@ class Bodies:
     def check(self, environ: MutableMapping[str, Any], size: int) -> None:
         """Raise TooManyBodies if a body of `size` bytes would go over the limit now."""
         with self._mutex:
-            self._extra(environ, size)
+            held = environ.get(_HELD, 0)
+            if size > held:
+                self._check(size, held)
 
     def hold(self, environ: MutableMapping[str, Any], size: int) -> None:
         """Count the body of a request for `size` bytes in all, or raise TooManyBodies and leave the
@@ -41,8 +43,11 @@ class Bodies:
         A body that is read again, from memory, is not counted again.
         """
         with self._mutex:
-            self.bytes += self._extra(environ, size)
-            environ[_HELD] = max(size, environ.get(_HELD, 0))
+            held = environ.get(_HELD, 0)
+            if size > held:
+                self._check(size, held)
+                self.bytes += size - held
+                environ[_HELD] = size
 
     def release(self, environ: MutableMapping[str, Any]) -> None:
         """Stop counting a request; repeated calls have no effect."""
@@ -50,14 +55,10 @@ class Bodies:
             with self._mutex:
                 self.bytes -= environ.pop(_HELD, 0)
 
-    def _extra(self, environ: MutableMapping[str, Any], size: int) -> int:
-        held: int = environ.get(_HELD, 0)
+    def _check(self, size: int, held: int) -> None:
         others = self.bytes - held
-        if size <= held:
-            return 0
         if others and others + size > self._most:
             raise TooManyBodies(
                 f"the bodies of all active requests may have {self._most} bytes together; retry later",
                 {"limit": "MAX_BODIES_BYTES", "value": self._most},
             )
-        return size - held

@@ -48,7 +48,14 @@ def read_body(environ: MutableMapping[str, Any], limit: BodyLimit, bodies: Bodie
             length = int(stated) if len(stated) < 20 else limit.bytes + 1
             if length > limit.bytes:
                 raise _too_large(limit)
-            body = _stated(environ, length, bodies) if length else b""
+            body: bytes
+            if 0 < length <= _CHUNK:  # the usual body is there at once
+                bodies.hold(environ, length)
+                body = environ["wsgi.input"].read(length)
+                if 0 < len(body) < length:
+                    body += _stated(environ, length - len(body), bodies)
+            else:
+                body = _stated(environ, length, bodies) if length else b""
             if len(body) < length:
                 raise InvalidInput("the body ended before the stated Content-Length")
             return body

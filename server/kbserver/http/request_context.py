@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from flask import current_app, g, request
+from flask import current_app, request
 
 from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
-from kbcore.operations.base import Actor
-from kbcore.state.keys import ADMIN
 from kbcore.state.names import NAME_RULE, is_name
+from kbserver.http.request import REQUEST, Request
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -19,33 +18,12 @@ if TYPE_CHECKING:
     from kbcore.operations.transaction import TransactionKB
     from kbserver.http.body_memory import Bodies
 
-    class Principal(Protocol):
-        """The part of a principal that the core uses; `hookspecs` defines the class."""
-
-        @property
-        def name(self) -> str:
-            """The name of the caller."""
-
-        @property
-        def role(self) -> str:
-            """The role of the caller."""
-
-        @property
-        def key(self) -> str | None:
-            """The id of the API key, None if a plugin authenticated the caller."""
-
 
 DEFAULT = "default"
 
 _SHOWN = 128
 _WAIT_DIGITS = 9
 _MAX_WAIT_MS = 10**12
-
-WHO = "kbcore.principal"
-"""Key of the request's Principal in the WSGI environment."""
-
-CALLER = "kbcore.caller"
-"""Key in the WSGI environment of the caller, if the server can detect its disconnect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +64,20 @@ def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) 
     )
 
 
+def current_request() -> Request:
+    """Return the current request of Flask."""
+    served: Request | None = request.environ.get(REQUEST)
+    if served is None:  # a command calls an operation without the entry of the server
+        served = request.environ[REQUEST] = Request(request.environ, runtime())
+    return served
+
+
 def current() -> RequestContext:
     """Return the context of the current request."""
-    if "context" not in g:
-        g.context = read_headers(request.environ)
-    context: RequestContext = g.context
-    return context
+    served = current_request()
+    if served.headers is None:
+        served.headers = read_headers(served.environ)
+    return served.headers
 
 
 def named(kind: str, name: str) -> str:
@@ -121,7 +107,7 @@ def wait_wanted() -> int | None:
 
 def applied(preference: str) -> None:
     """Record an honoured preference for the header `Preference-Applied`."""
-    g.setdefault("applied", []).append(preference)
+    current_request().applied.append(preference)
 
 
 def runtime() -> Runtime:
@@ -148,7 +134,8 @@ def writer() -> TenantKB:
 
 def release(error: BaseException | None) -> None:
     """Release the transaction of the request, if any; `error` is the exception of the request."""
-    held: TransactionKB | None = g.pop("transaction", None)
+    served = current_request()
+    held, served.transaction = served.transaction, None
     if held is not None:
         held.__exit__(type(error) if error else None, error, None)
 
@@ -158,27 +145,29 @@ def outside(tenant_default: str | None = None) -> RequestContext:
 
     With `tenant_default` the tenant header is optional.
     """
-    context = g.context = read_headers(request.environ, tenant_default)
+    context = read_context(tenant_default)
     if context.transaction is not None:
         raise InvalidInput("this cannot be part of a transaction", {"header": "X-Transaction-ID"})
     return context
 
 
+def read_context(tenant_default: str | None) -> RequestContext:
+    """Read the headers of the current request again, with a default of the tenant."""
+    served = current_request()
+    served.headers = read_headers(served.environ, tenant_default)
+    return served.headers
+
+
 def _knowledge_base(context: RequestContext, writes: bool) -> TenantKB:
+    served = current_request()
     if context.transaction is None:
-        kb = runtime().knowledge_base(context.database, context.tenant, request.environ.get(CALLER))
-        kb.actor = actor_of(request.environ.get(WHO))
+        kb = served.runtime.knowledge_base(context.database, context.tenant, served.caller)
+        kb.actor = served.actor
         return kb
-    if "transaction" not in g:
-        g.transaction = in_transaction(context, context.transaction, writes).__enter__()
-        g.transaction.actor = actor_of(request.environ.get(WHO))
-    held: TransactionKB = g.transaction
-    return held
-
-
-def actor_of(who: Principal | None) -> Actor | None:
-    """Return the key of a request for the core, None on a server without keys."""
-    return None if who is None else Actor(who.key or who.name, who.role == ADMIN)
+    if served.transaction is None:
+        served.transaction = in_transaction(context, context.transaction, writes).__enter__()
+        served.transaction.actor = served.actor
+    return served.transaction
 
 
 def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:
@@ -188,9 +177,9 @@ def in_transaction(context: RequestContext, id: str, writes: bool) -> Transactio
     """
     if len(id) > _SHOWN:
         raise UnknownTransaction(id[:_SHOWN])
-    caller = request.environ.get(CALLER)
-    return runtime().in_transaction(
-        context.database, context.tenant, id, writes=writes, caller=caller
+    served = current_request()
+    return served.runtime.in_transaction(
+        context.database, context.tenant, id, writes=writes, caller=served.caller
     )
 
 

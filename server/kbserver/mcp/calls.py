@@ -18,10 +18,8 @@ from kbcore.reason.admission import Caller
 from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
-from kbserver.http.request_context import actor_of
+from kbserver.http.request import actor_of, part_of_request
 from kbserver.mcp.tools import TRANSACTION, Tool
-from kbserver.notices import ignored_fields
-from kbserver.pace import bodies_of
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand
@@ -109,7 +107,7 @@ class Toolbox:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
         clock = self._runtime.clock
         began = clock.monotonic()
-        with ignored_fields() as ignored, bodies_of(self._runtime):
+        with part_of_request(self._runtime) as part:
             done, transaction_id = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
@@ -119,7 +117,9 @@ class Toolbox:
             "isError": not done,
             **({"structuredContent": transaction_id} if done else {}),
         }
-        return {**result, "_meta": {IGNORED_META: ignored.names()}} if ignored.paths else result
+        if part.ignored is None or not part.ignored.paths:
+            return result
+        return {**result, "_meta": {IGNORED_META: part.ignored.names()}}
 
     def attempt(
         self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call

@@ -21,27 +21,22 @@ class HttpMeters:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._bound: dict[tuple[str, str, int], tuple[Tell, Tell]] = {}
+        self.bound: dict[tuple[str, str, int], tuple[Tell, Tell]] = {}
+        """The results of `bind` for methods of HTTP."""
         self.in_progress = 0
         metrics.on_collect(gauge(m.HTTP_UNDER_WAY, lambda: self.in_progress))
-
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request; its duration is in seconds."""
-        bound = self._bound.get((method, route, status)) or self._bind(method, route, status)
-        count, observe_seconds = bound
-        count(1)
-        observe_seconds(seconds)
 
     def error(self, code: str) -> None:
         """Count an error answer."""
         self._metrics.observe(m.ERRORS, 1, (code,))
 
-    def _bind(self, method: str, route: str, status: int) -> tuple[Tell, Tell]:
+    def bind(self, method: str, route: str, status: int) -> tuple[Tell, Tell]:
+        """Return the functions that count an answered request, and take its duration in seconds."""
         label = method if method in METHODS else "other"
         bind = self._metrics.bind
         bound = bind(m.HTTP_REQUESTS, label, route, str(status)), bind(m.HTTP_SECONDS, label, route)
         if method == label:
-            self._bound[method, route, status] = bound
+            self.bound[method, route, status] = bound
         return bound
 
 

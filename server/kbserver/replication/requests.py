@@ -13,7 +13,7 @@ from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import InvalidInput, NotReady
 from kbcore.replication.role import FOLLOWER, LEADER, NONE, follower_storage_error
-from kbserver.http.request_context import DEFAULT
+from kbserver.http.request_context import DEFAULT, current_request
 from kbserver.operations import Operation, operation_at
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ COMMIT_SEQ, MIN_SEQ, LAG = "X-Commit-Seq", "X-Min-Seq", "X-Replication-Lag-Ms"
 
 LOG = "/replication/log"
 """Route that followers request all the time; it is logged at level DEBUG only."""
-
-TURN = "kbcore.turn"
-"""Key in the WSGI environment of the turn in which a request was begun."""
 
 _DIGITS = 19
 
@@ -43,7 +40,7 @@ def install(app: Flask, runtime: Runtime, refuse: Callable[[NotReady], Response]
 
     @app.before_request
     def arrive() -> None:
-        request.environ[TURN] = replication.turn
+        current_request().turn = replication.turn
         if (text := request.environ.get("HTTP_X_MIN_SEQ")) is not None:
             environ = request.environ
             database, tenant = environ.get("HTTP_X_DATABASE"), environ.get("HTTP_X_TENANT_ID")
@@ -53,7 +50,7 @@ def install(app: Flask, runtime: Runtime, refuse: Callable[[NotReady], Response]
 
     @app.after_request
     def leave(response: Response) -> Response:
-        turn = request.environ.get(TURN)
+        turn = current_request().turn
         if turn is not None and _shows_state(response.status_code):
             try:
                 replication.check_answer(turn)
@@ -72,7 +69,7 @@ def headers(runtime: Runtime) -> list[tuple[str, str]]:
     header_pairs = []
     if seq := replication.last_commit.seq:
         header_pairs.append((COMMIT_SEQ, str(seq)))
-    if (lag := replication.lag_ms()) is not None:
+    if replication.role == FOLLOWER and (lag := replication.lag_ms()) is not None:
         header_pairs.append((LAG, str(lag)))
     return header_pairs
 

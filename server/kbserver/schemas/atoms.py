@@ -40,7 +40,9 @@ class AtomBody(Body):
 
     def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the missing keys of the atom; none if the atom is given as text."""
-        return () if "text" in fields else tuple(key for key in ATOM if key not in fields)
+        if "text" in fields or ("predicate" in fields and "args" in fields):
+            return ()
+        return tuple(key for key in ATOM if key not in fields)
 
 
 def sign(fields: Mapping[str, Any]) -> bool | None:
@@ -87,8 +89,11 @@ def literal_given(fields: Mapping[str, Any]) -> Literal:
         atom = literal.atom
         positive = atom.positive and fields.get("polarity") != "negative"
         return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
-    goal: dict[str, Any] = {key: fields[key] for key in (*ATOM, "polarity") if key in fields}
-    return goal_from_json({**goal, "negated": negated})
+    goal: dict[str, Any] = {"negated": True} if negated else {}
+    for key in (*ATOM, "polarity"):
+        if key in fields:
+            goal[key] = fields[key]
+    return goal_from_json(goal)
 
 
 def _refuse_beside_text(fields: Mapping[str, Any]) -> None:

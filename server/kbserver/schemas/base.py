@@ -12,10 +12,11 @@ from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
+from kbplanner.pacing import end_resting
 from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
-from kbserver.notices import ignore
-from kbserver.pace import reading
+from kbserver.http.request import ignore
+from kbserver.pace import begin_reading
 from kbserver.schemas.fields import ByName, Json, Many, Value
 
 S = TypeVar("S", bound=Schema)
@@ -77,6 +78,17 @@ class Body(Part):
             for name, field in self.fields.items()
             if isinstance(field, Value)
         }
+        self._readers = {
+            key: (name, None if type(field).read is Value.read else field.read)
+            for key, (name, field) in self._fields.items()
+        }
+        """Name and reader by key; None if the value is taken as it is."""
+        self._with_keys = {
+            name: (key, field)
+            for key, (name, field) in self._fields.items()
+            if type(field).unknown_keys is not Value.unknown_keys
+        }
+        """The fields by name whose values may have unknown keys."""
         self._required = {name for name, field in self.fields.items() if field.required}
 
     def has(self, key: str) -> bool:
@@ -96,8 +108,12 @@ class Body(Part):
         BudgetExceeded if reading a long text takes longer than the request may. Subclasses extend
         `_read`.
         """
-        with reading(data):
+        token = begin_reading(data)
+        try:
             return self._read(data, strict, path)
+        finally:
+            if token is not None:
+                end_resting(token)
 
     def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         if not data.keys() <= self._fields.keys():
@@ -105,7 +121,9 @@ class Body(Part):
         fields = self._read_valid(data, strict)
         if fields is None:
             fields = self._read_by_schema(data, strict)
-        if not strict:
+        if fields.keys().isdisjoint(self._with_keys):
+            pass  # the usual case: no value is an object of its own
+        elif not strict:
             ignore(path + inner for inner in self._unknown_keys(fields))
         elif unknown := list(islice(self._unknown_keys(fields), _UNKNOWN_SHOWN)):
             raise InvalidInput(
@@ -127,20 +145,21 @@ class Body(Part):
     def _unknown_keys(self, fields: Mapping[str, Any]) -> Iterator[str]:
         return chain.from_iterable(
             field.unknown_keys(fields[name], key)
-            for key, (name, field) in self._fields.items()
-            if name in fields and isinstance(field, Value)
+            for name, (key, field) in self._with_keys.items()
+            if name in fields
         )
 
     def _read_valid(self, data: Mapping[str, Any], strict: bool) -> Json | None:
-        fields = {}
+        fields, readers = {}, self._readers
         try:
             for key, value in data.items():
-                known = self._fields.get(key)
+                known = readers.get(key)
                 if known is None:
                     if strict:
                         return None
                 elif value is not None:
-                    fields[known[0]] = known[1].read(value)
+                    name, read = known
+                    fields[name] = value if read is None else read(value)
         except ValueError:
             return None
         return fields if self._required <= fields.keys() and not self.missing(fields) else None

@@ -328,9 +328,10 @@ class InferBody(GoalBody):
         """Return the question; a `text` may have several literals."""
         proves = proof_asked(fields)
         options = _answer_options(fields)
-        conjunction = conjunction_given({**fields, "with_proof": proves}, options)
-        if conjunction is not None:
-            return {"question": conjunction}
+        if "text" in fields:
+            conjunction = conjunction_given({**fields, "with_proof": proves}, options)
+            if conjunction is not None:
+                return {"question": conjunction}
         if fields.get("include_undefined") and proves:
             raise InvalidInput.at("includeUndefined", _NO_PROOF)
         proof = _proof_options(fields) if proves else None

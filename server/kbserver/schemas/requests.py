@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flask import g, has_request_context, request
+from flask import has_request_context, request
 
 from kbcore.errors import InvalidInput
-from kbcore.reason.budget import RequestLimits
+from kbcore.reason.budget import NO_LIMITS, RequestLimits
 from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import bulk_limit, parse_object, read_body
-from kbserver.http.request_context import bodies, current, runtime, wait_wanted
-from kbserver.notices import ignored_fields
+from kbserver.http.request import Request
+from kbserver.http.request_context import bodies, current, current_request, wait_wanted
 from kbserver.pace import reading
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
@@ -70,6 +70,7 @@ class Historic(OfAnyInstant, Budgeted):
     """A read that has a run budget and can be answered from an earlier state."""
 
 
+_LIMITS = ("max_rows", "max_steps", "max_bytes", "max_answers")
 _SCOPE = ReadScope()
 _INSTANT = Instant()
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -78,11 +79,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 def load(body: type[Body]) -> Json:
     """Read the body of the current request; its headers are checked first."""
     strict = current().strict
-    data = _object()
-    if g.get("is_of_present"):
+    served = current_request()
+    data = _object(served)
+    if served.is_of_present:
         require_present(data)
-    with ignored_fields() as g.ignored:
-        return instance(body).read(data, strict=strict)
+    served.ignored = None
+    return instance(body).read(data, strict=strict)
 
 
 def require_present(arguments: Mapping[str, Any]) -> None:
@@ -152,16 +154,22 @@ def request_limits(fields: Mapping[str, Any]) -> RequestLimits:
     timeout = fields.get("timeout_ms")
     if has_request_context() and (wait := wait_wanted()) is not None:
         timeout = wait if timeout is None else min(timeout, wait)
-    limits = (fields.get(key) for key in ("max_rows", "max_steps", "max_bytes", "max_answers"))
-    return RequestLimits(timeout, *limits)
+    if timeout is None and fields.keys().isdisjoint(_LIMITS):
+        return NO_LIMITS
+    return RequestLimits(
+        timeout,
+        fields.get("max_rows"),
+        fields.get("max_steps"),
+        fields.get("max_bytes"),
+        fields.get("max_answers"),
+    )
 
 
-def _object() -> dict[str, Any]:
-    config = runtime().config
-    environ = request.environ
+def _object(served: Request) -> dict[str, Any]:
+    config, environ = served.runtime.config, served.environ
     if environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ:
         check_media(environ)
-    limit = g.get("body_limit") or bulk_limit(config)
+    limit = served.body_limit or bulk_limit(config)
     body = read_body(environ, limit, bodies())
     with reading({}):
         return parse_object(body, config.max_json_depth)

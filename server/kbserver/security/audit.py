@@ -6,10 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from flask import g
-
 from kbserver.hookspecs import Principal
-from kbserver.security.guard import WHO
+from kbserver.http.request import Request
+from kbserver.http.request_context import current_request
 from kbserver.security.limits import address_of
 
 ANYBODY = "anybody"
@@ -18,32 +17,30 @@ ANYBODY = "anybody"
 log = logging.getLogger("kbserver.audit")
 
 
-def log_action(
-    environ: Mapping[str, Any], action: str, hops: int, outcome: Mapping[str, Any]
-) -> None:
+def log_action(request: Request, action: str, hops: int, outcome: Mapping[str, Any]) -> None:
     """Write the audit line of a request, admitted or refused.
 
     `hops` is the number of trusted proxies; `outcome` has the status and further fields.
     """
-    principal = environ.get(WHO)
+    principal = request.principal
     line = {
         "action": action,
-        "path": environ.get("PATH_INFO", ""),
+        "path": request.environ.get("PATH_INFO", ""),
         "who": ANYBODY if principal is None else principal.name,
-        **caller_fields(environ, hops),
+        **caller_fields(request, hops),
         **outcome,
     }
     log.info("admin action", extra={"fields": line})
 
 
-def caller_fields(environ: Mapping[str, Any], hops: int) -> dict[str, str]:
+def caller_fields(request: Request, hops: int) -> dict[str, str]:
     """Return the id of the API key of a request, if it has one, and the address of its client.
 
     `hops` is the number of trusted proxies.
     """
-    principal = environ.get(WHO)
+    principal = request.principal
     key = {"key": principal.key} if principal is not None and principal.key else {}
-    return {**key, "address": address_of(environ, hops)}
+    return {**key, "address": address_of(request.environ, hops)}
 
 
 def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any]) -> None:
@@ -59,4 +56,4 @@ def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any])
 
 def done(**fields: Any) -> None:
     """Add fields to the audit line of the current request; never pass secrets."""
-    g.audited = fields
+    current_request().audited = fields

@@ -79,7 +79,7 @@ class BrowserGuard:
     def check(self, environ: Mapping[str, Any]) -> None:
         """Raise Forbidden for a request that a page of another origin may have sent."""
         path: str = environ.get("PATH_INFO", "")
-        if not self.is_active:
+        if not (self._is_disabled or self.is_active):
             if path in MCP_PATHS:
                 self._check_mcp_origin(environ)
             return
@@ -91,6 +91,8 @@ class BrowserGuard:
                 {"header": "Host"},
             )
         if environ["REQUEST_METHOD"] in _SAFE and not path.startswith(_EFFECTIVE):
+            return
+        if "HTTP_ORIGIN" not in environ and "HTTP_SEC_FETCH_SITE" not in environ:
             return
         header = self._foreign_header(environ, host, path)
         if header is not None:

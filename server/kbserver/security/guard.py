@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbcore.config.settings import Config
@@ -16,8 +16,8 @@ from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unautho
 from kbcore.node.api_keys import digest_of, is_equal
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
+from kbserver.http.request import Request
 from kbserver.http.request_context import DEFAULT
-from kbserver.http.request_context import WHO as WHO
 from kbserver.security.limits import RateLimits, address_of
 from kbserver.security.permissions import PUBLIC, About, Need, demand
 from kbserver.security.token_bucket import Buckets
@@ -29,9 +29,6 @@ DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
 
 GUARD = "kbcore.guard"
 """The key of the guard in the extensions of an application."""
-
-ADMITTED = "kbcore.admitted"
-"""Key in the WSGI environment of an admitted request."""
 
 MAX_WRONG_KEYS, WRONG_KEYS_SECONDS = 10, 60
 """Wrong keys per address and interval before further wrong ones are RateLimited and not logged."""
@@ -74,27 +71,26 @@ class Guard:
         """True if requests must be checked."""
         return self._asks or self.limits.active
 
-    def admit(
-        self, environ: dict[str, Any], need: Need, names: Mapping[str, Any] | None = None
-    ) -> None:
+    def admit(self, request: Request, need: Need, names: Mapping[str, Any] | None = None) -> None:
         """Admit a request, or raise Unauthorized, Forbidden or RateLimited; `names` are the parameters of its path."""
-        if ADMITTED in environ:  # by the fast path, which passed the request on to Flask
+        if request.is_admitted:  # by the fast path, which passed the request on to Flask
             return
+        environ = request.environ
         who: Principal | None = None
         if self._asks and need.role != PUBLIC:
-            who = environ[WHO] = self._who(environ)
+            who = request.principal = self._who(environ)
             demand(who.role, who.name, need.role)
             API_KEY.set(who.key)
             if who.limited:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:
             self.limits.count(
-                environ,
+                request,
                 who.key or who.name if who else None,
                 address_of(environ, self._hops),
                 DEFAULT if need.about is About.IMPLIED else None,
             )
-        environ[ADMITTED] = True
+        request.is_admitted = True
 
     def implied_tenant(self, environ: dict[str, Any]) -> str:
         """Return the tenant of a request that names none: the only one of its key, or `default`.
@@ -200,27 +196,6 @@ class Guard:
                 f"kb_http_authenticate returned {type(who).__name__} instead of Principal"
             )
         return who
-
-
-class OwnKey:
-    """WSGI layer in which a request begins without a key, and after which its key is forgotten.
-
-    Several requests, and calls of an embedding program, can run in one thread one after the other;
-    the log must not name the key of another one.
-    """
-
-    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
-        self._app = app
-
-    def __call__(
-        self, environ: dict[str, Any], start_response: Callable[..., Any]
-    ) -> Iterable[bytes]:
-        """Serve a WSGI request."""
-        token = API_KEY.set(None)
-        try:
-            return self._app(environ, start_response)
-        finally:
-            API_KEY.reset(token)
 
 
 def credentials(environ: Mapping[str, Any]) -> str | None:

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 from kbcore.errors import RateLimited
 from kbcore.state.names import is_name
 from kbplanner.syntax.diagnostics import counted
+from kbserver.http.request import Request
 from kbserver.http.request_context import DEFAULT
-from kbserver.rate_headers import Rate, rate_headers
+from kbserver.rate_headers import Rate
 from kbserver.security.token_bucket import Buckets
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
-
-RATE = "kbcore.rate"
-"""Key of a request's Rate in the WSGI environment, for the headers of the response."""
-
-COUNTED = "kbcore.counted"
-"""Key in the WSGI environment of what a request was counted against."""
 
 _IPV6_PREFIX_BITS = 64
 
@@ -50,30 +45,30 @@ class RateLimits:
         )
 
     def count(
-        self, environ: dict[str, Any], key: str | None, address: str, implied: str | None = None
+        self, request: Request, key: str | None, address: str, implied: str | None = None
     ) -> None:
         """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up.
 
         `implied` is the tenant of a request that names none.
         """
-        named = _tenant(environ, None)
-        buckets = self._buckets(key, address, named, named or _tenant(environ, implied))
-        environ[COUNTED] = _Counted(key, address, buckets)
-        _take(environ, buckets)
+        named = _tenant(request.environ, None)
+        buckets = self._buckets(key, address, named, named or _tenant(request.environ, implied))
+        request.counted = _Counted(key, address, buckets)
+        _take(request, buckets)
 
-    def count_part(self, environ: dict[str, Any], tenant: str, *, is_first: bool) -> None:
+    def count_part(self, request: Request, tenant: str, *, is_first: bool) -> None:
         """Count a part of a request that `count` admitted, as a request of its own for `tenant`.
 
         The first part is counted only against limits of that tenant that the request itself was
         not counted against. Raises RateLimited as `count` does.
         """
-        counted: _Counted | None = environ.get(COUNTED)
+        counted: _Counted | None = request.counted
         if counted is None:
             return
-        name = environ.get("HTTP_X_DATABASE") or DEFAULT, tenant
+        name = request.environ.get("HTTP_X_DATABASE") or DEFAULT, tenant
         buckets = self._buckets(counted.key, counted.address, name, name)
         before = counted.buckets if is_first else []
-        _take(environ, [pair for pair in buckets if pair not in before])
+        _take(request, [pair for pair in buckets if pair not in before])
 
     def _buckets(
         self,
@@ -95,27 +90,22 @@ class RateLimits:
         return asked
 
 
-def _take(environ: dict[str, Any], asked: list[tuple[Buckets, Hashable]]) -> None:
+def _take(request: Request, asked: list[tuple[Buckets, Hashable]]) -> None:
     """Take a token of each bucket, or raise RateLimited and take none if one is empty."""
     for buckets, name in asked:
         seconds = buckets.wait(name)
         if seconds:
-            environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
+            request.rate = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
             requests, window = counted(buckets.quota, "request"), counted(buckets.window, "second")
             message = f"more than {requests} in {window}"
             raise RateLimited(message, math.ceil(seconds), buckets.details())
     rates = [buckets.take(name) for buckets, name in asked]
     if rates:
-        environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)
+        request.rate = min(rates, key=lambda rate: rate.left / rate.quota)
 
 
 def _buckets(name: str, rate: tuple[int, ...], now: Callable[[], float]) -> Buckets | None:
     return Buckets(name, rate[0], rate[1], now) if rate else None
-
-
-def headers_of(environ: Mapping[str, Any]) -> dict[str, str]:
-    """Return the rate limit headers of a request."""
-    return rate_headers(environ.get(RATE))
 
 
 def address_of(environ: Mapping[str, Any], hops: int) -> str:

@@ -1,7 +1,7 @@
 """The reference engine: the same bytecode in plain Python, slow and simple.
 
 It is the oracle of the differential tests. It implements
-the protocols of `backend`; the word formats and the meaning of a round are those of csrc/README.md.
+the protocols of `backend`; the word formats and the meaning of a round are those of csrc/BYTECODE.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Comparisons of constants by value: numbers exactly, instants by time, all others as texts.
 
-csrc/sort.c compares the same way in the engine, `kbplugins.bulk_sql.values` in SQL.
+csrc/store/sort.c compares the same way in the engine, `kbplugins.bulk_sql.values` in SQL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
-csrc/compute.c computes the same values in the engine. This module serves the reference engine and
+csrc/text/compute.c computes the same values in the engine. This module serves the reference engine and
 proofs. The bodies of functions of texts are in `texts.py`, those of functions
 of time in `instants.py`.
 """

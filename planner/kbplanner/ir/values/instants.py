@@ -1,6 +1,6 @@
 """Instants: reading of ISO 8601 texts, and the bodies of the functions of time.
 
-csrc/instants.c computes the same values in the engine. An instant is a date, which is its midnight
+csrc/text/instants.c computes the same values in the engine. An instant is a date, which is its midnight
 in UTC, or a date and a time with an offset from UTC; without an offset the time is in UTC. Fractions
 of a second have at most nine digits, years are 0001 to 9999, and there are no leap seconds.
 """

@@ -2,7 +2,7 @@
 
 A plain number is written in digits, with or without a fraction, and has the exact value of its
 digits, whatever their length. A number with an exponent has a value within the doubles; a text with
-an exponent beyond them is no number. csrc/number.c reads the same numbers in the engine.
+an exponent beyond them is no number. csrc/text/number.c reads the same numbers in the engine.
 """
 
 from __future__ import annotations

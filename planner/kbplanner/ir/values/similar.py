@@ -1,6 +1,6 @@
 """Functions that say how similar two texts are, as a number from 0 to 1 with four decimal places.
 
-They agree with csrc/similar.c in the engine. Texts of more than MAX_SIMILAR characters have no value.
+They agree with csrc/text/similar.c in the engine. Texts of more than MAX_SIMILAR characters have no value.
 Upper and lower case are different characters.
 """
 

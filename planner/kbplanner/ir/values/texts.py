@@ -1,4 +1,4 @@
-"""Functions of texts: their bodies in Python, which agree with csrc/strings.c in the engine."""
+"""Functions of texts: their bodies in Python, which agree with csrc/text/strings.c in the engine."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A word begins with a letter and goes on with what Unicode calls XID_Continue: letters, digits, `_` and
 combining marks, the vowel signs of Hindi or the points of Hebrew. `re` has no class for marks, so that
-they are listed here, as of Unicode 14; csrc/words.c has the same tables for the engine. Both are
+they are listed here, as of Unicode 14; csrc/text/words.c has the same tables for the engine. Both are
 written by `tests/support/word_tables.py`.
 """
 

@@ -10,7 +10,7 @@ from kbcore.state.keys import READER
 from kbserver.a2a.agent import Agent, card, version_of
 from kbserver.answers import JSON, written
 from kbserver.http.etags import digested
-from kbserver.http.request_context import CALLER, runtime
+from kbserver.http.request_context import current_request, runtime
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import Failure
@@ -66,7 +66,7 @@ def message() -> Response:
         answer = rpc.result(
             id,
             agent.answer(
-                asked, version_of(request.environ), caller, Call(request.environ.get(CALLER))
+                asked, version_of(request.environ), caller, Call(current_request().caller)
             ),
         )
     except Failure as failure:
@@ -76,4 +76,4 @@ def message() -> Response:
 
 def _count_part(tenant: str, is_first: bool) -> None:
     guard: Guard = current_app.extensions[GUARD]
-    guard.limits.count_part(request.environ, tenant, is_first=is_first)
+    guard.limits.count_part(current_request(), tenant, is_first=is_first)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Response, current_app, g, request
+from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
 from kbserver.answers import written
 from kbserver.http.json_body import read_body
-from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers, runtime
+from kbserver.http.request_context import (
+    DEFAULT,
+    bodies,
+    current_request,
+    read_context,
+    runtime,
+)
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Who
 from kbserver.mcp.rpc import Failure
 from kbserver.mcp.transport import Transport
 from kbserver.operations import operation
 from kbserver.schemas.requests import check_media
-from kbserver.security.guard import WHO
 from kbserver.security.limits import address_of
 from kbserver.security.permissions import About
 
@@ -37,9 +42,7 @@ _MCP: dict[str, Any] = {
 @operation("POST /mcp", **_MCP)
 def post() -> Response:
     """Answer an MCP message."""
-    return transport().post(
-        message_body(), request.environ, who(), Call(request.environ.get(CALLER))
-    )
+    return transport().post(message_body(), request.environ, who(), Call(current_request().caller))
 
 
 @operation("GET /mcp", **_MCP)
@@ -83,14 +86,14 @@ def transport() -> Transport:
 
 def who() -> Who:
     """Return the database, tenant and caller of the request; the default tenant is `default`."""
-    context = g.context = read_headers(request.environ, DEFAULT)
+    context, served = read_context(DEFAULT), current_request()
     return Who(
         context.database,
         context.tenant,
-        g.request_id,
+        served.id,
         context.transaction,
         context.strict,
-        request.environ.get(WHO),
+        served.principal,
         address_of(request.environ, runtime().config.forwarded_hops),
     )
 

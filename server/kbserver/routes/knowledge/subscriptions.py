@@ -9,7 +9,7 @@ from kbcore.operations.subscriptions.subscribing import MAX_CHANGES, GoalAnswers
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
-from kbserver.http.request_context import CALLER, current, reader
+from kbserver.http.request_context import current, current_request, reader
 from kbserver.operations import TEXT, Reply, Tool, as_object, operation
 from kbserver.routes.node.events import EVENT_STREAM, HEADERS, SEND_SECONDS
 from kbserver.schemas.fields import Json
@@ -144,7 +144,7 @@ def follow(id: str) -> Response:
         return fresh
 
     stream = streams.open(open_kb, id, since)
-    patience = getattr(request.environ.get(CALLER), "stream", None)
+    patience = getattr(current_request().caller, "stream", None)
     if patience is not None:
         patience(SEND_SECONDS)
     return Response(stream, content_type=EVENT_STREAM, headers=HEADERS, direct_passthrough=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Response, current_app, request
+from flask import Response, current_app
 
 from kbcore.errors import Conflict, Forbidden, RateLimited, Unauthorized
 from kbcore.node.api_keys import Keys as KeyStore
 from kbcore.node.api_keys import NewKey, first_admin, is_equal
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
-from kbserver.http.request_context import runtime
+from kbserver.http.request_context import current_request, runtime
 from kbserver.operations import as_object, operation
 from kbserver.schemas.node import (
     AuthStatus,
@@ -29,7 +29,7 @@ from kbserver.schemas.node import (
 )
 from kbserver.schemas.requests import load
 from kbserver.security import audit
-from kbserver.security.guard import DISABLED, MANAGED, WHO, mode_of
+from kbserver.security.guard import DISABLED, MANAGED, mode_of
 from kbserver.security.permissions import ANY, PERMISSIONS, PUBLIC, About
 from kbserver.security.token_bucket import Buckets
 
@@ -77,7 +77,7 @@ def whoami() -> Response:
 
     Without authentication every caller may do everything.
     """
-    who = request.environ.get(WHO)
+    who = current_request().principal
     role = ADMIN if who is None else who.role
     return as_json(
         {

@@ -9,7 +9,7 @@ from kbcore.events.events import KINDS, Place, Wanted
 from kbcore.state.keys import READER
 from kbcore.timestamps import instant
 from kbserver.events.streams import EventHub
-from kbserver.http.request_context import CALLER, current
+from kbserver.http.request_context import current, current_request
 from kbserver.operations import TEXT, Reply, operation
 from kbserver.schemas.fields import ReadScope
 from kbserver.schemas.requests import scope_asked
@@ -61,7 +61,7 @@ def events() -> Response:
         return Response(status=200, content_type=EVENT_STREAM, headers=HEADERS)
     hub: EventHub = current_app.extensions["kbcore.events"]
     stream = hub.open(context.database, context.tenant, filter, since)
-    patience = getattr(request.environ.get(CALLER), "stream", None)
+    patience = getattr(current_request().caller, "stream", None)
     if patience is not None:
         patience(SEND_SECONDS)
     return Response(stream, content_type=EVENT_STREAM, headers=HEADERS, direct_passthrough=True)

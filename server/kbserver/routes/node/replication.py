@@ -14,11 +14,10 @@ from kbcore.replication.leader import MAX_BYTES, Cursor
 from kbcore.replication.role import LEADER, NONE
 from kbcore.state.keys import ADMIN, REPLICA
 from kbserver.answers import as_json
-from kbserver.http.request_context import runtime
+from kbserver.http.request_context import current_request, runtime
 from kbserver.operations import COUNT, TEXT, Reply, as_object, operation
 from kbserver.schemas.node import Promoted, PromotionBody, ReplicationStatus
 from kbserver.schemas.requests import load
-from kbserver.security.guard import WHO
 from kbserver.security.permissions import About
 
 OCTETS = "application/octet-stream"
@@ -43,7 +42,7 @@ def replica_only() -> None:
     config = runtime().config
     if config.replication_mode == NONE:
         raise NotFound("this node does not replicate", {"setting": "REPLICATION_MODE"})
-    if WHO in request.environ or not config.replication_token:
+    if current_request().principal is not None or not config.replication_token:
         return
     scheme, _, token = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
