@@ -1,6 +1,6 @@
 """One node of a cluster: its lease, the shards that it holds, and the exchange of shards.
 
-Every node computes the same assignment of shards to live nodes (`placement.py`). A node acquires
+Every node computes the same assignment of shards to live nodes (`assignment.py`). A node acquires
 the leases of free shards that are assigned to it. A shard of another live node changes its node by
 a handover: the new owner reads the log along, asks the owner to release the shard, and continues
 where it has read to, so that the pause is short.

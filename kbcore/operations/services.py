@@ -1,4 +1,4 @@
-"""Protocol of the services that a tenant handle uses, so that `kb` does not depend on `node`."""
+"""Protocol of the services that a tenant handle uses: this package does not depend on `node`."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("kbcore", "planner", "plugins", "server", "docs/generate.py", "setup.py")
 PRODUCT += ("clients/python/kbcore_client", "clients/python/tools", "clients/python/README.md")
+PRODUCT += ("clients/python/DESIGN.md",)
 CHECKED = (*PRODUCT, "csrc", "docs", "deploy", "tests", "README.md", "ARCHITECTURE.md")
 CHECKED += ("CONTRIBUTING.md", "SECURITY.md", "Makefile", "tox.ini", "pyproject.toml")
 IGNORED = {"__pycache__", "assets", "corpus", "golden", "node_modules", "static"}

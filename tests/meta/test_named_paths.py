@@ -179,6 +179,19 @@ def test_rows_about_packages_and_files_begin_with_a_path(page: Path) -> None:
             assert all("/" in span or "." in span or span in files for span in spans), row
 
 
+def test_every_design_page_is_listed() -> None:
+    """A page is linked from ARCHITECTURE.md, or from the README of its folder."""
+    designs = {page for page in pages() if page.name == "DESIGN.md"}
+    listed = {
+        (page.parent / link).resolve()
+        for page in [ROOT / "ARCHITECTURE.md", *(each.with_name("README.md") for each in designs)]
+        if page.exists()
+        for link in _LINK.findall(page.read_text("utf-8"))
+    }
+    assert len(designs) >= 10
+    assert designs - listed == set()
+
+
 def test_every_built_in_plugin_is_listed() -> None:
     listed = set(named(ROOT / "plugins" / "README.md"))
     for name, module in ENTRY_POINTS["kbcore"].items():

@@ -69,7 +69,9 @@ def test_metadata_and_licence(dist: Path, name: str) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert f"{name}-{VERSION}.dist-info/licenses/LICENSE" in names
     assert f"{name}/py.typed" in names
-    assert [entry for entry in names if re.search(r"(^|/)(tests?|docs|csrc)/|\.c$", entry)] == []
+    assert [
+        entry for entry in names if re.search(r"(^|/)(tests?|docs|csrc)/|\.c$|DESIGN\.md$", entry)
+    ] == []
 
 
 def test_the_engine_is_for_every_python(dist: Path) -> None:
@@ -89,6 +91,7 @@ def test_the_source_archive_has_what_tests_and_pages_need(dist: Path) -> None:
     with tarfile.open(dist / f"kbcore-{VERSION}.tar.gz") as tar:
         members = {member.name.partition("/")[2]: member for member in tar.getmembers()}
     needed = ("deploy/Dockerfile", "docs/index.md", "zensical.toml", "plugins/example/README.md")
+    needed += ("kbcore/state/DESIGN.md", "planner/DESIGN.md", "server/kbserver/http/DESIGN.md")
     needed += ("tests/docs/test_pages.py", "csrc/README.md", "clients/python/pyproject.toml")
     assert [name for name in needed if name not in members] == []
     assert [name for name in members if "node_modules" in name or name.endswith(".so")] == []

@@ -2,9 +2,9 @@
 
 A signature proves that a request comes from a node and is the one that this node has sent to that
 one, now: it covers the time, a random nonce, the name of the receiving node, the method, the target,
-the address of the client, every header, and the body, with the secret that the cluster keeps in its
-storage. The receiving node remembers the nonce for as long as it accepts the signature. The client's
-own key goes with the request, and the node that has the tenant checks it.
+the address of the client, every header, and the body, with the secret of the cluster, which the
+coordinator keeps. The receiving node remembers the nonce for as long as it accepts the signature.
+The client's own key goes with the request, and the node that has the tenant checks it.
 
 The SHA-256 of a small body is in the signature. A large one, or one whose length is not known, is
 sent in pieces, each of which is sealed (`sealing.py`).
