@@ -24,27 +24,27 @@ from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import Fact
 from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads
-from kbcore.state.rulebook import RULES_PER_REST, recursion_warning, stored_rule
+from kbcore.state.rulebook import RULES_PER_YIELD, recursion_warning, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
 from kbplanner.ir.modes import NO_MODES
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_rule
 
 DEFAULT_LISTED = 100
 """Default limit of each list of a preview."""
 
-COMPARED_PER_REST = 200
-"""Rules compared between two calls of `rest`: about a millisecond."""
+COMPARED_PER_YIELD = 200
+"""Rules compared between two calls of `yield_now`: about a millisecond."""
 
-FACTS_PER_REST = 1000
-"""Facts looked at between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 1000
+"""Facts looked at between two calls of `yield_now`: about a millisecond."""
 
-RETRACTIONS_PER_REST = 100
-"""Retractions carried out between two calls of `rest`: about a millisecond."""
+RETRACTIONS_PER_YIELD = 100
+"""Retractions carried out between two calls of `yield_now`: about a millisecond."""
 
 Name = tuple[str | None, RelationSchema]
 """Scope and stored schema of a relation."""
@@ -62,10 +62,10 @@ class Proposal:
     retractions: tuple[RetractFact | RetractPattern, ...] = ()
     rule_retractions: tuple[RetractRule, ...] = ()
 
-    def scopes(self, rest: Rest = no_rest) -> set[str | None]:
+    def scopes(self, yield_now: YieldNow = go_on) -> set[str | None]:
         """Return the scopes that the change names; None is the base, or every scope for rules."""
         groups = (self.facts, self.rules, self.retractions, self.rule_retractions)
-        return {each.scope for group in groups for each in paced(group, rest)}
+        return {each.scope for group in groups for each in paced(group, yield_now)}
 
 
 @dataclass(slots=True)
@@ -152,14 +152,14 @@ class Staged:
         )
         if self.external is not None:
             before, after = map(self.external.independent, (before, after))
-        old, new = (set(budget.paced(each.rules, COMPARED_PER_REST)) for each in (before, after))
+        old, new = (set(budget.paced(each.rules, COMPARED_PER_YIELD)) for each in (before, after))
         return Comparison(
             State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
             State(overlay, overlay.partition(scope), after),
             frozenset(schema for name, schema in self.written if name == scope),
             frozenset(
                 RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
-                for rule in budget.paced(old ^ new, COMPARED_PER_REST)
+                for rule in budget.paced(old ^ new, COMPARED_PER_YIELD)
             ),
         )
 
@@ -196,9 +196,9 @@ def staged(
         warnings = _change_rules(overlay, proposal, external, budget)
         overlay.advance(now)
         written = {
-            (fact.scope, fact.schema) for fact in budget.paced(proposal.facts, FACTS_PER_REST)
+            (fact.scope, fact.schema) for fact in budget.paced(proposal.facts, FACTS_PER_YIELD)
         }
-        for change in budget.paced(proposal.retractions, RETRACTIONS_PER_REST):
+        for change in budget.paced(proposal.retractions, RETRACTIONS_PER_YIELD):
             written.update(_remove(overlay, change, budget))
         yield Staged(tenant, overlay, proposal, written, warnings, external)
     finally:
@@ -211,7 +211,7 @@ def _check_new_text(tenant: Tenant, proposal: Proposal, budget: Budget) -> None:
     """
     new_text = sum(
         len(arg)
-        for fact in budget.paced(proposal.facts, FACTS_PER_REST)
+        for fact in budget.paced(proposal.facts, FACTS_PER_YIELD)
         for arg in fact.args
         if not tenant.engine.find(arg)
     )
@@ -232,14 +232,14 @@ def _change_rules(
     if not (proposal.rules or proposal.rule_retractions):
         return []
     book = overlay.writable_rules()
-    for removal in budget.paced(proposal.rule_retractions, RETRACTIONS_PER_REST):
+    for removal in budget.paced(proposal.rule_retractions, RETRACTIONS_PER_YIELD):
         target = removal.scope, removal.id
         if (book.withdraw(*target) or book.remove(*target)) is None:
             raise NotFound(f"no rule '{removal.id}'", {"id": removal.id, "scope": removal.scope})
-    added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_REST)]
+    added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_YIELD)]
     modes = NO_MODES if external is None else external.modes
     cycles = book.check(added, modes, budget.yield_now)
-    for rule in budget.paced(added, COMPARED_PER_REST):
+    for rule in budget.paced(added, COMPARED_PER_YIELD):
         book.add(rule)
     return [
         *book.endless(added, budget.yield_now),

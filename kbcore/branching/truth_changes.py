@@ -204,14 +204,14 @@ def _in_order(
         reads.setdefault(head, set()).update(read)
         body = tuple(ClauseAtom(schema, ()) for schema in read)
         clauses.append(Clause(ClauseAtom(head, ()), body))
-    rest = budget.yield_now
+    yield_now = budget.yield_now
     unruled = (schema for schema in budget.paced(comparison.facts) if schema not in reads)
     order = [
         ([schema], frozenset[RelationSchema]())
-        for schema in budget.paced(sorted_in_parts(unruled, rest, str))
+        for schema in budget.paced(sorted_in_parts(unruled, yield_now, str))
     ]
-    for part in budget.paced(components(clauses, rest), COMPONENTS_PER_YIELD):
-        schemas = sorted_in_parts(part.relations, rest, str)
+    for part in budget.paced(components(clauses, yield_now), COMPONENTS_PER_YIELD):
+        schemas = sorted_in_parts(part.relations, yield_now, str)
         part_reads: set[RelationSchema] = set()
         for schema in budget.paced(schemas):
             part_reads.update(reads[schema])

@@ -94,7 +94,7 @@ NOT_WELL_FORMED = (
     "user, password and hosts cannot be told apart; percent-encode other characters in user and"
     " password, such as %2F for / and %40 for @"
 )
-"""Rest of a message about a URL that is not well-formed."""
+"""YieldNow of a message about a URL that is not well-formed."""
 
 
 @dataclass(frozen=True, slots=True)

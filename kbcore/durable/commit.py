@@ -43,7 +43,7 @@ from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta, WriteSet
 from kbcore.state.tenant import Tenant
-from kbplanner.pacing import Rest
+from kbplanner.pacing import YieldNow
 
 T = TypeVar("T")
 
@@ -639,14 +639,19 @@ def _stamped(written: Sequence[_Pending]) -> list[tuple[int, int, bytes]]:
 
 
 def _application(
-    pending: _Pending, tenant: Tenant, feed: CommitFeed, rest: Rest
+    pending: _Pending, tenant: Tenant, feed: CommitFeed, yield_now: YieldNow
 ) -> Callable[[], None]:
     def run() -> None:
         try:
             if tenant.failed is not None:
                 raise tenant.failed
             pending.delta = apply(
-                tenant, pending.changes, pending.at, pending.seq, noted=feed.heard, rest=rest
+                tenant,
+                pending.changes,
+                pending.at,
+                pending.seq,
+                noted=feed.heard,
+                yield_now=yield_now,
             )
             if tenant.observer is not None:
                 tenant.observer()
@@ -658,7 +663,7 @@ def _application(
                 f"a durable change could not be applied: {str(error) or type(error).__name__}"
             )
             pending.error = tenant.failed
-            if not isinstance(error, Exception):  # the writer was ended at a call of `rest`
+            if not isinstance(error, Exception):  # the writer was ended at a call of `yield_now`
                 raise
 
     return run

@@ -106,10 +106,10 @@ class EarlierStates:
             restorer = Restorer(self._scratch, self._owner, until)
             for chunk in snapshot[1]:
                 restorer.feed(chunk)
-                self._rest()
+                self._yield_now()
         for change in self.records(seq):
             self.apply(change)
-        self._rest()
+        self._yield_now()
 
     def records(self, upto: int | None = None) -> Iterator[LoggedChange]:
         """Yield the change sets of the tenant after `at`, in order, up to a number or the head.
@@ -121,7 +121,7 @@ class EarlierStates:
             if upto is not None and record.seq > upto:
                 return
             if record.seq % RECORDS_AT_ONCE == 0:
-                self._rest()
+                self._yield_now()
             self.at = record.seq
             body = read_body(record.type, record.version, record.payload)
             if body["db"] == database and body["tenant"] in ("", tenant):
@@ -147,7 +147,7 @@ class EarlierStates:
             self._scratch.need_database(self._owner[0], 0)
         return None
 
-    def _rest(self) -> None:
+    def _yield_now(self) -> None:
         """Check the budget and let other requests run."""
         self._budget.check_time()
         self._budget.yield_now()

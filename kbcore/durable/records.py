@@ -61,7 +61,7 @@ from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
-from kbplanner.pacing import Rest, in_parts, paced
+from kbplanner.pacing import YieldNow, in_parts, paced
 from kbplanner.syntax.parser import parse_phrase, parse_rule
 from kbplanner.syntax.printer import print_phrase, print_rule
 from kbplanner.syntax.scanner import with_quotes
@@ -76,10 +76,10 @@ keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subsc
 `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored ones."""
 
 
-OBJECTS_PER_REST = 200
-LISTS_PER_REST = 50
-TEXTS_PER_REST = 10_000
-"""Elements of an array written between two calls of `rest`: objects such as facts, objects with an
+OBJECTS_PER_YIELD = 200
+LISTS_PER_YIELD = 50
+TEXTS_PER_YIELD = 10_000
+"""Elements of an array written between two calls of `yield_now`: objects such as facts, objects with an
 array, and texts. About a millisecond."""
 
 
@@ -96,7 +96,7 @@ BUILTINS_SINCE_2 = frozenset(
 def encode_changes(changes: ChangeSet) -> bytes:
     """Return the payload without its time.
 
-    `stamp` adds the time when the position in the log is known. Raises what `changes.rest` raises.
+    `stamp` adds the time when the position in the log is known. Raises what `changes.yield_now` raises.
     """
     body: dict[str, Any] = {"db": changes.database, "tenant": changes.tenant}
     parts = [orjson.dumps(body)[:-1], b',"changes":[']
@@ -106,7 +106,7 @@ def encode_changes(changes: ChangeSet) -> bytes:
         for number, change in enumerate(changes.changes):
             parts.append(b"," if number else b"")
             op = _OPS[type(change)]
-            parts += _CODECS[op].write(change, changes.rest, {"op": op})
+            parts += _CODECS[op].write(change, changes.yield_now, {"op": op})
     body.clear()
     if changes.transaction is not None:
         body["tx"] = changes.transaction
@@ -228,17 +228,17 @@ class ListCodec:
         element = self._element
         return items if element is None else tuple(element.decode(item) for item in items)
 
-    def write(self, items: Sequence[Any], rest: Rest) -> Iterator[bytes]:
-        """Yield the array as JSON in pieces; `rest` is called about once a millisecond."""
+    def write(self, items: Sequence[Any], yield_now: YieldNow) -> Iterator[bytes]:
+        """Yield the array as JSON in pieces; `yield_now` is called about once a millisecond."""
         element = self._element
         yield b"["
         if isinstance(element, ObjectCodec) and element.has_lists:
-            for number, item in enumerate(paced(items, rest, LISTS_PER_REST)):
+            for number, item in enumerate(paced(items, yield_now, LISTS_PER_YIELD)):
                 yield b"," if number else b""
-                yield from element.write(item, rest)
+                yield from element.write(item, yield_now)
         else:
-            size = TEXTS_PER_REST if element is None else OBJECTS_PER_REST
-            for number, part in enumerate(in_parts(items, rest, size)):
+            size = TEXTS_PER_YIELD if element is None else OBJECTS_PER_YIELD
+            for number, part in enumerate(in_parts(items, yield_now, size)):
                 yield b"," if number else b""
                 yield orjson.dumps(self.encode(part))[1:-1]
         yield b"]"
@@ -265,11 +265,11 @@ class ObjectCodec:
         return body
 
     def write(
-        self, value: Any, rest: Rest, first: Mapping[str, Any] = MappingProxyType({})
+        self, value: Any, yield_now: YieldNow, first: Mapping[str, Any] = MappingProxyType({})
     ) -> Iterator[bytes]:
         """Yield the JSON object in pieces, with some members in front of its own.
 
-        `rest` is called about once a millisecond.
+        `yield_now` is called about once a millisecond.
         """
         body = dict(first)
         start = b"{"
@@ -278,7 +278,7 @@ class ObjectCodec:
             if isinstance(codec, ListCodec):
                 body[key] = 0
                 yield start + orjson.dumps(body)[1:-2]
-                yield from codec.write(item, rest)
+                yield from codec.write(item, yield_now)
                 body.clear()
                 start = b","
                 continue

@@ -60,12 +60,12 @@ _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
 """A fact with a non-default value in one of these has its own validity window."""
 
 
-def encode(captured: Capture, rest: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """Return the chunks of a snapshot; `rest` is called between steps of a few milliseconds.
+def encode(captured: Capture, yield_now: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Return the chunks of a snapshot; `yield_now` is called between steps of a few milliseconds.
 
     The captured state is released, even if not all chunks are read.
     """
-    chunks = _encode(captured, rest)
+    chunks = _encode(captured, yield_now)
     next(chunks)  # a generator that was never started would not release the state
     return chunks
 
@@ -85,7 +85,7 @@ def _paced(chunks: Iterator[bytes], yield_in_background: Callable[[], None]) -> 
             yield_in_background()
 
 
-def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
+def _encode(captured: Capture, yield_now: Callable[[], None]) -> Iterator[bytes]:
     waiting = list(reversed(captured.tenants))
     try:
         yield b""
@@ -101,10 +101,10 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
         yield orjson.dumps(first)
         while waiting:
             state = waiting[-1].state()
-            yield _head(state, rest)
+            yield _head(state, yield_now)
             yield from _episodes(state.episodes)
             while state.relations:
-                yield from _chunks(state.engine, state.relations[-1], rest)
+                yield from _chunks(state.engine, state.relations[-1], yield_now)
                 state.relations.pop().then.drop()
             waiting.pop()
     finally:
@@ -112,12 +112,12 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
             tenant.drop()
 
 
-def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
+def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
     rules = []
     for number, rule in enumerate(state.rules, 1):
         rules.append(encode_rule(rule))
         if number % RULE_BATCH == 0:
-            rest()
+            yield_now()
     head = {
         "kind": "tenant",
         "db": state.database,
@@ -154,9 +154,11 @@ def _episodes(episodes: Sequence[Episode]) -> Iterator[bytes]:
         yield orjson.dumps({"kind": "episodes", "episodes": part})
 
 
-def _chunks(engine: Engine, relation: RelationState, rest: Callable[[], None]) -> Iterator[bytes]:
+def _chunks(
+    engine: Engine, relation: RelationState, yield_now: Callable[[], None]
+) -> Iterator[bytes]:
     while not relation.then.settle(SETTLE_ROWS):
-        rest()
+        yield_now()
     arity = relation.schema.arity
     used = [attribute for attribute in Attribute if relation.then.uses(attribute)]
     size = FIRST_ROWS

@@ -37,7 +37,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import Rest
+from kbplanner.pacing import YieldNow
 from kbplanner.syntax.printer import print_atom
 
 FactName = tuple[str | None, str, tuple[str, ...], bool]
@@ -182,21 +182,23 @@ class Transaction:
             overlay.drop()
 
 
-def play(overlay: Overlay, changes: Sequence[Change], now: int, rest: Rest) -> Delta:
+def play(overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow) -> Delta:
     """Apply changes to the view of a transaction as the commit applies them to the tenant."""
     with overlay.lock.write():
-        return apply_to_overlay(overlay, changes, now, rest)
+        return apply_to_overlay(overlay, changes, now, yield_now)
 
 
-def apply_to_overlay(overlay: Overlay, changes: Sequence[Change], now: int, rest: Rest) -> Delta:
+def apply_to_overlay(
+    overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow
+) -> Delta:
     """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
-    read lock of its base. `rest` is called about once a millisecond; if it raises, the overlay must
+    read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay must
     not be used any more.
     """
     delta = Delta(now)
     with overlay.unnoted():
         overlay.advance(now)
-        apply_changes(overlay, changes, now, delta, rest)
+        apply_changes(overlay, changes, now, delta, yield_now)
         overlay.version += 1
     return delta
 

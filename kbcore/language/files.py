@@ -36,7 +36,7 @@ from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
 from kbplanner.ir.phrases import Definition, Phrase
 from kbplanner.ir.terms import Atom, Rule
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.check import check_fact, check_rule, check_statements
 from kbplanner.syntax.arity import rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -62,9 +62,9 @@ MAX_JSON_DEPTH = 64
 
 _CHUNK = 1 << 16
 
-STATEMENTS_PER_REST = 50
-RULES_PER_REST = 8
-"""Statements read, and rules checked, between two calls of `rest`: about a millisecond."""
+STATEMENTS_PER_YIELD = 50
+RULES_PER_YIELD = 8
+"""Statements read, and rules checked, between two calls of `yield_now`: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -146,20 +146,20 @@ def read_text(
 
 
 def read_statements(
-    chunks: Iterable[str], scope: str | None = None, rest: Rest = no_rest
+    chunks: Iterable[str], scope: str | None = None, yield_now: YieldNow = go_on
 ) -> Iterator[Batch]:
-    """Read text in the rule language, in chunks cut anywhere; `rest` is called about once a
+    """Read text in the rule language, in chunks cut anywhere; `yield_now` is called about once a
     millisecond.
     """
-    return batches(parse_stream(chunks, rest=rest), scope, rest)
+    return batches(parse_stream(chunks, yield_now=yield_now), scope, yield_now)
 
 
 def batches(
-    statements: Iterable[Statement], scope: str | None = None, rest: Rest = no_rest
+    statements: Iterable[Statement], scope: str | None = None, yield_now: YieldNow = go_on
 ) -> Iterator[Batch]:
     """Make batches of statements, in order; arguments and errors as for `read_statements`."""
     batch = Batch()
-    for statement in paced(statements, rest, STATEMENTS_PER_REST):
+    for statement in paced(statements, yield_now, STATEMENTS_PER_YIELD):
         batch.line = statement.span.end_line
         if isinstance(statement, FactStatement):
             batch.facts.append(fact_of(statement, scope))
@@ -173,22 +173,24 @@ def batches(
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
-            batch.warnings = rule_warnings(batch.statements, rest)
+            batch.warnings = rule_warnings(batch.statements, yield_now)
             yield batch
             batch = Batch()
-    batch.warnings = rule_warnings(batch.statements, rest)
+    batch.warnings = rule_warnings(batch.statements, yield_now)
     if batch:
         yield batch
 
 
-def rule_warnings(statements: Sequence[Statement], rest: Rest = no_rest) -> list[RuleWarning]:
+def rule_warnings(
+    statements: Sequence[Statement], yield_now: YieldNow = go_on
+) -> list[RuleWarning]:
     """Check the rules of a text and return the warnings, in the order of the text.
 
-    `rest` is called about once a millisecond. Raises RuleSyntaxError.
+    `yield_now` is called about once a millisecond. Raises RuleSyntaxError.
     """
     warnings = [
-        *check_statements(paced(statements, rest, RULES_PER_REST)),
-        *lint(paced(statements, rest, RULES_PER_REST)),
+        *check_statements(paced(statements, yield_now, RULES_PER_YIELD)),
+        *lint(paced(statements, yield_now, RULES_PER_YIELD)),
     ]
     return sorted(
         warnings,

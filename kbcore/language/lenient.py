@@ -11,7 +11,7 @@ import re
 
 from kbplanner.ir.terms import Atom
 from kbplanner.ir.values.words import WORD
-from kbplanner.pacing import Rest, no_rest
+from kbplanner.pacing import YieldNow, go_on
 
 # These patterns never have two runs of blanks in sequence: that would cause quadratic backtracking.
 _HEAD = re.compile(rf"(?:[-*•]\s\s*)?(?:(~|not\s)\s*)?({WORD}|'[^'\\\n]*'|\"[^\"\\\n]*\")\s*\(")
@@ -20,17 +20,17 @@ _BARE = re.compile(r"[^,()\"'\[\]{}?]+")
 _SPACE = re.compile(r"\s*")
 _END = re.compile(r"\s*(?:\.\s*)?(?:(?:%|#|//).*)?")
 _ESCAPE = re.compile(r"\\(.)")
-ARGS_PER_REST = 500
-"""Arguments read between two calls of `rest`: about a millisecond."""
+ARGS_PER_YIELD = 500
+"""Arguments read between two calls of `yield_now`: about a millisecond."""
 
 _ESCAPED = {"n": "\n", "t": "\t"}
 
 
-def read_line(line: str, rest: Rest = no_rest) -> Atom | None:
+def read_line(line: str, yield_now: YieldNow = go_on) -> Atom | None:
     """Return the ground atom that a line consists of, or None for any other line.
 
     `not` or `~` before the atom negates it; a full stop, a comment and a bullet are ignored. Time
-    is linear in the length of the line. `rest` is called about once a millisecond.
+    is linear in the length of the line. `yield_now` is called about once a millisecond.
     """
     line = line.strip()
     head = _HEAD.match(line)
@@ -47,8 +47,8 @@ def read_line(line: str, rest: Rest = no_rest) -> Atom | None:
                 return None
             arg, at = argument
             args.append(arg)
-            if not len(args) % ARGS_PER_REST:
-                rest()
+            if not len(args) % ARGS_PER_YIELD:
+                yield_now()
             stop = line[at : at + 1]
             at += 1
             if stop == ")":

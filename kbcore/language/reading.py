@@ -22,7 +22,7 @@ from kbcore.timestamps import iso_text
 from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import Rest, let_go, lines_of, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, let_go, lines_of, paced
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.parser import parse_stream
 from kbplanner.syntax.statements import Statement
@@ -38,9 +38,9 @@ EPISODE = "said"
 
 DEFAULT_SPEAKER = "user"
 
-LINES_PER_REST = 100
-FACTS_PER_REST = 1000
-"""Lines and facts read between two calls of `rest`: about a millisecond."""
+LINES_PER_YIELD = 100
+FACTS_PER_YIELD = 1000
+"""Lines and facts read between two calls of `yield_now`: about a millisecond."""
 
 
 SignedAtom = tuple[str, tuple[str, ...], bool]
@@ -70,44 +70,44 @@ class Taken:
         self.spans.setdefault((fact.predicate, fact.args, fact.positive), []).append(span)
 
 
-def read_statements_of(text: str, scope: str | None, rest: Rest) -> Taken:
-    """Read a text whose facts and rules belong to one scope; `rest` is called about once a
+def read_statements_of(text: str, scope: str | None, yield_now: YieldNow) -> Taken:
+    """Read a text whose facts and rules belong to one scope; `yield_now` is called about once a
     millisecond.
 
     Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the
     limits, or a statement that names another scope; the caller must then store none of the text.
     """
     known = _Known()
-    lines = lines_of(text, rest)
-    offsets = offsets_of(lines, rest)
-    taken = _whole(text, offsets, scope, known, rest) or _by_line(
-        lines, offsets, scope, known, rest
+    lines = lines_of(text, yield_now)
+    offsets = offsets_of(lines, yield_now)
+    taken = _whole(text, offsets, scope, known, yield_now) or _by_line(
+        lines, offsets, scope, known, yield_now
     )
-    known.let_go(rest)
+    known.let_go(yield_now)
     facts = taken.facts
-    for other in {each.scope for each in paced((*facts, *taken.rules), rest, FACTS_PER_REST)}:
+    for other in {each.scope for each in paced((*facts, *taken.rules), yield_now, FACTS_PER_YIELD)}:
         if other != scope:
             raise InvalidInput.at(
                 "text", f"a statement names the scope {other!r}, which is not that of the request"
             )
     unique = {
         (fact.predicate, fact.args, fact.positive): fact
-        for fact in paced(facts, rest, FACTS_PER_REST)
+        for fact in paced(facts, yield_now, FACTS_PER_YIELD)
     }
     taken.facts = list(unique.values())
-    let_go(unique, rest)
+    let_go(unique, yield_now)
     return taken
 
 
-def first_lines(turns: Sequence[str], rest: Rest = no_rest) -> tuple[int, ...]:
+def first_lines(turns: Sequence[str], yield_now: YieldNow = go_on) -> tuple[int, ...]:
     """Return the number of the line at which each turn begins in the turns joined by line breaks."""
-    counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], rest))
+    counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], yield_now))
     return tuple(accumulate(counts, initial=1))
 
 
-def offsets_of(lines: Sequence[str], rest: Rest) -> list[int]:
+def offsets_of(lines: Sequence[str], yield_now: YieldNow) -> list[int]:
     """Return where each line of a text begins, and where one after the last would."""
-    return [0, *accumulate(len(line) + 1 for line in paced(lines, rest))]
+    return [0, *accumulate(len(line) + 1 for line in paced(lines, yield_now))]
 
 
 def episodes_of(
@@ -116,7 +116,7 @@ def episodes_of(
     turns: Sequence[int],
     scope: str | None,
     at: int,
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> Iterator[tuple[Fact, Span]]:
     """Yield prose as facts `said(speaker, text, when)`, one for each run of consecutive lines, with
     the span of these lines.
@@ -125,11 +125,11 @@ def episodes_of(
     conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
     speaker; the following lines of the run are hers too. Raises InvalidInput that names the line.
     """
-    lines = lines_of(text, rest)
+    lines = lines_of(text, yield_now)
     beginnings = set(turns)
     episodes: list[tuple[int, str, list[str]]] = []
     last = 0
-    for number in paced(unread, rest, LINES_PER_REST):
+    for number in paced(unread, yield_now, LINES_PER_YIELD):
         line = lines[number - 1].strip()
         speaker = _SPEAKER.match(line)
         if speaker is not None:
@@ -139,8 +139,8 @@ def episodes_of(
         else:
             episodes.append((number, DEFAULT_SPEAKER, [line]))
         last = number
-    offsets, when = offsets_of(lines, rest), iso_text(at)
-    for number, name, parts in paced(episodes, rest, LINES_PER_REST):
+    offsets, when = offsets_of(lines, yield_now), iso_text(at)
+    for number, name, parts in paced(episodes, yield_now, LINES_PER_YIELD):
         fact = _episode(number, (name, "\n".join(parts), when), scope)
         yield fact, (offsets[number - 1], offsets[number - 1 + len(parts)] - 1)
 
@@ -160,52 +160,54 @@ def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
 
 
 def _whole(
-    text: str, offsets: Sequence[int], scope: str | None, known: _Known, rest: Rest
+    text: str, offsets: Sequence[int], scope: str | None, known: _Known, yield_now: YieldNow
 ) -> Taken | None:
     """Return the statements of a text in the rule language; None if it is not, or has only words or
     queries.
 
     Reading ends at the first error. The statements before it are noted in `known`.
     """
-    statements = known.noted(parse_stream((text,), rest=rest, max_errors=1))
+    statements = known.noted(parse_stream((text,), yield_now=yield_now, max_errors=1))
     try:
-        taken = _taken(offsets, statements, scope, rest)
+        taken = _taken(offsets, statements, scope, yield_now)
     except KBError:
         return None
     return (
         taken
         if taken is not None
-        and (taken.rules or all(fact.args for fact in paced(taken.facts, rest)))
+        and (taken.rules or all(fact.args for fact in paced(taken.facts, yield_now)))
         else None
     )
 
 
-def _strictly(text: str, scope: str | None, rest: Rest) -> Taken | None:
-    return _unplaced(parse_stream((text,), rest=rest), scope, rest)
+def _strictly(text: str, scope: str | None, yield_now: YieldNow) -> Taken | None:
+    return _unplaced(parse_stream((text,), yield_now=yield_now), scope, yield_now)
 
 
 def _taken(
-    offsets: Sequence[int], statements: Iterable[Statement], scope: str | None, rest: Rest
+    offsets: Sequence[int], statements: Iterable[Statement], scope: str | None, yield_now: YieldNow
 ) -> Taken | None:
     """Return the facts and rules of the statements of a text, whose lines begin at `offsets`; None
     if it has queries.
     """
     taken = Taken()
-    for batch in batches(statements, scope, rest):
+    for batch in batches(statements, scope, yield_now):
         if batch.goals:
             return None
         taken.facts += batch.facts
         taken.rules += batch.rules
         placed = zip(batch.facts, batch.spans, strict=True)
-        for fact, span in paced(placed, rest, FACTS_PER_REST):
+        for fact, span in paced(placed, yield_now, FACTS_PER_YIELD):
             start = offsets[span.line - 1] + span.column - 1
             taken.place(fact, (start, offsets[span.end_line - 1] + span.end_column - 1))
     return taken
 
 
-def _unplaced(statements: Iterable[Statement], scope: str | None, rest: Rest) -> Taken | None:
+def _unplaced(
+    statements: Iterable[Statement], scope: str | None, yield_now: YieldNow
+) -> Taken | None:
     """Return facts and rules as `_taken` does, without the places of the facts."""
-    read = list(batches(statements, scope, rest))
+    read = list(batches(statements, scope, yield_now))
     if any(batch.goals for batch in read):
         return None
     return Taken(
@@ -228,9 +230,9 @@ class _Known:
             self._lines.append(statement.span.line)
             yield statement
 
-    def let_go(self, rest: Rest) -> None:
+    def let_go(self, yield_now: YieldNow) -> None:
         """Forget the statements."""
-        let_go(self._statements, rest)
+        let_go(self._statements, yield_now)
 
     def of_lines(self, first: int, last: int) -> list[Statement]:
         """Return the statements of whole lines; none if they are not all that the lines have."""
@@ -241,12 +243,12 @@ class _Known:
 
 
 def _by_line(
-    lines: list[str], offsets: Sequence[int], scope: str | None, known: _Known, rest: Rest
+    lines: list[str], offsets: Sequence[int], scope: str | None, known: _Known, yield_now: YieldNow
 ) -> Taken:
     taken = Taken()
-    numbered = enumerate(paced(lines, rest, LINES_PER_REST), 1)
+    numbered = enumerate(paced(lines, yield_now, LINES_PER_YIELD), 1)
     for number, line in numbered:
-        atom = read_line(line, rest)
+        atom = read_line(line, yield_now)
         if atom is not None and not any(arg.startswith("?") for arg in atom.args):  # type: ignore[union-attr]
             try:
                 check_fact(atom)
@@ -261,12 +263,12 @@ def _by_line(
                 number, line = next(numbered)
             _add(
                 taken,
-                _rules(lines, (first, number), scope, known, rest),
+                _rules(lines, (first, number), scope, known, yield_now),
                 (offsets[first - 1], offsets[number] - 1),
             )
         elif (
             _STARTS.match(line)
-            and (statements := _annotated(lines, number, scope, known, rest)) is not None
+            and (statements := _annotated(lines, number, scope, known, yield_now)) is not None
         ):
             _add(taken, statements, _stripped(line, offsets[number - 1]))
         elif not _COMMENT.fullmatch(line):
@@ -275,7 +277,11 @@ def _by_line(
 
 
 def _rules(
-    lines: list[str], numbers: tuple[int, int], scope: str | None, known: _Known, rest: Rest
+    lines: list[str],
+    numbers: tuple[int, int],
+    scope: str | None,
+    known: _Known,
+    yield_now: YieldNow,
 ) -> Taken:
     """Return the statements of lines with `:-`, which must be valid rules: an error names its line."""
     first, last = numbers
@@ -283,26 +289,26 @@ def _rules(
     try:
         own = [] if "/*" in source else known.of_lines(first, last)
         if own:
-            statements = _unplaced(own, scope, rest)
+            statements = _unplaced(own, scope, yield_now)
         else:
             statements = _strictly(
-                source if _FULL_STOP.search(source) else source + ".", scope, rest
+                source if _FULL_STOP.search(source) else source + ".", scope, yield_now
             )
     except KBError:
-        statements = _strictly("\n" * (first - 1) + source, scope, rest)
+        statements = _strictly("\n" * (first - 1) + source, scope, yield_now)
     return Taken(unread=list(range(first, last + 1))) if statements is None else statements
 
 
 def _annotated(
-    lines: list[str], number: int, scope: str | None, known: _Known, rest: Rest
+    lines: list[str], number: int, scope: str | None, known: _Known, yield_now: YieldNow
 ) -> Taken | None:
     """Return the facts of a line in the rule language, possibly several or with annotations."""
     line = lines[number - 1]
     try:
         own = [] if "/*" in line else known.of_lines(number, number)
         if own:
-            return _unplaced(own, scope, rest)
-        return _strictly(line if _FULL_STOP.search(line) else line + ".", scope, rest)
+            return _unplaced(own, scope, yield_now)
+        return _strictly(line if _FULL_STOP.search(line) else line + ".", scope, yield_now)
     except KBError:
         return None
 

@@ -119,13 +119,15 @@ def check_programs(
     texts: Sequence[str],
     stored: Stored = NOTHING_STORED,
     scope: str | None = None,
-    rest: Callable[[], None] = lambda: None,
+    yield_now: Callable[[], None] = lambda: None,
 ) -> list[list[Finding]]:
     """Return the errors and warnings of each of several texts that belong together.
 
-    `rest` is called about once a millisecond while the texts are read.
+    `yield_now` is called about once a millisecond while the texts are read.
     """
-    return check_texts(texts, stored, scope=scope, problem_of=annotation_problem, rest=rest)
+    return check_texts(
+        texts, stored, scope=scope, problem_of=annotation_problem, yield_now=yield_now
+    )
 
 
 def annotation_problem(statement: Statement) -> str | None:

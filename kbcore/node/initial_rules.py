@@ -108,7 +108,7 @@ class NewTenants:
             book = RuleBook()
             for rule in rules:
                 book.add(rule)
-            book.check(taught, rest=changes.rest)
+            book.check(taught, yield_now=changes.yield_now)
 
         return replace(
             changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None

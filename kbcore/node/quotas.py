@@ -43,8 +43,8 @@ from kbplanner.pacing import paced
 RETRY_SECONDS = 60.0
 """Time after which a client may retry: others free capacity by retraction, eviction or expiry."""
 
-FACTS_PER_REST = 500
-"""Facts or entries looked up between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 500
+"""Facts or entries looked up between two calls of `yield_now`: about a millisecond."""
 
 _FREE = nullcontext()
 _ADDING = (
@@ -114,7 +114,7 @@ class Quotas:
             tenant = catalog.find(changes.database, changes.tenant)
             growth = _growth(tenant, changes)
             if self._bytes:
-                entries = paced(_entries(tenant, changes), changes.rest, FACTS_PER_REST)
+                entries = paced(_entries(tenant, changes), changes.yield_now, FACTS_PER_YIELD)
                 growth.text_bytes = sum(each.size for each in entries)
             self._judge(tenant, changes, growth, held.growths)
             held.growths.append(growth)
@@ -204,14 +204,14 @@ def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
     for change in changes.changes:
         if isinstance(change, AssertFacts):
             growth.facts += len(change.facts)
-            each = paced(change.facts, changes.rest)
+            each = paced(change.facts, changes.yield_now)
             growth.scopes.update(fact.scope for fact in each if fact.scope is not None)
         elif isinstance(change, AssertRows):
             growth.facts += sum(map(len, change.rows))
             growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
         elif isinstance(change, RestoreFacts):
             growth.facts += len(change.facts)
-            restored = paced(change.facts, changes.rest)
+            restored = paced(change.facts, changes.yield_now)
             growth.scopes.update(fact.scope for fact in restored if fact.scope is not None)
         elif isinstance(change, AddEpisodes):
             growth.episodes += len(change.episodes)
@@ -238,10 +238,11 @@ def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
             facts += change.facts
         elif isinstance(change, AssertRows):
             facts += _each(change.rows)
-    rest = changes.rest
-    distinct = {fact.key: fact for fact in paced(facts, rest, FACTS_PER_REST)}
+    yield_now = changes.yield_now
+    distinct = {fact.key: fact for fact in paced(facts, yield_now, FACTS_PER_YIELD)}
     return len(facts) - sum(
-        not _is_stored(tenant, fact) for fact in paced(distinct.values(), rest, FACTS_PER_REST)
+        not _is_stored(tenant, fact)
+        for fact in paced(distinct.values(), yield_now, FACTS_PER_YIELD)
     )
 
 
@@ -283,7 +284,7 @@ def _bytes_already(tenant: Tenant, changes: ChangeSet) -> int:
     """
     known: set[tuple[object, ...]] = set()
     size = 0
-    for entry in paced(_entries(tenant, changes), changes.rest, FACTS_PER_REST):
+    for entry in paced(_entries(tenant, changes), changes.yield_now, FACTS_PER_YIELD):
         size += entry.size if entry.key in known else entry.stored
         known.add(entry.key)
     return size

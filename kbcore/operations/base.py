@@ -26,7 +26,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Limits
 from kbplanner.ir.terms import BodyItem, Literal
-from kbplanner.pacing import Rest, begin_resting, end_resting, no_rest
+from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
@@ -143,16 +143,24 @@ class TenantHandle:
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
         undoes: int | None = None,
-        rest: Rest = no_rest,
+        yield_now: YieldNow = go_on,
     ) -> Delta:
         """Make changes durable and apply them, unless `check` raises on the state at the write.
 
         `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
-        change that these changes undo. `rest` is called about once a millisecond until the changes
+        change that these changes undo. `yield_now` is called about once a millisecond until the changes
         wait for the log; what it raises refuses them.
         """
         return self._services.commit(
-            ChangeSet(self.database, self.tenant, changes, check, depends, undoes=undoes, rest=rest)
+            ChangeSet(
+                self.database,
+                self.tenant,
+                changes,
+                check,
+                depends,
+                undoes=undoes,
+                yield_now=yield_now,
+            )
         )
 
     def require_present(self) -> None:
@@ -345,7 +353,7 @@ class Reading:
         except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
             handle._ended(tenant, self._kind, None, self._budget)
             raise
-        self._token = begin_resting(self._budget.yield_compiling)
+        self._token = begin_yielding(self._budget.yield_compiling)
         if tenant.failed is not None:  # by the writer that this read waited for
             self.__exit__(None, None, None)
             raise tenant.failed
@@ -374,7 +382,7 @@ class Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        end_resting(self._token)
+        end_yielding(self._token)
         if self._lock is not None:
             self._lock.__exit__(kind, error, trace)
         handle = self._handle

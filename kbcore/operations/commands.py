@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.terms import Literal, Variable
-from kbplanner.pacing import Rest, current_rest, lines_of, may_have, no_rest, paced
+from kbplanner.pacing import YieldNow, current_yield, go_on, lines_of, may_have, paced
 from kbplanner.syntax.diagnostics import Diagnostic, diagnostic, syntax_error
 from kbplanner.syntax.scanner import OPERAND_START, Token, scan_statement
 from kbplanner.syntax.statements import GoalStatement, Span
@@ -97,18 +97,18 @@ class Translation:
 
     @cached_property
     def _lines(self) -> list[str]:
-        return lines_of(self.source, current_rest())
+        return lines_of(self.source, current_yield())
 
 
-def translate(text: str, rest: Rest = no_rest) -> Translation:
+def translate(text: str, yield_now: YieldNow = go_on) -> Translation:
     """Return a text with commands in the rule language; raises RuleSyntaxError.
 
-    A text without commands is returned as it is. `rest` is called about once a millisecond.
+    A text without commands is returned as it is. `yield_now` is called about once a millisecond.
     """
-    if not may_have(text, _ANY_WORD, len(RETRACT), rest):
+    if not may_have(text, _ANY_WORD, len(RETRACT), yield_now):
         return Translation(text, text)
     translator = _Translator(text)
-    for statement in _statements(text, rest):
+    for statement in _statements(text, yield_now):
         if _is_command(statement):
             translator.add(statement)
     if translator.errors:
@@ -116,14 +116,14 @@ def translate(text: str, rest: Rest = no_rest) -> Translation:
     return Translation(text, "".join(translator.chars), translator.words)
 
 
-def _statements(text: str, rest: Rest) -> Iterator[list[Token]]:
+def _statements(text: str, yield_now: YieldNow) -> Iterator[list[Token]]:
     """Yield the tokens of each statement; that of a command may also end with a semicolon."""
     statement: list[Token] = []
     position = 0
     while position < len(text):
-        rest()
-        tokens, position = scan_statement(text, position, rest)
-        for token in paced(tokens, rest):
+        yield_now()
+        tokens, position = scan_statement(text, position, yield_now)
+        for token in paced(tokens, yield_now):
             statement.append(token)
             if token.type == "_END" or (token.value == ";" and _is_command(statement)):
                 yield statement

@@ -25,13 +25,13 @@ from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import AssertFacts, Change, Delta, EndedFact, EndFacts, Outdated
 from kbcore.state.facts import Fact, FactKey, Row, conclusion
 from kbcore.state.tenant import Tenant
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import YieldNow, paced
 
 KEEP_BOTH = "KEEP_BOTH"
 """The default strategy: a fact and its opposite are both stored."""
 
-FACTS_PER_REST = 10
-"""Facts whose rivals are asked for between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 10
+"""Facts whose rivals are asked for between two calls of `yield_now`: about a millisecond."""
 
 Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
 """Function that commits changes if a check does not raise."""
@@ -58,7 +58,7 @@ class ConflictResolver:
     `places` returns the places that a fact takes, of which the first is that of its opposite, and
     `rivals` the stored facts that take such a place in another way. A strategy that refuses every
     opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput that
-    lists the strategies if the name is unknown. `rest` is called about once a millisecond.
+    lists the strategies if the name is unknown. `yield_now` is called about once a millisecond.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ConflictResolver:
         places: Callable[[Fact], list[Place]],
         constraints: Constraints,
         clock: Clock,
-        rest: Rest,
+        yield_now: YieldNow,
     ) -> None:
         strategy = strategies.get(name)
         if strategy is None:
@@ -83,7 +83,7 @@ class ConflictResolver:
         self._places = places
         self._constraints = constraints
         self._clock = clock
-        self._rest = rest
+        self._yield_now = yield_now
 
     def write(self, facts: Sequence[Fact], commit: Commit) -> Delta:
         """Commit the facts as the strategy decides.
@@ -109,7 +109,7 @@ class ConflictResolver:
         winners: dict[FactKey, Fact] = {}
         taken: dict[Place, set[FactKey]] = {}
         ended: dict[FactKey, EndedFact] = {}
-        for fact in paced(facts, self._rest, FACTS_PER_REST):
+        for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
             stored = self._beaten(fact, places, now)
             earlier = [
@@ -186,7 +186,7 @@ class ConflictResolver:
             raise Outdated("the rivals have changed")
 
     def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
-        for fact in paced(facts, self._rest, FACTS_PER_REST):
+        for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             for row in self._rivals(fact, self._places(fact)[0]):
                 raise _contradiction(row)
 

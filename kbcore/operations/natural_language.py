@@ -46,7 +46,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
-from kbplanner.pacing import Rest, let_go, paced
+from kbplanner.pacing import YieldNow, let_go, paced
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -143,9 +143,9 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
-            rest = self._services.yield_now
-            recording = self._recording(text, Source(), rest=rest)
-            spans = _sentences(text, extracted, rest)
+            yield_now = self._services.yield_now
+            recording = self._recording(text, Source(), yield_now=yield_now)
+            spans = _sentences(text, extracted, yield_now)
             extracted.asserted = self._store(extracted, new_facts, recording, spans)
         return extracted
 
@@ -212,24 +212,24 @@ class NaturalLanguage(TenantHandle, ABC):
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
-        rest = self._deadline(request_limits)
-        statements = read_statements_of(text, request.scope, rest)
+        yield_now = self._deadline(request_limits)
+        statements = read_statements_of(text, request.scope, yield_now)
         extracted: Extracted | None = None
         new: list[Fact] = []
         episodes = 0
         origin = source or Source(session=request.session)
-        recording = self._recording(text, origin, turns, rest=rest)
+        recording = self._recording(text, origin, turns, yield_now=yield_now)
         if statements.unread and self._services.model is not None:
-            prose = ProseLines(text, statements.unread, rest)
+            prose = ProseLines(text, statements.unread, yield_now)
             extracted, new = self._extracted(
                 self._model(), prose.text, request.scope, False, hint, request_limits
             )
-            for key, spans in _sentences(prose.text, extracted, rest).items():
+            for key, spans in _sentences(prose.text, extracted, yield_now).items():
                 parts = (part for span in spans for part in prose.spans(*span))
                 statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             now = self._services.clock.now_ms()
-            recorded = episodes_of(text, statements.unread, turns, request.scope, now, rest)
+            recorded = episodes_of(text, statements.unread, turns, request.scope, now, yield_now)
             for fact, span in recorded:
                 statements.facts.append(fact)
                 statements.place(fact, span)
@@ -254,9 +254,11 @@ class NaturalLanguage(TenantHandle, ABC):
         recorded: tuple[Recording | None, RequestLimits | None],
     ) -> Ingested:
         recording, request_limits = recorded
-        rest = self._deadline(request_limits)
+        yield_now = self._deadline(request_limits)
         parsed = (
-            set() if extracted is None else set(map(_signed_atom, paced(statements.facts, rest)))
+            set()
+            if extracted is None
+            else set(map(_signed_atom, paced(statements.facts, yield_now)))
         )
         new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
         extracted_facts = () if extracted is None else extracted.facts
@@ -292,13 +294,13 @@ class NaturalLanguage(TenantHandle, ABC):
         )
 
     def _recording(
-        self, text: str, source: Source, turns: Sequence[int] = (), *, rest: Rest
+        self, text: str, source: Source, turns: Sequence[int] = (), *, yield_now: YieldNow
     ) -> Recording | None:
         """Return the episodes of a text, None if texts are not recorded."""
         config = self._services.config
         if not config.record_evidence:
             return None
-        return Recording(text, source, config.episode_max_chars, turns, rest=rest)
+        return Recording(text, source, config.episode_max_chars, turns, yield_now=yield_now)
 
     def _model(self) -> Model:
         model = self._services.model
@@ -404,11 +406,13 @@ def _supports(
     return Supports(tuple(episodes), tuple(known)), new
 
 
-def _sentences(text: str, extracted: Extracted, rest: Rest) -> dict[SignedAtom, list[Span]]:
+def _sentences(
+    text: str, extracted: Extracted, yield_now: YieldNow
+) -> dict[SignedAtom, list[Span]]:
     """Return the sentences of a text in which extracted facts were read."""
     return {
         key: list(dict.fromkeys(sentence_of(text, start, end, key) for start, end in places))
-        for key, places in paced(extracted.places.items(), rest, 1)
+        for key, places in paced(extracted.places.items(), yield_now, 1)
     }
 
 

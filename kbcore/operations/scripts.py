@@ -21,7 +21,7 @@ from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import BodyItem, Literal, Rule, Term, Variable
-from kbplanner.pacing import Rest, current_rest, paced
+from kbplanner.pacing import YieldNow, current_yield, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
@@ -30,9 +30,9 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatem
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
 
-STATEMENTS_PER_REST = 50
-CLAUSES_PER_REST = 500
-"""Statements read between two calls of `rest`: about a millisecond."""
+STATEMENTS_PER_YIELD = 50
+CLAUSES_PER_YIELD = 500
+"""Statements read between two calls of `yield_now`: about a millisecond."""
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
@@ -143,22 +143,22 @@ class ScriptTarget(Protocol):
         """Return the answers of a query of several items."""
 
 
-def blocks_of(text: str, scope: str | None, rest: Rest | None = None) -> list[Block]:
+def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -> list[Block]:
     """Parse a whole text before any of it is run.
 
-    `rest` is called about once a millisecond; by default it is `current_rest`. Raises
+    `yield_now` is called about once a millisecond; by default it is `current_yield`. Raises
     RuleSyntaxError with every error and its position.
     """
-    rest = current_rest() if rest is None else rest
-    translation = translate(text, rest)
+    yield_now = current_yield() if yield_now is None else yield_now
+    translation = translate(text, yield_now)
     try:
-        statements = parse_program(translation.text, rest=rest)
+        statements = parse_program(translation.text, yield_now=yield_now)
     except RuleSyntaxError as error:
         raise translation.original(error) from None
     rules = (item for item in statements if isinstance(item, RuleStatement))
-    check_statements(paced(rules, rest, STATEMENTS_PER_REST))
+    check_statements(paced(rules, yield_now, STATEMENTS_PER_YIELD))
     blocks = [Block()]
-    for statement in paced(statements, rest, STATEMENTS_PER_REST):
+    for statement in paced(statements, yield_now, STATEMENTS_PER_YIELD):
         block = blocks[-1]
         if isinstance(statement, GoalStatement):
             block.goal, block.command = statement.body, translation.command(statement)
@@ -225,7 +225,7 @@ def _store(
         outcome.asserted += rules.asserted
     elif block.facts:
         outcome.asserted += kb.assert_facts(block.facts).asserted
-    for clause in paced(block.clauses, budget.yield_now, CLAUSES_PER_REST):
+    for clause in paced(block.clauses, budget.yield_now, CLAUSES_PER_YIELD):
         if isinstance(clause, Fact):
             text = print_row(clause.predicate, clause.args, not clause.positive)
             outcome.lines.append(f"Fact Asserted: {text}")

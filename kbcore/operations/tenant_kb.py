@@ -59,7 +59,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
 from kbcore.state.rulebook import (
-    RULES_PER_REST,
+    RULES_PER_YIELD,
     RulesOutcome,
     StoredDefinition,
     StoredPhrase,
@@ -75,14 +75,14 @@ from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
-from kbplanner.pacing import Rest, paced, resting
+from kbplanner.pacing import YieldNow, paced, yielding
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
 
-FACTS_PER_REST = 2000
-"""Facts examined between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 2000
+"""Facts examined between two calls of `yield_now`: about a millisecond."""
 
 
 class TenantKB(
@@ -115,7 +115,7 @@ class TenantKB(
         the winner begins to hold, and stays in the history; a new one is discarded. REJECT also
         refuses facts that violate another declared constraint. Plugins can add strategies.
         """
-        rest = self._deadline()
+        yield_now = self._deadline()
         external = self._services.predicates
         if len(facts) == 1:
             fact = facts[0]
@@ -126,19 +126,19 @@ class TenantKB(
                 if signature in external.signatures:
                     external.check_new((signature,))
             if fact.evidence:
-                facts = self._with_evidence(facts, rest=rest)
+                facts = self._with_evidence(facts, yield_now=yield_now)
         else:
-            for scope in {fact.scope for fact in paced(facts, rest, FACTS_PER_REST)}:
+            for scope in {fact.scope for fact in paced(facts, yield_now, FACTS_PER_YIELD)}:
                 self._check_writable(scope)
             if external is not None:
                 external.check_new(
                     (fact.predicate, len(fact.args))
-                    for fact in paced(facts, rest, FACTS_PER_REST)
+                    for fact in paced(facts, yield_now, FACTS_PER_YIELD)
                     if fact.positive
                 )
-            facts = self._with_evidence(facts, rest=rest)
+            facts = self._with_evidence(facts, yield_now=yield_now)
         if conflict == KEEP_BOTH:
-            delta = self._commit((AssertFacts(tuple(facts)),), rest=rest)
+            delta = self._commit((AssertFacts(tuple(facts)),), yield_now=yield_now)
         else:
             strategies = self._services.plugins.conflict_strategies()
             resolver = ConflictResolver(
@@ -148,9 +148,9 @@ class TenantKB(
                 self._places,
                 self._constraints(),
                 self._services.clock,
-                rest,
+                yield_now,
             )
-            delta = resolver.write(facts, partial(self._commit, rest=rest))
+            delta = resolver.write(facts, partial(self._commit, yield_now=yield_now))
         return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
@@ -161,7 +161,7 @@ class TenantKB(
             self._services.predicates.check_new(
                 (group.predicate, group.arity) for group in rows if group.positive
             )
-        delta = self._commit((AssertRows(tuple(rows)),), rest=self._deadline())
+        delta = self._commit((AssertRows(tuple(rows)),), yield_now=self._deadline())
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(
@@ -179,33 +179,36 @@ class TenantKB(
         refused, and BudgetExceeded if checking them takes longer than the request may.
         """
         episodes = () if supports is None else supports.episodes
-        rest = self._deadline(request_limits)
-        facts = self._with_evidence(facts, episodes, rest)
+        yield_now = self._deadline(request_limits)
+        facts = self._with_evidence(facts, episodes, yield_now)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
             own,
             (
-                *((fact.predicate, len(fact.args)) for fact in paced(facts, rest, FACTS_PER_REST)),
+                *(
+                    (fact.predicate, len(fact.args))
+                    for fact in paced(facts, yield_now, FACTS_PER_YIELD)
+                ),
                 *defined,
             ),
-            rest,
+            yield_now,
         )
         if self._services.predicates is not None:
             heads = (
                 (rule.head.predicate, rule.head.arity)
-                for rule in paced(own, rest, FACTS_PER_REST)
+                for rule in paced(own, yield_now, FACTS_PER_YIELD)
                 if rule.head.positive
             )
             asserted = (
                 (fact.predicate, len(fact.args))
-                for fact in paced(facts, rest, FACTS_PER_REST)
+                for fact in paced(facts, yield_now, FACTS_PER_YIELD)
                 if fact.positive
             )
             self._services.predicates.check_new((*heads, *asserted))
-        stored = tuple(stored_rule(rule) for rule in paced(own, rest, RULES_PER_REST))
+        stored = tuple(stored_rule(rule) for rule in paced(own, yield_now, RULES_PER_YIELD))
         every = chain(rules, facts)
-        for scope in {each.scope for each in paced(every, rest, FACTS_PER_REST)}:
+        for scope in {each.scope for each in paced(every, yield_now, FACTS_PER_YIELD)}:
             self._check_writable(scope)
         changes: list[Change] = [AssertRules(stored)] if own else []
         if episodes:
@@ -220,9 +223,9 @@ class TenantKB(
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
-            cycles[:] = self._read_tenant().rules.check(stored, self._modes(), rest)
+            cycles[:] = self._read_tenant().rules.check(stored, self._modes(), yield_now)
 
-        delta = self._commit(tuple(changes), check=check, rest=rest)
+        delta = self._commit(tuple(changes), check=check, yield_now=yield_now)
         warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
@@ -383,17 +386,17 @@ class TenantKB(
         if kind not in KINDS:
             raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
         self._check_writable(scope)
-        rest = self._deadline(request_limits)
+        yield_now = self._deadline(request_limits)
         stored = Stored(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
             self._modes(),
         )
-        with resting(rest):
+        with yielding(yield_now):
             if kind == GOAL:
                 check_goal_size(text, "text")
-                return check_goal(text, stored, rest=rest)
-            return check_programs([text], stored, scope, rest)[0]
+                return check_goal(text, stored, yield_now=yield_now)
+            return check_programs([text], stored, scope, yield_now)[0]
 
     def preview(
         self,
@@ -465,28 +468,30 @@ class TenantKB(
         return NO_MODES if external is None else external.modes
 
     def _rule_warnings(
-        self, rules: Sequence[Rule], defined: Iterable[Signature], rest: Rest
+        self, rules: Sequence[Rule], defined: Iterable[Signature], yield_now: YieldNow
     ) -> tuple[list[RuleWarning], list[RuleWarning]]:
         """Return the warnings of the check of each rule, and those of the lint, which follow all
         others.
 
-        `defined` are predicates that get facts or rules with these. `rest` is called about once a
+        `defined` are predicates that get facts or rules with these. `yield_now` is called about once a
         millisecond. Raises InvalidInput for a rule that is refused.
         """
         if not rules:
             return [], []
         checks = [
-            warning for rule in paced(rules, rest, RULES_PER_REST) for warning in check_rule(rule)
+            warning
+            for rule in paced(rules, yield_now, RULES_PER_YIELD)
+            for warning in check_rule(rule)
         ]
-        statements = [rule_statement(rule) for rule in paced(rules, rest, RULES_PER_REST)]
+        statements = [rule_statement(rule) for rule in paced(rules, yield_now, RULES_PER_YIELD)]
         known = self.known_predicates()
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
         external = self._services.predicates
         provided = () if external is None else external.signatures
         return checks, [
-            *lint(paced(statements, rest, RULES_PER_REST)),
-            *arity_warnings(statements, known, provided, rest=rest),
+            *lint(paced(statements, yield_now, RULES_PER_YIELD)),
+            *arity_warnings(statements, known, provided, yield_now=yield_now),
         ]
 
     def _arities(self, predicate: str, scope: str | None) -> set[int]:

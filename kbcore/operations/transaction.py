@@ -38,15 +38,15 @@ from kbcore.state.changes import (
 from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
 
 
-FACTS_PER_REST = 100
-"""Facts looked up between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 100
+"""Facts looked up between two calls of `yield_now`: about a millisecond."""
 
 
 class TransactionKB(TenantKB):
@@ -143,7 +143,7 @@ class TransactionKB(TenantKB):
             self._check,
             transaction.depends(),
             transaction.id,
-            rest=self._services.yield_now,
+            yield_now=self._services.yield_now,
         )
         try:
             delta = self._services.commit(changes)
@@ -191,12 +191,12 @@ class TransactionKB(TenantKB):
         check: Callable[[], None] | None = None,
         depends: Depends | None = None,
         undoes: int | None = None,
-        rest: Rest = no_rest,
+        yield_now: YieldNow = go_on,
     ) -> Delta:
         """Stage changes."""
         if check is not None:
             check()
-        return self._stage(changes, rest)
+        return self._stage(changes, yield_now)
 
     def _check_upkeep(self, scope: str | None) -> None:
         raise InvalidInput("upkeep, purges and undoing cannot be part of a transaction")
@@ -219,9 +219,9 @@ class TransactionKB(TenantKB):
             if self.transaction.overlay is not None:
                 self.transaction.overlay.forget()
 
-    def _stage(self, changes: tuple[Change, ...], rest: Rest) -> Delta:
+    def _stage(self, changes: tuple[Change, ...], yield_now: YieldNow) -> Delta:
         transaction = self.transaction
-        self._check_size(changes, rest)
+        self._check_size(changes, yield_now)
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
         now = self._services.clock.now_ms()
@@ -229,16 +229,16 @@ class TransactionKB(TenantKB):
             isinstance(change, AssertFacts | AssertRows) for change in changes
         )
         view = None if simple else self._read_tenant()
-        delta = self._record_before(changes, now, rest)
+        delta = self._record_before(changes, now, yield_now)
         if isinstance(view, Overlay):
-            delta = play(view, changes, now, rest)
+            delta = play(view, changes, now, yield_now)
         transaction.staged.extend(changes)
         return delta
 
-    def _check_size(self, changes: tuple[Change, ...], rest: Rest) -> None:
+    def _check_size(self, changes: tuple[Change, ...], yield_now: YieldNow) -> None:
         transaction, config = self.transaction, self._services.config
         transaction.operations += len(changes)
-        staged = ChangeSet(self.database, self.tenant, changes, rest=rest)
+        staged = ChangeSet(self.database, self.tenant, changes, yield_now=yield_now)
         transaction.bytes += len(encode_changes(staged))
         for limit, unit, size, maximum in (
             ("TX_MAX_OPERATIONS", "operation", transaction.operations, config.tx_max_operations),
@@ -250,7 +250,7 @@ class TransactionKB(TenantKB):
                     {"limit": limit, "value": maximum},
                 )
 
-    def _record_before(self, changes: Sequence[Change], now: int, rest: Rest) -> Delta:
+    def _record_before(self, changes: Sequence[Change], now: int, yield_now: YieldNow) -> Delta:
         """Record the state of written facts before their first write, for the conflict check.
 
         Return the delta that assertions alone would cause.
@@ -260,7 +260,7 @@ class TransactionKB(TenantKB):
         present = transaction.present
         with base.lock.read():
             for change in changes:
-                for name in paced(_asserted(change), rest, FACTS_PER_REST):
+                for name in paced(_asserted(change), yield_now, FACTS_PER_YIELD):
                     is_stored = present.get(name)
                     if is_stored is None:
                         is_stored = stored_row(base, name) is not None
@@ -269,7 +269,7 @@ class TransactionKB(TenantKB):
                     present[name] = True
                     delta.updated += is_stored
                     delta.asserted += not is_stored
-                for name in paced(_retracted(change), rest, FACTS_PER_REST):
+                for name in paced(_retracted(change), yield_now, FACTS_PER_YIELD):
                     if name not in present:
                         transaction.facts[name] = stored_row(base, name)
                     present[name] = False

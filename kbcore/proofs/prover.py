@@ -82,12 +82,12 @@ milliseconds. Its instances can be many more than its conclusions: those of a tr
 grow with the cube of the names.
 """
 
-EXPANSIONS_PER_REST = 50
+EXPANSIONS_PER_YIELD = 50
 """Nodes expanded between two calls of `yield_now`: under a millisecond, also if each has a dozen
 premises.
 """
 
-INSTANCES_PER_REST = 50
+INSTANCES_PER_YIELD = 50
 """Instances examined separately between two calls of `yield_now`: about a millisecond."""
 
 Symbols = tuple[int, ...]
@@ -308,7 +308,7 @@ class Proof:
         Raises BudgetExceeded at the deadline.
         """
         self._expanded += 1
-        if not self._expanded % EXPANSIONS_PER_REST:
+        if not self._expanded % EXPANSIONS_PER_YIELD:
             self._budget.yield_now()
         instance = self.facts.instances[fact]
         if self.steps.step(instance) == MISSING:
@@ -388,7 +388,7 @@ class Proof:
         if plan.equations or not all(premise.atom for premise in plan.premises):
             places = range(len(plan.variables))
             symbol_rows = zip(columns.keys(places), columns.values(places), strict=True)
-            for row, texts in self._budget.paced(symbol_rows, INSTANCES_PER_REST):
+            for row, texts in self._budget.paced(symbol_rows, INSTANCES_PER_YIELD):
                 values = values_of(rule, dict(zip(plan.variables, texts, strict=True)))
                 instances.append(
                     (Instance(source, dict(zip(plan.variables, row, strict=True))), values)
@@ -403,7 +403,7 @@ class Proof:
         premises: list[list[int]] = []
         for premise in plan.premises:
             if premise.atom is None:
-                paced = self._budget.paced(instances, INSTANCES_PER_REST)
+                paced = self._budget.paced(instances, INSTANCES_PER_YIELD)
                 premises.append([self._premise(premise.item, *instance) for instance in paced])
             else:
                 premises.append(self._facts_of(premise.atom.schema, columns, premise.places))

@@ -27,17 +27,17 @@ _ENDS = {
 MAX_QUOTED_CHARS = 300
 """Characters of a quotation after which it is cut."""
 
-LINES_PER_REST = 200
-"""Lines written between two calls of `rest`: about a millisecond."""
+LINES_PER_YIELD = 200
+"""Lines written between two calls of `yield_now`: about a millisecond."""
 
 
-def proof_text(proof: Mapping[str, Any], rest: Callable[[], None]) -> str:
-    """Return a proof tree as text; `rest` is called about once a millisecond."""
+def proof_text(proof: Mapping[str, Any], yield_now: Callable[[], None]) -> str:
+    """Return a proof tree as text; `yield_now` is called about once a millisecond."""
     lines = []
     for line in _lines(proof["proof"], _known(proof["result"])):
         lines.append(line)
-        if not len(lines) % LINES_PER_REST:
-            rest()
+        if not len(lines) % LINES_PER_YIELD:
+            yield_now()
     return "\n".join(lines)
 
 

@@ -172,7 +172,7 @@ def conclusions_together(
         view.statistics,
         skip=OPTIONAL,
         full=True,
-        rest=budget.yield_now,
+        yield_now=budget.yield_now,
     )
     loaded = load(engine, program, view.statistics, budget.yield_now)
     run = loaded.open_run(engine, view.bind, budget.limits, budget.now)

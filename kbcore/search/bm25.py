@@ -25,7 +25,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.lexical import EXCLUDED_RANK, MAX_WORDS, Matching
-from kbplanner.pacing import Rest, no_rest
+from kbplanner.pacing import YieldNow, go_on
 
 K1 = 1.2
 B = 0.75
@@ -188,13 +188,13 @@ class LexicalIndex:
         vocabulary = self._vocabulary
         return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in texts])
 
-    def _words_of(self, symbols: array[int], rest: Rest) -> list[tuple[int, ...]]:
+    def _words_of(self, symbols: array[int], yield_now: YieldNow) -> list[tuple[int, ...]]:
         known = self._symbols
         new = array("I", sorted(set(symbols).difference(known)))
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
                 dates = date_words(text)
-                stems = words(text, rest if len(text) > SHORT_TEXT else no_rest)
+                stems = words(text, yield_now if len(text) > SHORT_TEXT else go_on)
                 known[symbol] = self._numbered(
                     [*stems, *words(" ".join(dates))] if dates else stems
                 )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 
-from kbplanner.pacing import CHARS_PER_YIELD, Rest, no_rest, paced
+from kbplanner.pacing import CHARS_PER_YIELD, YieldNow, go_on, paced
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -56,24 +56,24 @@ def date_words(text: str) -> list[str]:
     return [*number, MONTHS[day.month - 1], WEEKDAYS[day.weekday()]]
 
 
-def resolved_dates(text: str, now: int, rest: Rest = no_rest) -> str:
+def resolved_dates(text: str, now: int, yield_now: YieldNow = go_on) -> str:
     """Return the dates that a text names relative to an instant (epoch milliseconds), as words.
 
     "last May" gives the month and its year, "yesterday" and "two weeks ago" the day, "last month" and
-    "last year" the month and the year. The result is empty if the text has none of them. `rest` is
+    "last year" the month and the year. The result is empty if the text has none of them. `yield_now` is
     called about once a millisecond.
     """
     today = datetime.fromtimestamp(now / 1000, timezone.utc).date()
     words: list[str] = []
-    for match in _relative(text, rest):
+    for match in _relative(text, yield_now):
         words += _words_of(match, today)
     return " ".join(words)
 
 
-def _relative(text: str, rest: Rest) -> Iterator[re.Match[str]]:
+def _relative(text: str, yield_now: YieldNow) -> Iterator[re.Match[str]]:
     """Yield the relative dates of a text."""
     at = 0
-    for start in paced(range(0, len(text), CHARS_PER_YIELD), rest, 1):
+    for start in paced(range(0, len(text), CHARS_PER_YIELD), yield_now, 1):
         end = start + CHARS_PER_YIELD
         for match in _RELATIVE.finditer(text, max(start, at), end + _MAX_CHARS):
             if match.start() >= end:

@@ -16,9 +16,9 @@ from weakref import ref
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import FLIP_GONE, FLIP_HIDDEN, FLIP_SHOWN, StoredRelation
 from kbplanner.engine.lexical import EXCLUDED_RANK
-from kbplanner.pacing import Rest, no_rest
+from kbplanner.pacing import YieldNow, go_on
 
-WordsOf = Callable[["array[int]", Rest], Sequence[tuple[int, ...]]]
+WordsOf = Callable[["array[int]", YieldNow], Sequence[tuple[int, ...]]]
 """Function from symbols to the words of their texts, which rests between pieces of work."""
 
 BATCH_ROWS = 2000
@@ -149,7 +149,7 @@ class Postings:
             self._follow(part_of, stored, budget)
 
     def _follow(self, part: Part, stored: StoredRelation, budget: Budget) -> None:
-        def rest() -> None:
+        def yield_now() -> None:
             budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
             if budget.runtime_yield is not None:
                 budget.runtime_yield()
@@ -166,15 +166,15 @@ class Postings:
             flips.extend(row << 2 | FLIP_GONE for row in set(range(size)).difference(all_ids))
         gone = {flip >> 2 for flip in flips if flip & 3 == FLIP_GONE}
         while (start := len(part.places)) < size:
-            self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone, rest)
+            self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone, yield_now)
             if len(part.places) < size:
-                rest()
+                yield_now()
         for flip in flips:
             self._flip(part, flip >> 2, flip & 3 == FLIP_SHOWN)
         stored.flips = array("Q")
 
     def _add(
-        self, part: Part, stored: StoredRelation, rows: range, gone: set[int], rest: Rest
+        self, part: Part, stored: StoredRelation, rows: range, gone: set[int], yield_now: YieldNow
     ) -> None:
         arity, lists = part.arity, self.lists
         if gone:
@@ -185,11 +185,11 @@ class Postings:
                 at += 0 if row in gone else arity
         else:
             cells = stored.relation.rows(array("I", rows))
-        words, at, work = self._words_of(cells, rest), 0, 0
-        for row in rows:  # each row is added as a whole: `rest` may raise
+        words, at, work = self._words_of(cells, yield_now), 0, 0
+        for row in rows:  # each row is added as a whole: `yield_now` may raise
             if work >= WORDS_BETWEEN:
                 work = 0
-                rest()
+                yield_now()
             index = len(self.shown)
             row_words = [word for cell_words in words[at : at + arity] for word in cell_words]
             work += len(row_words)
@@ -231,7 +231,7 @@ class Postings:
         part.words += step * self.lengths[index]
         symbols = part.cells[row * part.arity : (row + 1) * part.arity]
         for word in {
-            word for cell_words in self._words_of(symbols, no_rest) for word in cell_words
+            word for cell_words in self._words_of(symbols, go_on) for word in cell_words
         }.union(part.own):
             self.spare[word] = self.spare.get(word, 0) - step
 

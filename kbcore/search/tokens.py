@@ -19,7 +19,7 @@ from typing import Any
 
 from kbcore.search.irregular import BASE_FORMS
 from kbplanner.ir.values.words import MARK
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 # fmt: off
 STOP_WORDS = frozenset({
@@ -39,17 +39,17 @@ FIRST_PERSON = frozenset(
 )
 """Words by which the author of a text refers to themselves."""
 
-RUNS_PER_REST = 1000
-"""Runs looked at between two calls of `rest`: about a millisecond."""
+RUNS_PER_YIELD = 1000
+"""Runs looked at between two calls of `yield_now`: about a millisecond."""
 
 MAX_RUNS = 1 << 17
 """Maximum number of runs whose stems are cached; stemming a word takes about 10 microseconds."""
 
-CHARS_PER_REST = 5000
-"""Characters looked at between two calls of `rest`: about a millisecond."""
+CHARS_PER_YIELD = 5000
+"""Characters looked at between two calls of `yield_now`: about a millisecond."""
 
-STEMS_PER_REST = 20
-"""Words stemmed between two calls of `rest`: about a millisecond."""
+STEMS_PER_YIELD = 20
+"""Words stemmed between two calls of `yield_now`: about a millisecond."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
 """Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
@@ -75,22 +75,22 @@ _stems: dict[str, tuple[str, ...]] = {}
 """Stems by run of letters or of digits."""
 
 
-def words(text: str, rest: Rest = no_rest) -> list[str]:
+def words(text: str, yield_now: YieldNow = go_on) -> list[str]:
     """Return the stems of a text in order, without stop words; an identifier is one word.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    text = _folded(text, rest)
-    rest()
+    text = _folded(text, yield_now)
+    yield_now()
     if "_" not in text and ":" not in text:  # no identifiers
-        return _stems_of(text, rest)
+        return _stems_of(text, yield_now)
     stems: list[str] = []
-    for match in paced(_WORD.finditer(text), rest, RUNS_PER_REST):
+    for match in paced(_WORD.finditer(text), yield_now, RUNS_PER_YIELD):
         run = match.group()
         if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
             stems.append(run.casefold())
         else:
-            stems += _stems_of(run, rest)
+            stems += _stems_of(run, yield_now)
     return stems
 
 
@@ -106,57 +106,59 @@ def name_words(predicate: str) -> list[str]:
     )
 
 
-def in_first_person(text: str, rest: Rest) -> bool:
-    """Return whether a text has a word of the first person, such as I or our; `rest` is called about
+def in_first_person(text: str, yield_now: YieldNow) -> bool:
+    """Return whether a text has a word of the first person, such as I or our; `yield_now` is called about
     once a millisecond.
     """
-    return next(_first_person(text, rest), None) is not None
+    return next(_first_person(text, yield_now), None) is not None
 
 
-def without_first_person(text: str, rest: Rest) -> str:
-    """Return a text without its words of the first person; `rest` as for `in_first_person`."""
+def without_first_person(text: str, yield_now: YieldNow) -> str:
+    """Return a text without its words of the first person; `yield_now` as for `in_first_person`."""
     parts, at = [], 0
-    for run in _first_person(text, rest):
+    for run in _first_person(text, yield_now):
         parts.append(text[at : run.start()])
         at = run.end()
     return "".join((*parts, text[at:]))
 
 
-def _first_person(text: str, rest: Rest) -> Iterator[re.Match[str]]:
-    for run in paced(_RUNS.finditer(text), rest, RUNS_PER_REST):
+def _first_person(text: str, yield_now: YieldNow) -> Iterator[re.Match[str]]:
+    for run in paced(_RUNS.finditer(text), yield_now, RUNS_PER_YIELD):
         if run.group().casefold() in FIRST_PERSON:
             yield run
 
 
-def _stems_of(text: str, rest: Rest = no_rest) -> list[str]:
+def _stems_of(text: str, yield_now: YieldNow = go_on) -> list[str]:
     """Return the stems of runs of letters or of digits."""
     known = _stems
     stems: list[str] = []
-    for run in paced(_RUNS.findall(text), rest, RUNS_PER_REST):
+    for run in paced(_RUNS.findall(text), yield_now, RUNS_PER_YIELD):
         run_stems = known.get(run)
-        stems += _add_stems(run, rest) if run_stems is None else run_stems
+        stems += _add_stems(run, yield_now) if run_stems is None else run_stems
     return stems
 
 
-def _add_stems(run: str, rest: Rest) -> tuple[str, ...]:
+def _add_stems(run: str, yield_now: YieldNow) -> tuple[str, ...]:
     """Return the stems of a run, and cache them."""
-    words_of_run = paced(map(str.casefold, _camel_parts(run, rest)), rest, STEMS_PER_REST)
+    words_of_run = paced(
+        map(str.casefold, _camel_parts(run, yield_now)), yield_now, STEMS_PER_YIELD
+    )
     stems = tuple(_stem(word) for word in words_of_run if word not in STOP_WORDS)
     if len(_stems) >= MAX_RUNS:
         _stems.clear()
     _stems[run] = stems
-    if len(_stems) % STEMS_PER_REST == 0:
-        rest()
+    if len(_stems) % STEMS_PER_YIELD == 0:
+        yield_now()
     return stems
 
 
-def _folded(text: str, rest: Rest = no_rest) -> str:
+def _folded(text: str, yield_now: YieldNow = go_on) -> str:
     """Return a text in compatibility form (NFKD) without accents."""
     text = text.replace("'s ", " ").replace("\u2019s ", " ").removesuffix("'s")
     if text.isascii():
         return text
     plain = unicodedata.normalize("NFKD", text.translate(_JOINERS))
-    chars = paced(plain, rest, CHARS_PER_REST)
+    chars = paced(plain, yield_now, CHARS_PER_YIELD)
     return unicodedata.normalize("NFC", "".join(each for each in chars if not _is_accent(each)))
 
 
@@ -167,7 +169,7 @@ def _is_accent(char: str) -> bool:
     return unicodedata.combining(char) not in _LETTER_CLASSES or "\ufe00" <= char <= "\ufe0f"
 
 
-def _camel_parts(run: str, rest: Rest = no_rest) -> list[str]:
+def _camel_parts(run: str, yield_now: YieldNow = go_on) -> list[str]:
     """Cut a run where a capital follows a small letter (worksAt), and before the last of many
     capitals (HTTPServer).
     """
@@ -176,7 +178,7 @@ def _camel_parts(run: str, rest: Rest = no_rest) -> list[str]:
     if run.islower() or run.isupper() or run.isdigit() or run[1:].islower():
         return [run]
     parts, start = [], 0
-    for i in paced(range(1, len(run)), rest, CHARS_PER_REST):
+    for i in paced(range(1, len(run)), yield_now, CHARS_PER_YIELD):
         starts_word = run[i].isupper() and (
             run[i - 1].islower() or (i + 1 < len(run) and run[i + 1].islower())
         )

@@ -46,14 +46,14 @@ from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, in_parts, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, in_parts, paced
 
 UNKNOWN = float("nan")
 
-FACTS_PER_REST = 200
-ROWS_PER_REST = 1000
-PREDICATES_PER_REST = 20
-"""Facts, bulk rows, and predicates with few facts, stored between two calls of `rest`: about a
+FACTS_PER_YIELD = 200
+ROWS_PER_YIELD = 1000
+PREDICATES_PER_YIELD = 20
+"""Facts, bulk rows, and predicates with few facts, stored between two calls of `yield_now`: about a
 millisecond."""
 
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
@@ -66,7 +66,7 @@ def apply(
     seq: int = 0,
     *,
     noted: bool = False,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Delta:
     """Apply a change set of logged time `at` (epoch milliseconds).
 
@@ -74,13 +74,13 @@ def apply(
 
     `seq` is the sequence number of the change set in the log, 0 for a change set that is not
     logged. With `noted`, the delta lists the facts that were asserted again. Changes that were
-    accepted into the log must not fail here. `rest` is called about once a millisecond, while the
+    accepted into the log must not fail here. `yield_now` is called about once a millisecond, while the
     changes are applied in part: it lets work run that waits for the lock before it looks at the
     tenant.
     """
     tenant.advance(at)
     delta = Delta(at, seq, retold={} if noted else None)
-    apply_changes(tenant, changes.changes, at, delta, rest)
+    apply_changes(tenant, changes.changes, at, delta, yield_now)
     if changes.transaction is not None:
         tenant.committed.note(changes.transaction, at)
     besides_content = True
@@ -108,47 +108,49 @@ def _keep_answers(tenant: Tenant, changes: Iterable[Change], at: int) -> None:
 
 
 def apply_changes(
-    tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta, rest: Rest = no_rest
+    tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta, yield_now: YieldNow = go_on
 ) -> None:
-    """Apply changes to a tenant and record in `delta` what they changed; `rest` as for `apply`."""
+    """Apply changes to a tenant and record in `delta` what they changed; `yield_now` as for `apply`."""
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
-            _assert_facts(tenant, change.facts, at, delta, rest)
+            _assert_facts(tenant, change.facts, at, delta, yield_now)
             delta.discarded += change.discarded
         elif isinstance(change, AssertRows):
-            _assert_rows(tenant, change.rows, at, delta, rest)
+            _assert_rows(tenant, change.rows, at, delta, yield_now)
         elif isinstance(change, RetractFact):
             _retract_fact(tenant, change, delta, number)
         elif isinstance(change, RetractPattern):
-            _retract_pattern(tenant, change, delta, number, rest)
+            _retract_pattern(tenant, change, delta, number, yield_now)
         elif isinstance(change, AssertRules):
             rules = tenant.writable_rules()
             delta.rules_added += [
-                stored for stored in paced(change.rules, rest, FACTS_PER_REST) if rules.add(stored)
+                stored
+                for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
+                if rules.add(stored)
             ]
             tenant.plan_version += 1
         elif isinstance(change, DeclarePhrases):
             rules = tenant.writable_rules()
-            for phrase in paced(change.phrases, rest, FACTS_PER_REST):
+            for phrase in paced(change.phrases, yield_now, FACTS_PER_YIELD):
                 rules.declare(phrase)
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
         elif isinstance(change, ScopeChange):
-            change_scopes(tenant, change, delta, rest)
+            change_scopes(tenant, change, delta, yield_now)
         elif isinstance(change, EvictFacts):
-            delta.evicted += evict(tenant, change, rest)
+            delta.evicted += evict(tenant, change, yield_now)
         elif isinstance(change, EndFacts):
-            end_facts(tenant, change, at, rest)
+            end_facts(tenant, change, at, yield_now)
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
         elif isinstance(change, AddEpisodes):
-            add_episodes(tenant, change, at, delta, rest)
+            add_episodes(tenant, change, at, delta, yield_now)
         elif isinstance(change, AddEvidence):
-            add_evidence(tenant, change, rest)
+            add_evidence(tenant, change, yield_now)
         elif isinstance(change, PurgeMemory):
-            purge(tenant, change, delta, number, rest)
+            purge(tenant, change, delta, number, yield_now)
         elif isinstance(change, RestoreFacts):
-            restore_facts(tenant, change, delta, rest)
+            restore_facts(tenant, change, delta, yield_now)
         elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
             _change_subscriptions(tenant, change, delta)
         elif isinstance(change, NoteAnswer):
@@ -157,7 +159,9 @@ def apply_changes(
             raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
 
 
-def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta, rest: Rest) -> None:
+def _assert_facts(
+    tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta, yield_now: YieldNow
+) -> None:
     if len(facts) == 1:  # the most frequent change by far needs no groups
         (only,) = facts
         schema = RelationSchema(only.predicate, len(only.args), only.positive)
@@ -165,26 +169,26 @@ def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta, 
         _insert(tenant, stored, tenant.engine.intern_many(only.args), facts, at, delta)
         return
     groups: dict[tuple[str | None, str, int, bool], list[Fact]] = {}
-    for fact in paced(facts, rest, ROWS_PER_REST):
+    for fact in paced(facts, yield_now, ROWS_PER_YIELD):
         name = fact.scope, fact.predicate, len(fact.args), fact.positive
         groups.setdefault(name, []).append(fact)
-    for (scope, *_), group in paced(groups.items(), rest, PREDICATES_PER_REST):
+    for (scope, *_), group in paced(groups.items(), yield_now, PREDICATES_PER_YIELD):
         stored = tenant.need_partition(scope).writable(group[0].schema)
-        for part in in_parts(group, rest, FACTS_PER_REST):
+        for part in in_parts(group, yield_now, FACTS_PER_YIELD):
             symbols = tenant.engine.intern_many([arg for fact in part for arg in fact.args])
             _insert(tenant, stored, symbols, part, at, delta)
 
 
 def _assert_rows(
-    tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta, rest: Rest
+    tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta, yield_now: YieldNow
 ) -> None:
-    for group in paced(groups, rest, PREDICATES_PER_REST):
+    for group in paced(groups, yield_now, PREDICATES_PER_YIELD):
         stored = tenant.need_partition(group.scope).writable(group.schema)
-        for rows in group.in_parts(rest, ROWS_PER_REST):
+        for rows in group.in_parts(yield_now, ROWS_PER_YIELD):
             symbols = tenant.engine.intern_many(rows.args)
             before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
             if added < len(rows):
-                _assert_again(tenant, stored, rows, (symbols, ids, before), at, delta, rest)
+                _assert_again(tenant, stored, rows, (symbols, ids, before), at, delta, yield_now)
 
 
 def _assert_again(
@@ -194,14 +198,14 @@ def _assert_again(
     inserted: tuple[array[int], array[int], int],
     at: int,
     delta: Delta,
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> None:
     """Describe those of some bulk rows that were stored before.
 
     `inserted` are the symbols and ids of all of them, and the number of rows before.
     """
     symbols, ids, seen = inserted
-    for index in paced(range(len(rows)), rest, FACTS_PER_REST):
+    for index in paced(range(len(rows)), yield_now, FACTS_PER_YIELD):
         if ids[index] < seen:
             row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
             _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
@@ -415,15 +419,15 @@ def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta, number: int
 
 
 def _retract_pattern(
-    tenant: Tenant, change: RetractPattern, delta: Delta, number: int, rest: Rest
+    tenant: Tenant, change: RetractPattern, delta: Delta, number: int, yield_now: YieldNow
 ) -> None:
     partition = tenant.partition(change.scope)
     pattern = goal_pattern(change.pattern, tenant.engine.find)
     if partition is None or pattern is None:
         return
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
-        rows, ids = stored.relation.match(pattern, hidden=True, yield_now=rest)
-        _remove(tenant, stored, rows, len(ids), delta, number, rest)
+        rows, ids = stored.relation.match(pattern, hidden=True, yield_now=yield_now)
+        _remove(tenant, stored, rows, len(ids), delta, number, yield_now)
 
 
 def _remove(
@@ -433,7 +437,7 @@ def _remove(
     count: int,
     delta: Delta,
     change: int,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> None:
     rows, ids = located(stored.relation, symbols, count)
     if not len(ids):
@@ -441,7 +445,7 @@ def _remove(
     writable = tenant.need_partition(stored.scope).writable(stored.schema)
     if writable is not stored:
         stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
-    keys, removed_rows = stored.take(tenant.engine, rows, ids, rest)
+    keys, removed_rows = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
     delta.removed.append(Removed(stored.schema, stored.scope, keys, removed_rows, change))
 

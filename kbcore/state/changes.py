@@ -22,7 +22,7 @@ from kbcore.state.subscriptions import StatePosition, Subscription
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
-from kbplanner.pacing import Rest, no_rest
+from kbplanner.pacing import YieldNow, go_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +430,7 @@ class ChangeSet:
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
     and digest of its request, `key` the id of the API key that it was made with. `undoes` is the
-    number of the change in the log that the set undoes. `rest` is called about once a millisecond
+    number of the change in the log that the set undoes. `yield_now` is called about once a millisecond
     until the set waits for the log; what it raises refuses the set.
     """
 
@@ -443,7 +443,7 @@ class ChangeSet:
     request: RequestKey | None = None
     key: str | None = field(default=None, compare=False)
     undoes: int | None = None
-    rest: Rest = field(default=no_rest, compare=False)
+    yield_now: YieldNow = field(default=go_on, compare=False)
     of_catalog: bool = field(init=False, compare=False, repr=False)
     """True if the set changes whole databases or tenants, or the keys of the node."""
 

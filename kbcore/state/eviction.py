@@ -9,23 +9,23 @@ from kbcore.state.partition import located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import YieldNow, paced
 
-GROUPS_PER_REST = 50
-ROWS_PER_REST = 500
-"""Relations or single facts, and rows of one relation, between two calls of `rest`: about a
+GROUPS_PER_YIELD = 50
+ROWS_PER_YIELD = 500
+"""Relations or single facts, and rows of one relation, between two calls of `yield_now`: about a
 millisecond."""
 
 
-def evict(tenant: Tenant, change: EvictFacts, rest: Rest) -> int:
+def evict(tenant: Tenant, change: EvictFacts, yield_now: YieldNow) -> int:
     """Remove those of the facts that are stored, relation by relation; return their number."""
     evicted = 0
-    for group in paced(change.rows, rest, GROUPS_PER_REST):
+    for group in paced(change.rows, yield_now, GROUPS_PER_YIELD):
         partition = tenant.partition(group.scope)
         stored = partition.get(group.schema) if partition else None
         if partition is None or stored is None:
             continue
-        for part in group.in_parts(rest, ROWS_PER_REST):
+        for part in group.in_parts(yield_now, ROWS_PER_YIELD):
             rows, ids = located(stored.relation, tenant.engine.intern_many(part.args), len(part))
             if len(ids):
                 stored = partition.writable(group.schema)
@@ -49,9 +49,9 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
             tenant.changed(0, stored)
 
 
-def end_facts(tenant: Tenant, change: EndFacts, at: int, rest: Rest) -> None:
+def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> None:
     """End the validity of the stored facts that a change names, not after the end they have."""
-    for fact in paced(change.facts, rest, GROUPS_PER_REST):
+    for fact in paced(change.facts, yield_now, GROUPS_PER_YIELD):
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
         stored = partition.get(schema) if partition else None

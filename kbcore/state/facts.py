@@ -9,7 +9,7 @@ from typing import Any
 from kbcore.state.episodes.evidence import Evidence
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import Rest, in_parts
+from kbplanner.pacing import YieldNow, in_parts
 
 UNSET_PRIORITY = 0.5
 """Priority of a fact for which no priority was set."""
@@ -79,12 +79,12 @@ class FactRows:
         """The schema of the stored relation of the facts."""
         return RelationSchema(self.predicate, self.arity, self.positive)
 
-    def in_parts(self, rest: Rest, rows: int) -> Iterator[FactRows]:
-        """Yield the facts in groups of at most `rows`, and call `rest` between them."""
+    def in_parts(self, yield_now: YieldNow, rows: int) -> Iterator[FactRows]:
+        """Yield the facts in groups of at most `rows`, and call `yield_now` between them."""
         if len(self) <= rows:
             yield self
         else:
-            for args in in_parts(self.args, rest, rows * self.arity):
+            for args in in_parts(self.args, yield_now, rows * self.arity):
                 yield FactRows(self.predicate, self.arity, args, self.positive, self.scope)
 
     def fact(self, index: int) -> Fact:

@@ -21,7 +21,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import current_rest
+from kbplanner.pacing import current_yield
 
 ReadName = tuple[str | None, str | None, int | None]
 """Scope, predicate and arity of a read; arity None: every arity; predicate None: the whole
@@ -288,7 +288,7 @@ class _Layer(Partition):
             own = self._relations[schema] = (
                 StoredRelation(schema, self.name, self._engine.relation(schema.arity))
                 if below is None
-                else below.copy(current_rest())
+                else below.copy(current_yield())
             )
             self._overlay.forget()
         return own

@@ -13,7 +13,7 @@ from kbcore.state.facts import Row
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, let_go, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, let_go, paced
 
 RowKey = tuple[int, ...]
 """The symbols of a row: unlike row ids, they never change."""
@@ -24,8 +24,8 @@ _NO_ROW = array("I", [NO_ROW]).tobytes()
 FLIP_HIDDEN, FLIP_SHOWN, FLIP_GONE = 0, 1, 2
 """Kind of change of a row, in the two lowest bits of a flip; the row id is in the bits above."""
 
-ROWS_PER_REST = 500
-"""Rows removed between two calls of `rest`: about a millisecond."""
+ROWS_PER_YIELD = 500
+"""Rows removed between two calls of `yield_now`: about a millisecond."""
 
 MAX_FLIPS = 1 << 16
 """Flips recorded for a reader that does not read them; beyond this it must scan the whole
@@ -211,15 +211,15 @@ class StoredRelation:
         self.journal: RowJournal | None = None
         self.renumbered = 0
 
-    def drop(self, rest: Rest = no_rest) -> None:
+    def drop(self, yield_now: YieldNow = go_on) -> None:
         """Release the relation; it must not be used any more."""
         self.gone = True
         metadata, self.metadata = self.metadata, {}  # a new dict: readers of the old one go on
         self._supported = None
         if not self._looking:
-            let_go(metadata, rest)
+            let_go(metadata, yield_now)
         for each in (self.limited, self.scheduled, self.expired):
-            let_go(each, rest)
+            let_go(each, yield_now)
         self.relation.drop()
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
@@ -266,23 +266,25 @@ class StoredRelation:
                 self.expired.discard(key)
 
     def take(
-        self, engine: Engine, rows: array[int], ids: array[int], rest: Rest
+        self, engine: Engine, rows: array[int], ids: array[int], yield_now: YieldNow
     ) -> tuple[list[RowKey], list[Row]]:
         """Delete stored rows; return their symbols and their external form.
 
-        `rest` is called about once a millisecond.
+        `yield_now` is called about once a millisecond.
         """
         arity = self.schema.arity
         keys: list[RowKey] = []
         taken: list[Row] = []
         parts: list[array[int]] = []
-        for start in paced(range(0, len(ids), ROWS_PER_REST), rest, 1):
-            part = ids[start : start + ROWS_PER_REST]
+        for start in paced(range(0, len(ids), ROWS_PER_YIELD), yield_now, 1):
+            part = ids[start : start + ROWS_PER_YIELD]
             symbols = rows[start * arity : (start + len(part)) * arity]
             taken += self.rows(engine, symbols, part)
             keys += [tuple(symbols[i * arity : (i + 1) * arity]) for i in range(len(part))]
             parts.append(symbols)
-        for symbols in paced(parts, rest, 1):  # later than all ids are read, which this may change
+        for symbols in paced(
+            parts, yield_now, 1
+        ):  # later than all ids are read, which this may change
             self.remove(symbols, len(symbols) // arity if arity else 1)
         return keys, taken
 
@@ -371,15 +373,15 @@ class StoredRelation:
         if raised:
             self.relation.set_attribute(Attribute.ACCESSES, ids, raised)
 
-    def copy(self, rest: Rest = no_rest) -> StoredRelation:
+    def copy(self, yield_now: YieldNow = go_on) -> StoredRelation:
         """Return the same facts in a separate relation of the same version.
 
-        The caller holds a lock of the tenant; `rest` is called about once a millisecond.
+        The caller holds a lock of the tenant; `yield_now` is called about once a millisecond.
         """
         copy = StoredRelation(self.schema, self.scope, self.relation.copy())
-        copy.metadata = dict(paced(self.metadata.items(), rest))
+        copy.metadata = dict(paced(self.metadata.items(), yield_now))
         copy.limited, copy.expired = (
-            set(paced(each, rest)) for each in (self.limited, self.expired)
+            set(paced(each, yield_now)) for each in (self.limited, self.expired)
         )
         copy.version = self.version
         return copy
@@ -443,11 +445,11 @@ class Partition:
         """Return the relation of a stored schema, for changes."""
         return self.need(schema)
 
-    def adopt(self, other: StoredRelation, rest: Rest = no_rest) -> StoredRelation:
+    def adopt(self, other: StoredRelation, yield_now: YieldNow = go_on) -> StoredRelation:
         """Copy a relation of another partition of the tenant to this partition, which has none of
         its schema yet.
         """
-        copy = self._relations[other.schema] = other.copy(rest)
+        copy = self._relations[other.schema] = other.copy(yield_now)
         copy.scope = self.name
         return copy
 

@@ -28,15 +28,15 @@ from kbplanner.ir.terms import (
     Variable,
     extremum_of,
 )
-from kbplanner.pacing import Rest, no_rest, paced, resting
+from kbplanner.pacing import YieldNow, go_on, paced, yielding
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_phrase, print_rule
 
-RULES_PER_REST = 1
-"""Rules examined between two calls of `rest`: one can have 64 KiB of expressions."""
+RULES_PER_YIELD = 1
+"""Rules examined between two calls of `yield_now`: one can have 64 KiB of expressions."""
 
-HEADS_PER_REST = 500
-"""Heads collected between two calls of `rest`: about a millisecond."""
+HEADS_PER_YIELD = 500
+"""Heads collected between two calls of `yield_now`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,11 @@ class RuleBook:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
-    def visible(self, scope: str | None, rest: Rest | None = None) -> RuleSet:
+    def visible(self, scope: str | None, yield_now: YieldNow | None = None) -> RuleSet:
         """Return the rules that are valid in a partition: those without scope, and its own.
 
-        `rest` is called about once a millisecond while they are compiled; by default it is
-        `current_rest`.
+        `yield_now` is called about once a millisecond while they are compiled; by default it is
+        `current_yield`.
         """
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
@@ -177,25 +177,25 @@ class RuleBook:
             rule_set = self._checked.pop(scoped, None)
             if rule_set is None or rule_set.rules != rules:
                 version = self.version
-                rule_set = RuleSet(rules, rest=rest)
+                rule_set = RuleSet(rules, yield_now=yield_now)
                 if self.version != version:  # the rules have changed since
                     return rule_set
             self._visible[scoped] = rule_set
         return rule_set
 
     def check(
-        self, added: Sequence[StoredRule], external: Modes = NO_MODES, rest: Rest = no_rest
+        self, added: Sequence[StoredRule], external: Modes = NO_MODES, yield_now: YieldNow = go_on
     ) -> list[tuple[str, ...]]:
         """Raise if rules cannot be stored.
 
         An id belongs to another rule, or a partition could no longer be evaluated. `external` has
-        the modes of the predicates that plugins provide. `rest` is called about once a millisecond.
+        the modes of the predicates that plugins provide. `yield_now` is called about once a millisecond.
 
         Return the cycles through negation that the rules are part of, each as the predicates along
         the cycle.
         """
         merged = dict(self._rules)
-        for stored in paced(added, rest, RULES_PER_REST):
+        for stored in paced(added, yield_now, RULES_PER_YIELD):
             key = (stored.scope, stored.id)
             known = merged.get(key)
             if (
@@ -212,20 +212,20 @@ class RuleBook:
         touched = {stored.scope for stored in added}
         heads = {
             RelationSchema(head.predicate, head.arity, head.positive, Role.DERIVED)
-            for head in (stored.rule.head for stored in paced(added, rest, HEADS_PER_REST))
+            for head in (stored.rule.head for stored in paced(added, yield_now, HEADS_PER_YIELD))
         }
         cycles: dict[tuple[str, ...], None] = {}
         checked: dict[str | None, RuleSet] = {}
         for scope in scopes | {None} if None in touched else touched:
-            rules = RuleSet(self._chosen(merged.values(), scope), rest=rest)
+            rules = RuleSet(self._chosen(merged.values(), scope), yield_now=yield_now)
             checked[scope] = rules
             if not rules.reads.isdisjoint(external):
-                with resting(rest):
+                with yielding(yield_now):
                     rules.with_external(external).check(schema.stored for schema in heads)
             parts = (
                 part
                 for part in paced(
-                    rules.negative_components(frozenset(), rest), rest, RULES_PER_REST
+                    rules.negative_components(frozenset(), yield_now), yield_now, RULES_PER_YIELD
                 )
                 if not heads.isdisjoint(part.relations)
             )
@@ -233,10 +233,12 @@ class RuleBook:
         self._checked = checked
         return list(cycles)
 
-    def endless(self, added: Iterable[StoredRule], rest: Rest = no_rest) -> list[RuleWarning]:
+    def endless(
+        self, added: Iterable[StoredRule], yield_now: YieldNow = go_on
+    ) -> list[RuleWarning]:
         """Return a warning for each stored rule that recurses through a computed value.
 
-        `rest` is called about once a millisecond.
+        `yield_now` is called about once a millisecond.
         """
         hint = "bound it, for instance with ?x < 100, or goals may meet their budget"
         return [
@@ -245,9 +247,9 @@ class RuleBook:
                 f"{_name_of(stored.rule.head)} recurses through a computed value and may not end",
                 hint,
             )
-            for stored in paced(added, rest, RULES_PER_REST)
+            for stored in paced(added, yield_now, RULES_PER_YIELD)
             if extremum_of(stored.rule.head) is None
-            and stored.rule in self.visible(stored.scope, rest).computed_recursion
+            and stored.rule in self.visible(stored.scope, yield_now).computed_recursion
         ]
 
     def scopes(self) -> set[str | None]:

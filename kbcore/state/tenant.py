@@ -28,7 +28,7 @@ from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
 from kbplanner.evaluate.evaluate import PlanCache
 from kbplanner.evaluate.settle import Models
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
+from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,11 +43,11 @@ PLAN_ROWS = 500
 rows or more has grown or shrunk tenfold."""
 
 
-RELATIONS_PER_REST = 100
-"""Relations without metadata copied or dropped between two calls of `rest`: about a millisecond."""
+RELATIONS_PER_YIELD = 100
+"""Relations without metadata copied or dropped between two calls of `yield_now`: about a millisecond."""
 
-PUSHES_PER_REST = 1000
-"""Times pushed to the heap between two calls of `rest`: about a millisecond."""
+PUSHES_PER_YIELD = 1000
+"""Times pushed to the heap between two calls of `yield_now`: about a millisecond."""
 
 MAX_HEAP_PUSHES = 1000
 """Largest number of times pushed to the heap one by one, so that a few facts never cost a heapify
@@ -177,10 +177,10 @@ class Tenant:
         """
         return Partition(self.engine, scope, NEVER_KEPT, self._nothing)
 
-    def lose_partition(self, scope: str, rest: Rest = no_rest) -> Partition | None:
+    def lose_partition(self, scope: str, yield_now: YieldNow = go_on) -> Partition | None:
         """Remove and return a partition and drop its relations.
 
-        None if nothing was ever written to it. `rest` is called about once a millisecond.
+        None if nothing was ever written to it. `yield_now` is called about once a millisecond.
 
         Cached results stay in tables and models, under a key that no later partition of this name
         has.
@@ -190,29 +190,31 @@ class Tenant:
         if lost is not None:
             self.lost += 1
             limited = any(stored.limited for stored in lost.relations())
-            for stored in paced(lost.relations(), rest, RELATIONS_PER_REST):
-                stored.drop(rest)
+            for stored in paced(lost.relations(), yield_now, RELATIONS_PER_YIELD):
+                stored.drop(yield_now)
             if limited:
-                left = (moment for moment in paced(self._moments, rest) if not moment[2].gone)
-                self._moments = sorted_in_parts(left, rest)  # which is a heap
+                left = (moment for moment in paced(self._moments, yield_now) if not moment[2].gone)
+                self._moments = sorted_in_parts(left, yield_now)  # which is a heap
         return lost
 
-    def copy_partition(self, source: str | None, target: str, rest: Rest = no_rest) -> Partition:
+    def copy_partition(
+        self, source: str | None, target: str, yield_now: YieldNow = go_on
+    ) -> Partition:
         """Create a partition with the facts of another, including those not valid now.
 
-        The target must be new. `rest` is called about once a millisecond.
+        The target must be new. `yield_now` is called about once a millisecond.
         """
         partition = self.need_partition(target)
         copies: dict[int, StoredRelation] = {}
         known = self._partitions.get(source)
         relations = [] if known is None else known.relations()
-        for stored in paced(relations, rest, RELATIONS_PER_REST):
+        for stored in paced(relations, yield_now, RELATIONS_PER_YIELD):
             if live := stored.relation.counts().live:
-                copies[id(stored)] = copy = partition.adopt(stored, rest)
-                copy.scheduled = dict(paced(stored.scheduled.items(), rest))
+                copies[id(stored)] = copy = partition.adopt(stored, yield_now)
+                copy.scheduled = dict(paced(stored.scheduled.items(), yield_now))
                 self.changed(live, copy)
-        limited = [moment for moment in paced(self._moments, rest) if id(moment[2]) in copies]
-        for at, _, stored, row in paced(limited, rest, PUSHES_PER_REST):
+        limited = [moment for moment in paced(self._moments, yield_now) if id(moment[2]) in copies]
+        for at, _, stored, row in paced(limited, yield_now, PUSHES_PER_YIELD):
             moment = (at, next(self._counter), copies[id(stored)], row)
             heapq.heappush(self._moments, moment)
         return partition

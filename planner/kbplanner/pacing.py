@@ -10,45 +10,45 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-Rest = Callable[[], None]
+YieldNow = Callable[[], None]
 """Called between pieces of about a millisecond of work: it lets other work run, and raises when the
 request must end."""
 
 
-def no_rest() -> None:
+def go_on() -> None:
     """Do nothing: there is no other work to let run."""
 
 
-_CURRENT: ContextVar[Rest] = ContextVar("kbplanner-rest", default=no_rest)
+_CURRENT: ContextVar[YieldNow] = ContextVar("kbplanner-yield", default=go_on)
 
 
-current_rest = _CURRENT.get
-"""Return what the innermost block of `resting` calls; `no_rest` outside of any."""
+current_yield = _CURRENT.get
+"""Return what the innermost block of `yielding` calls; `go_on` outside of any."""
 
 
-class resting:  # noqa: N801  used like a function, in `with resting(rest):`
-    """Context manager: have the readers of texts and the compiler of rules in this block call `rest`, unless they
+class yielding:  # noqa: N801  used like a function, in `with yielding(yield_now):`
+    """Context manager: have the readers of texts and the compiler of rules in this block call `yield_now`, unless they
     are given another one.
 
     The block reads the body of a request, or evaluates one: it has texts and rules in many places.
     While it holds a lock, other work waits only if it needs the same lock.
     """
 
-    __slots__ = ("_rest", "_token")
+    __slots__ = ("_token", "_yield_now")
 
-    def __init__(self, rest: Rest) -> None:
-        self._rest = rest
+    def __init__(self, yield_now: YieldNow) -> None:
+        self._yield_now = yield_now
 
     def __enter__(self) -> None:
-        self._token = _CURRENT.set(self._rest)
+        self._token = _CURRENT.set(self._yield_now)
 
     def __exit__(self, *error: object) -> None:
         _CURRENT.reset(self._token)
 
 
-begin_resting = _CURRENT.set
-end_resting = _CURRENT.reset
-"""The two halves of `resting`, for blocks that are entered for each short request."""
+begin_yielding = _CURRENT.set
+end_yielding = _CURRENT.reset
+"""The two halves of `yielding`, for blocks that are entered for each short request."""
 
 STEPS_PER_YIELD = 10_000
 """Steps of Python between two calls of `yield_now`: about a millisecond."""
@@ -58,7 +58,7 @@ def paced(
     items: Iterable[T], yield_now: Callable[[], None], every: int = STEPS_PER_YIELD
 ) -> Iterator[T]:
     """Yield the items, and call `yield_now` after every `every` of them."""
-    if yield_now is no_rest or (isinstance(items, (tuple, list)) and len(items) <= every):
+    if yield_now is go_on or (isinstance(items, (tuple, list)) and len(items) <= every):
         return iter(items)
     return _paced(items, yield_now, every)
 
@@ -135,7 +135,7 @@ SORTED_PER_YIELD = 4000
 def _merged(items: list[Any], yield_now: Callable[[], None]) -> list[Any]:
     """Sort a list: first parts of it, then two neighbours at a time, which `sort` merges."""
     size = SORTED_PER_YIELD
-    if len(items) <= size or yield_now is no_rest:
+    if len(items) <= size or yield_now is go_on:
         items.sort()
         return items
     parts = [sorted(part) for part in in_parts(items, yield_now, size)]

@@ -12,7 +12,7 @@ from flask import Request, Response
 from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.reason.budget import Notes
-from kbplanner.pacing import Rest, current_rest, in_parts
+from kbplanner.pacing import YieldNow, current_yield, in_parts
 from kbserver.notices import unknown_headers
 from kbserver.pace import writing
 
@@ -118,7 +118,7 @@ def written(value: Any) -> bytes:
     if not _is_large(value):
         return _written(value)
     with writing():
-        return b"".join(_pieces(value, current_rest()))
+        return b"".join(_pieces(value, current_yield()))
 
 
 def _is_large(value: Any) -> bool:
@@ -136,28 +136,28 @@ def _is_large(value: Any) -> bool:
     return isinstance(value, dict) and any(map(_is_large, value.values()))
 
 
-def _pieces(value: Any, rest: Rest) -> Iterator[bytes]:
+def _pieces(value: Any, yield_now: YieldNow) -> Iterator[bytes]:
     if not _is_large(value):
         yield _written(value)
     elif isinstance(value, dict):
         for number, (key, member) in enumerate(value.items()):
             yield (b"," if number else b"{") + _written(key) + b":"
-            yield from _pieces(member, rest)
+            yield from _pieces(member, yield_now)
         yield b"}"
     elif isinstance(value, str):
         yield b'"'
-        for part in in_parts(value, rest, SLICE_CHARS):
+        for part in in_parts(value, yield_now, SLICE_CHARS):
             yield _written(part)[1:-1]
         yield b'"'
     elif isinstance(value, Objects) or len(value) > SLICE_ROWS:
         size = SLICE_OBJECTS if isinstance(value, Objects) else SLICE_ROWS
-        for number, rows in enumerate(in_parts(value, rest, size)):
+        for number, rows in enumerate(in_parts(value, yield_now, size)):
             yield (b"," if number else b"[") + _written(rows)[1:-1]
         yield b"]"
     else:
         for number, element in enumerate(value):
             yield b"," if number else b"["
-            yield from _pieces(element, rest)
+            yield from _pieces(element, yield_now)
         yield b"]"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kbplanner.pacing import OBJECTS_PER_YIELD, Rest, let_go
+from kbplanner.pacing import OBJECTS_PER_YIELD, YieldNow, let_go
 
 MAX_DEPTH = 3
 """Containers and objects inside each other that are searched for long ones."""
@@ -19,20 +19,20 @@ MAX_SEARCHED = 50
 """Elements of a short container that are searched for long ones."""
 
 
-def free_arguments(arguments: dict[str, Any], rest: Rest) -> None:
-    """Empty the arguments of a request, which is answered; `rest` is called about once a
+def free_arguments(arguments: dict[str, Any], yield_now: YieldNow) -> None:
+    """Empty the arguments of a request, which is answered; `yield_now` is called about once a
     millisecond.
     """
     parts = list(_long_parts(arguments.values(), MAX_DEPTH))
     if parts:
         arguments.clear()
-        _free(parts, rest)
+        _free(parts, yield_now)
 
 
-def free_frames(error: BaseException, rest: Rest) -> None:
+def free_frames(error: BaseException, yield_now: YieldNow) -> None:
     """Drop the traceback of an error and the local variables that it keeps.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     errors: list[BaseException] = []
     cause: BaseException | None = error
@@ -43,7 +43,7 @@ def free_frames(error: BaseException, rest: Rest) -> None:
     if parts:
         for each in errors:
             each.__traceback__ = None
-        _free(parts, rest)
+        _free(parts, yield_now)
 
 
 def _long_locals(error: BaseException) -> Iterator[list[Any]]:
@@ -53,10 +53,10 @@ def _long_locals(error: BaseException) -> Iterator[list[Any]]:
         trace = trace.tb_next
 
 
-def _free(parts: list[list[Any]], rest: Rest) -> None:
+def _free(parts: list[list[Any]], yield_now: YieldNow) -> None:
     """Release the elements of lists, whose containers were released before."""
     for part in parts:
-        let_go(part, rest)
+        let_go(part, yield_now)
 
 
 def _long_parts(values: Iterable[Any], depth: int) -> Iterator[list[Any]]:

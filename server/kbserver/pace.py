@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from flask import current_app, has_app_context
 
 from kbcore.reason.budget import Deadline
-from kbplanner.pacing import Rest, begin_resting, current_rest, no_rest, resting
+from kbplanner.pacing import YieldNow, begin_yielding, current_yield, go_on, yielding
 from kbserver.http.request import CURRENT
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
 
-def begin_reading(data: Mapping[str, Any]) -> Token[Rest] | None:
-    """Begin to read a body as `reading` does, without a block; give the result to `end_resting`.
+def begin_reading(data: Mapping[str, Any]) -> Token[YieldNow] | None:
+    """Begin to read a body as `reading` does, without a block; give the result to `end_yielding`.
 
     None if the body is part of one that is being read, and outside a node.
     """
     deadline = _deadline(data)
-    return None if deadline is None else begin_resting(deadline)
+    return None if deadline is None else begin_yielding(deadline)
 
 
 def reading(data: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -32,7 +32,7 @@ def reading(data: Mapping[str, Any]) -> AbstractContextManager[None]:
     Inside, reading raises BudgetExceeded. The block of a part of a body is that of the body.
     """
     deadline = _deadline(data)
-    return _INSIDE if deadline is None else resting(deadline)
+    return _INSIDE if deadline is None else yielding(deadline)
 
 
 def _deadline(data: Mapping[str, Any]) -> Deadline | None:
@@ -48,12 +48,12 @@ def _deadline(data: Mapping[str, Any]) -> Deadline | None:
 def writing() -> AbstractContextManager[None]:
     """Return a block that writes an answer. No deadline ends it, for the request was carried out."""
     runtime = _runtime()
-    return _INSIDE if runtime is None else resting(runtime.yield_now)
+    return _INSIDE if runtime is None else yielding(runtime.yield_now)
 
 
 def _runtime() -> Runtime | None:
     """Return the runtime whose pace a block gets; None inside another block, and outside a node."""
-    if current_rest() is not no_rest:
+    if current_yield() is not go_on:
         return None
     request = CURRENT.get()
     if request is not None:

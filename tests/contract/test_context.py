@@ -113,7 +113,7 @@ def test_restrictions(client: Client, path: str) -> None:
 
 
 def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
-    """predicates: restrict to these predicate names. Proofs go on resting on the others; they are not in the window."""
+    """predicates: restrict to these predicate names. Proofs go on yielding on the others; they are not in the window."""
     for name in ("a", "b"):
         client.tell("p", name)
         client.tell("q", name)

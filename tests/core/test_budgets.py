@@ -356,7 +356,7 @@ QUESTIONS = {
     "undefined": lambda kb, goal: kb.infer(goal, AnswerOptions(include_undefined=True)),
     "facts": lambda kb, goal: kb.query_rows("edge", parse_goal("edge(?x, ?y)").literal.atom.args),
     "json": lambda kb, goal: kb.infer_json(
-        goal, lambda rows, rest: rest() or b"[]", AnswerOptions(min_confidence=0.1)
+        goal, lambda rows, yield_now: yield_now() or b"[]", AnswerOptions(min_confidence=0.1)
     ),
     "proofs": lambda kb, goal: kb.prove(goal, AnswerOptions(limit=70)),
     "explain": lambda kb, goal: kb.explain(
@@ -412,7 +412,7 @@ def test_an_interrupted_proof_releases_its_memory(node):
     assert engine.bytes == held
 
 
-def stop(proofs, rest):
+def stop(proofs, yield_now):
     next(iter(proofs))
     raise ValueError("enough")
 

@@ -246,7 +246,7 @@ def test_a_fact_may_hold_since_1970_began_or_before(kb, start):
     kb.assert_facts([Fact("p", ("a",))])
     kb.assert_facts([Fact("p", ("a",), valid_from=start)])
     written = kb.infer_json(
-        Literal(Atom("p", (Variable("x"),))), lambda rows, rest: json.dumps(rows).encode()
+        Literal(Atom("p", (Variable("x"),))), lambda rows, yield_now: json.dumps(rows).encode()
     )
     for row in (*kb.query_rows("p", [ANONYMOUS]), *json.loads(b"".join(written))):
         assert (row["validFrom"], row["createdAt"]) == (start, T0)

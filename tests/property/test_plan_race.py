@@ -82,7 +82,7 @@ def test_answers_do_not_depend_on_which_plan_ends_first(  # noqa: PLR0913 - one 
         patch.setattr(race, "HEAD_START_STEPS_PER_FACT", 0)
         patch.setattr(evaluate, "Race", partial(race.Race, now=now))
         if every_goal:
-            patch.setattr(evaluate, "demand_can_cost_more", lambda program, rest=None: True)
+            patch.setattr(evaluate, "demand_can_cost_more", lambda program, yield_now=None: True)
         world = programs.World(engine(), rule_set(rules))
         world.tell(facts)
         present = set(facts)

@@ -72,7 +72,7 @@ def read_or_refused(read: Callable[[], Any]) -> None:
 def test_the_parser_gives_turns(shape: str) -> None:
     turns = Turns()
     with turns.counted():
-        read_or_refused(lambda: parse_program(SHAPES[shape], rest=turns))
+        read_or_refused(lambda: parse_program(SHAPES[shape], yield_now=turns))
     assert turns.most_calls < CALLS_BETWEEN
 
 
@@ -80,7 +80,7 @@ def test_the_parser_gives_turns(shape: str) -> None:
 def test_goals_give_turns(shape: str) -> None:
     turns = Turns()
     with turns.counted():
-        read_or_refused(lambda: parse_goal(SHAPES[shape][: MAX_GOAL_BYTES - 1], rest=turns))
+        read_or_refused(lambda: parse_goal(SHAPES[shape][: MAX_GOAL_BYTES - 1], yield_now=turns))
     assert turns.most_calls < CALLS_BETWEEN
 
 
@@ -350,7 +350,7 @@ def test_checking_takes_turns_for_rules_with_one_head() -> None:
     turns = Turns()
     text = "".join(f"h(?x) :- q(?x, a{i}).\n" for i in range(400))
     with turns.counted():
-        check_texts([text], rest=turns)
+        check_texts([text], yield_now=turns)
     assert turns.most_calls < CALLS_BETWEEN
 
 
@@ -364,7 +364,7 @@ def test_computed_values_are_followed_once(function: str) -> None:
     steps = "".join(f", ?v{i + 1} = {twice(f'?v{i}')}" for i in range(40))
     turns = Turns()
     with turns.counted():
-        check_texts([f"d(?x, min ?v40) :- d(?x, ?v0), e(?x, ?w){steps}.\n"], rest=turns)
+        check_texts([f"d(?x, min ?v40) :- d(?x, ?v0), e(?x, ?w){steps}.\n"], yield_now=turns)
     assert turns.most_calls < CALLS_BETWEEN
 
 

@@ -67,7 +67,7 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import ANONYMOUS
-from kbplanner.pacing import in_parts, let_go, lines_of, resting, sorted_in_parts
+from kbplanner.pacing import in_parts, let_go, lines_of, sorted_in_parts, yielding
 from kbplanner.syntax import parser
 from kbplanner.syntax.parser import load_grammar, parse_rule
 from kbserver import create_app
@@ -206,7 +206,7 @@ CHANGES: dict[str, tuple[Change, ...]] = {
 def test_changes_are_written_in_pieces_of_the_same_bytes(kind: str) -> None:
     turns = Turns()
     with turns.counted():
-        payload = encode_changes(ChangeSet("d", "t", CHANGES[kind], rest=turns))
+        payload = encode_changes(ChangeSet("d", "t", CHANGES[kind], yield_now=turns))
     assert turns.most_calls < CALLS_BETWEEN
     assert turns.count > 3
     assert payload == orjson.dumps(orjson.loads(payload))
@@ -233,7 +233,7 @@ def test_changes_are_applied_in_pieces_with_the_same_result(kind: str) -> None:
                 delta = apply(tenant, changes, NOW, 1, noted=True)
             else:
                 with turns.counted():
-                    delta = apply(tenant, changes, NOW, 1, noted=True, rest=turns)
+                    delta = apply(tenant, changes, NOW, 1, noted=True, yield_now=turns)
                 assert turns.most_calls < CALLS_BETWEEN
                 assert turns.count > 3
         states.append((contents(tenant), delta))
@@ -249,7 +249,9 @@ def test_scope_changes_alone_give_turns(kind: str) -> None:
     with tenant.lock.write():
         apply(tenant, ChangeSet("default", "t", CHANGES[kind][:-1]), NOW, 1)
         with turns.counted():
-            apply(tenant, ChangeSet("default", "t", CHANGES[kind][-1:]), NOW + 1, 2, rest=turns)
+            apply(
+                tenant, ChangeSet("default", "t", CHANGES[kind][-1:]), NOW + 1, 2, yield_now=turns
+            )
     assert turns.count > 10
     assert turns.most_calls < CALLS_OF_SCOPES
 
@@ -428,7 +430,7 @@ def test_tools_and_messages_with_a_large_text_give_turns() -> None:
 def test_json_is_parsed_in_turns(element: str) -> None:
     turns = Turns()
     body = b'{"facts":[%b]}' % b",".join([element.encode()] * (500_000 // len(element)))
-    with turns.counted(), resting(turns):
+    with turns.counted(), yielding(turns):
         assert parse_object(body, 64)["facts"]
     assert turns.most_calls < CALLS_BETWEEN
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.strict_json import read_slowly
-from kbplanner.pacing import resting
+from kbplanner.pacing import yielding
 from kbserver.http import json_body as body
 from kbserver.http import json_pieces as pieces
 from kbserver.http.body_memory import Bodies
@@ -249,7 +249,7 @@ def test_pieces_are_as_strict_as_the_whole(raw: bytes, complaint: str) -> None:
 def test_large_bodies_give_turns(element: bytes) -> None:
     raw = b'{"facts":[' + element * (1_000_000 // len(element)) + b"0]}"
     turns: list[None] = []
-    with resting(lambda: turns.append(None)):
+    with yielding(lambda: turns.append(None)):
         parse_object(raw, 64)
     assert len(turns) >= len(raw) // pieces.PIECE_BYTES
 

@@ -50,7 +50,7 @@ def test_a_request_is_served_while_a_long_text_is_checked() -> None:
 
 def test_each_part_of_a_check_rests() -> None:
     taken = Turns()
-    (findings,) = check_texts([TEXT], rest=taken)
+    (findings,) = check_texts([TEXT], yield_now=taken)
     assert [list(map(str, findings))] == [list(map(str, check_texts([TEXT])[0]))]
     reading, statements, lint, recursion = RULES, RULES // 8, RULES // 8, RULES // 8
     assert taken.count >= reading + statements + lint + recursion

@@ -99,7 +99,7 @@ class Writer:
     def __init__(self, server, pause=0.0):
         self.server = server
         self._pause = pause
-        self._rest = threading.Event()
+        self._yield_now = threading.Event()
         self.acknowledged = 0
         self._stop = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -122,12 +122,12 @@ class Writer:
                 status, _ = used.post("/tell", body, connection)
                 if status == 200:
                     self.acknowledged += 1
-                    self._rest.wait(self._pause)
+                    self._yield_now.wait(self._pause)
             except (OSError, http.client.HTTPException):
                 if connection is not None:
                     connection.close()
                 connection = None
-                self._rest.wait(0.02)
+                self._yield_now.wait(0.02)
         if connection is not None:
             connection.close()
 

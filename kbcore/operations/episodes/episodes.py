@@ -17,15 +17,15 @@ from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
 from kbplanner.ir.limits import text_problem
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 DEFAULT_LISTED = 100
 """Default number of episodes, or of facts of an episode, in one answer."""
 
 MAX_LISTED = 1000
 
-FACTS_PER_REST = 100
-"""Facts checked between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 100
+"""Facts checked between two calls of `yield_now`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +188,21 @@ class EpisodeMethods(TenantHandle):
         self,
         facts: Sequence[Fact],
         episodes: Sequence[NewEpisode] = (),
-        rest: Rest = no_rest,
+        yield_now: YieldNow = go_on,
     ) -> Sequence[Fact]:
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
-        `episodes` are stored together with the facts. `rest` is called about once a millisecond.
+        `episodes` are stored together with the facts. `yield_now` is called about once a millisecond.
         Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
         would have too much evidence.
         """
-        if not any(fact.evidence for fact in paced(facts, rest)):
+        if not any(fact.evidence for fact in paced(facts, yield_now)):
             return facts
         tenant = self._read_tenant()
-        lengths = {episode.id: len(episode.text) for episode in paced(episodes, rest)}
+        lengths = {episode.id: len(episode.text) for episode in paced(episodes, yield_now)}
         checked = []
         with tenant.lock.read():
-            for index, fact in enumerate(paced(facts, rest, FACTS_PER_REST)):
+            for index, fact in enumerate(paced(facts, yield_now, FACTS_PER_YIELD)):
                 if not fact.evidence:
                     checked.append(fact)
                     continue

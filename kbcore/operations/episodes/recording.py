@@ -22,11 +22,11 @@ from kbcore.language.reading import (
 from kbcore.state.episodes.episodes import NewEpisode, episode_id
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
-from kbplanner.pacing import Rest, lines_of, paced
+from kbplanner.pacing import YieldNow, lines_of, paced
 
-FACTS_PER_REST = 100
-EPISODES_PER_REST = 100
-"""Facts given their evidence, and episodes made, between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 100
+EPISODES_PER_YIELD = 100
+"""Facts given their evidence, and episodes made, between two calls of `yield_now`: about a millisecond."""
 
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
@@ -43,7 +43,7 @@ class Source:
 class Recording:
     """The episodes of a text; `turns` are the numbers of the lines with which its turns begin.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
 
     def __init__(
@@ -53,12 +53,14 @@ class Recording:
         max_chars: int,
         turns: Sequence[int] = (),
         *,
-        rest: Rest,
+        yield_now: YieldNow,
     ) -> None:
         self._starts: list[int] = []
         self.episodes: list[NewEpisode] = []
-        self._rest = rest
-        for start, end in paced(_pieces(text, turns, max_chars, rest), rest, EPISODES_PER_REST):
+        self._yield_now = yield_now
+        for start, end in paced(
+            _pieces(text, turns, max_chars, yield_now), yield_now, EPISODES_PER_YIELD
+        ):
             piece = text[start:end]
             speaker = source.speaker or (speaker_of(piece) if turns else None) or DEFAULT_SPEAKER
             id = episode_id(speaker, piece, source.at, source.session)
@@ -68,7 +70,7 @@ class Recording:
     def evidence(self, spans: Iterable[Span]) -> tuple[Evidence, ...]:
         """Return the evidence of spans of the text: in each episode that they touch."""
         evidence: dict[Evidence, None] = {}
-        for start, end in paced(spans, self._rest, FACTS_PER_REST):
+        for start, end in paced(spans, self._yield_now, FACTS_PER_YIELD):
             first = max(0, bisect_right(self._starts, start) - 1)
             for index in range(first, len(self._starts)):
                 at, episode = self._starts[index], self.episodes[index]
@@ -86,27 +88,27 @@ class Recording:
                 fact,
                 evidence=self.evidence(spans.get((fact.predicate, fact.args, fact.positive), ())),
             )
-            for fact in paced(facts, self._rest, FACTS_PER_REST)
+            for fact in paced(facts, self._yield_now, FACTS_PER_YIELD)
         ]
 
     def named(self, facts: Iterable[Fact]) -> list[NewEpisode]:
         """Return the episodes that the evidence of facts names, each once."""
-        rest = self._rest
-        names = {span.episode for fact in paced(facts, rest) for span in fact.evidence}
-        own = {each.id: each for each in paced(self.episodes, rest) if each.id in names}
+        yield_now = self._yield_now
+        names = {span.episode for fact in paced(facts, yield_now) for span in fact.evidence}
+        own = {each.id: each for each in paced(self.episodes, yield_now) if each.id in names}
         return list(own.values())
 
 
 class ProseLines:
     """Lines of a text that were joined, and the way back to the places in the text."""
 
-    def __init__(self, text: str, numbers: Sequence[int], rest: Rest) -> None:
-        lines = lines_of(text, rest)
-        offsets = offsets_of(lines, rest)
-        chosen = [lines[number - 1] for number in paced(numbers, rest)]
+    def __init__(self, text: str, numbers: Sequence[int], yield_now: YieldNow) -> None:
+        lines = lines_of(text, yield_now)
+        offsets = offsets_of(lines, yield_now)
+        chosen = [lines[number - 1] for number in paced(numbers, yield_now)]
         self.text = "\n".join(chosen)
-        self._starts = offsets_of(chosen, rest)
-        self._places = [offsets[number - 1] for number in paced(numbers, rest)]
+        self._starts = offsets_of(chosen, yield_now)
+        self._places = [offsets[number - 1] for number in paced(numbers, yield_now)]
 
     def spans(self, start: int, end: int) -> list[Span]:
         """Return the spans of the whole text for a span of the joined lines, line by line."""
@@ -148,12 +150,12 @@ def sentence_of(text: str, start: int, end: int, fact: SignedAtom) -> Span:
     return best
 
 
-def _pieces(text: str, turns: Sequence[int], max_chars: int, rest: Rest) -> Iterable[Span]:
+def _pieces(text: str, turns: Sequence[int], max_chars: int, yield_now: YieldNow) -> Iterable[Span]:
     """Yield the spans of the episodes of a text: its turns, cut between lines where too long."""
     starts = [0]
     if len(turns) > 1:
-        offsets = offsets_of(lines_of(text, rest), rest)
-        starts = [offsets[number - 1] for number in paced(turns, rest)]
+        offsets = offsets_of(lines_of(text, yield_now), yield_now)
+        starts = [offsets[number - 1] for number in paced(turns, yield_now)]
     for start, following in pairwise([*starts, len(text) + 1]):
         end = following - 1  # without the line break between two turns
         while end - start > max_chars:

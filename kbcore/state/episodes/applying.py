@@ -13,27 +13,29 @@ from kbcore.state.partition import StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import YieldNow, paced
 
 UNKNOWN = float("nan")
 
-EPISODES_PER_REST = 50
-FACTS_PER_REST = 100
-"""Episodes and facts changed between two calls of `rest`: about a millisecond."""
+EPISODES_PER_YIELD = 50
+FACTS_PER_YIELD = 100
+"""Episodes and facts changed between two calls of `yield_now`: about a millisecond."""
 
 
-def add_episodes(tenant: Tenant, change: AddEpisodes, at: int, delta: Delta, rest: Rest) -> None:
+def add_episodes(
+    tenant: Tenant, change: AddEpisodes, at: int, delta: Delta, yield_now: YieldNow
+) -> None:
     """Store episodes; those whose ids are known change nothing."""
     new = sum(
         tenant.episodes.add(episode.dated(at))
-        for episode in paced(change.episodes, rest, EPISODES_PER_REST)
+        for episode in paced(change.episodes, yield_now, EPISODES_PER_YIELD)
     )
     delta.details["episodes"] = delta.details.get("episodes", 0) + new
 
 
-def add_evidence(tenant: Tenant, change: AddEvidence, rest: Rest) -> None:
+def add_evidence(tenant: Tenant, change: AddEvidence, yield_now: YieldNow) -> None:
     """Add evidence to the facts that are stored."""
-    for fact in paced(change.facts, rest, FACTS_PER_REST):
+    for fact in paced(change.facts, yield_now, FACTS_PER_YIELD):
         partition = tenant.partition(fact.scope)
         stored = None if partition is None else partition.get(fact.schema)
         row = tuple(tenant.engine.find(arg) for arg in fact.args)
@@ -48,14 +50,19 @@ def add_evidence(tenant: Tenant, change: AddEvidence, rest: Rest) -> None:
         tenant.changed(0, stored)
 
 
-def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int, rest: Rest) -> None:
+def purge(
+    tenant: Tenant, change: PurgeMemory, delta: Delta, number: int, yield_now: YieldNow
+) -> None:
     """Remove facts, episodes with the evidence that names them, and subscriptions to goals; forget
     stored answers and the texts of idempotency keys.
     """
-    facts = sum(_remove(tenant, rows, delta, number, rest) for rows in paced(change.rows, rest, 20))
+    facts = sum(
+        _remove(tenant, rows, delta, number, yield_now)
+        for rows in paced(change.rows, yield_now, 20)
+    )
     episodes = tenant.episodes.remove(change.episodes)
     if episodes:
-        _forget_evidence(tenant, {episode.id for episode in episodes}, rest)
+        _forget_evidence(tenant, {episode.id for episode in episodes}, yield_now)
     if change.goals:
         tenant.subscriptions.remove(change.goals)
     tenant.answered.forget_texts()
@@ -64,7 +71,7 @@ def purge(tenant: Tenant, change: PurgeMemory, delta: Delta, number: int, rest: 
     delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)
 
 
-def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, rest: Rest) -> int:
+def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_now: YieldNow) -> int:
     """Remove the stored facts of a group; return their number."""
     partition = tenant.partition(group.scope)
     stored = None if partition is None else partition.get(group.schema)
@@ -72,7 +79,7 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, rest: Re
         return 0
     arity = group.arity
     symbols, count = array("I"), 0
-    for index in paced(range(len(group)), rest, FACTS_PER_REST):
+    for index in paced(range(len(group)), yield_now, FACTS_PER_YIELD):
         row = [tenant.engine.find(arg) for arg in group.args[index * arity : (index + 1) * arity]]
         if 0 not in row:
             symbols.extend(row)
@@ -82,16 +89,16 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, rest: Re
         return 0
     stored = partition.writable(group.schema)
     rows, ids = located(stored.relation, rows, len(ids))
-    keys, removed = stored.take(tenant.engine, rows, ids, rest)
+    keys, removed = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
     delta.removed.append(Removed(stored.schema, stored.scope, keys, removed, number))
     return len(ids)
 
 
-def _forget_evidence(tenant: Tenant, episodes: set[str], rest: Rest) -> None:
+def _forget_evidence(tenant: Tenant, episodes: set[str], yield_now: YieldNow) -> None:
     """Remove the spans of episodes from the evidence of all facts."""
     for _, stored in tenant.stored():
-        for row, metadata in paced(list(stored.metadata.items()), rest, FACTS_PER_REST):
+        for row, metadata in paced(list(stored.metadata.items()), yield_now, FACTS_PER_YIELD):
             spans = evidence_of(metadata)
             left = [span for span in spans if span["episode"] not in episodes]
             if len(left) < len(spans):
@@ -99,9 +106,9 @@ def _forget_evidence(tenant: Tenant, episodes: set[str], rest: Rest) -> None:
                 tenant.changed(0, stored)
 
 
-def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, rest: Rest) -> None:
+def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, yield_now: YieldNow) -> None:
     """Store facts with exactly these attributes."""
-    for fact in paced(change.facts, rest, FACTS_PER_REST):
+    for fact in paced(change.facts, yield_now, FACTS_PER_YIELD):
         schema = RelationSchema(fact.predicate, len(fact.args), fact.standing.positive)
         stored = tenant.need_partition(fact.scope).writable(schema)
         symbols = tenant.engine.intern_many(fact.args)

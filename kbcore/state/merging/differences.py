@@ -19,15 +19,15 @@ from kbcore.state.merging.sides import ConflictingFact
 from kbcore.state.partition import Partition, RowKey, StoredRelation
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 SIGNS = (True, False)
 
-FACTS_PER_REST = 500
-"""Facts compared one by one between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 500
+"""Facts compared one by one between two calls of `yield_now`: about a millisecond."""
 
-ROWS_PER_REST = 1 << 16
-"""Rows read from the engine between two calls of `rest`: about a millisecond."""
+ROWS_PER_YIELD = 1 << 16
+"""Rows read from the engine between two calls of `yield_now`: about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -66,14 +66,14 @@ class Validity(NamedTuple):
 class Difference:
     """The difference of two partitions in one predicate and arity.
 
-    Use `count` for rows of arity 0 too. `rest` is called about once a millisecond in methods that
+    Use `count` for rows of arity 0 too. `yield_now` is called about once a millisecond in methods that
     read many rows.
     """
 
     predicate: str
     arity: int
     signs: dict[bool, OneSign]
-    rest: Rest = no_rest
+    yield_now: YieldNow = go_on
 
     def count(self, rows: Sequence[int]) -> int:
         """Count the rows of a flat list; with arity 0 each row is one placeholder."""
@@ -81,7 +81,7 @@ class Difference:
 
     def keys(self, rows: array[int]) -> Iterator[RowKey]:
         """Yield the rows as tuples."""
-        return paced(_keys(rows, self.arity), self.rest)
+        return paced(_keys(rows, self.arity), self.yield_now)
 
     def drawn(self, sign: bool, *, source: bool) -> list[RowKey]:
         """Return the facts of one sign that only one scope has, and whose opposite differs between
@@ -118,11 +118,11 @@ def differences(
     source: Partition | None,
     target: Partition | None,
     validity: Validity,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Iterator[Difference]:
     """Yield the differences of two partitions (None: empty), sorted by predicate and arity.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     names = {
         (stored.schema.predicate, stored.schema.arity)
@@ -130,21 +130,21 @@ def differences(
         for stored in (() if partition is None else partition.relations())
         if stored.relation.counts().live
     }
-    for predicate, arity in paced(sorted(names), rest, RELATIONS_PER_REST):
+    for predicate, arity in paced(sorted(names), yield_now, RELATIONS_PER_YIELD):
         signs = {}
         for sign in SIGNS:
             schema = RelationSchema(predicate, arity, sign)
             mine, other = (None if p is None else p.get(schema) for p in (source, target))
             signs[sign] = OneSign(_filled(mine), _filled(other))
-            _compare(signs[sign], arity, validity, rest)
-        difference = Difference(predicate, arity, signs, rest)
+            _compare(signs[sign], arity, validity, yield_now)
+        difference = Difference(predicate, arity, signs, yield_now)
         for sign in SIGNS:
             _cross(difference, sign)
         yield difference
 
 
-RELATIONS_PER_REST = 20
-"""Relations compared between two calls of `rest`, if they have few facts: about a millisecond."""
+RELATIONS_PER_YIELD = 20
+"""Relations compared between two calls of `yield_now`, if they have few facts: about a millisecond."""
 
 
 def standing(
@@ -180,57 +180,60 @@ def _filled(stored: StoredRelation | None) -> StoredRelation | None:
     return stored if stored is not None and stored.relation.counts().live else None
 
 
-def _all(stored: StoredRelation, rest: Rest) -> array[int]:
+def _all(stored: StoredRelation, yield_now: YieldNow) -> array[int]:
     """Return every row, including hidden ones; with arity 0 a placeholder per row."""
-    rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True, yield_now=rest)
+    rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True, yield_now=yield_now)
     return rows if stored.schema.arity else array("I", bytes(4 * len(ids)))
 
 
-def _compare(pair: OneSign, arity: int, validity: Validity, rest: Rest) -> None:
+def _compare(pair: OneSign, arity: int, validity: Validity, yield_now: YieldNow) -> None:
     """Pair the facts of one sign."""
     source, target = pair.source, pair.target
     if source is not None and target is not None:
-        _compare_cells(pair, source, target, rest)
-        _compare_metadata(pair, source, target, arity, rest)
+        _compare_cells(pair, source, target, yield_now)
+        _compare_metadata(pair, source, target, arity, yield_now)
     elif source is not None:
-        pair.only_source = _all(source, rest)
+        pair.only_source = _all(source, yield_now)
     elif target is not None:
-        pair.only_target = _all(target, rest)
+        pair.only_target = _all(target, yield_now)
     limited: set[RowKey] = set()
     for stored in (source, target):
-        limited.update(() if stored is None else paced(stored.limited, rest))
+        limited.update(() if stored is None else paced(stored.limited, yield_now))
     if limited:
-        _judge(pair, arity, limited, validity, rest)
+        _judge(pair, arity, limited, validity, yield_now)
 
 
 def _compare_cells(
-    pair: OneSign, source: StoredRelation, target: StoredRelation, rest: Rest
+    pair: OneSign, source: StoredRelation, target: StoredRelation, yield_now: YieldNow
 ) -> None:
     comparison = source.relation.compare(target.relation)
     pair.only_source, pair.only_target = (
-        _rows_at(source, comparison.only_here, rest),
-        _rows_at(target, comparison.only_there, rest),
+        _rows_at(source, comparison.only_here, yield_now),
+        _rows_at(target, comparison.only_there, yield_now),
     )
-    pair.modified, pair.equal = _rows_at(source, comparison.modified_here, rest), comparison.equal
+    pair.modified, pair.equal = (
+        _rows_at(source, comparison.modified_here, yield_now),
+        comparison.equal,
+    )
 
 
-def _rows_at(stored: StoredRelation, ids: array[int], rest: Rest) -> array[int]:
+def _rows_at(stored: StoredRelation, ids: array[int], yield_now: YieldNow) -> array[int]:
     """Return the rows with these ids; with arity 0 a placeholder per row."""
     if not stored.schema.arity:
         return array("I", bytes(4 * len(ids)))
     rows = array("I")
-    for start in paced(range(0, len(ids), ROWS_PER_REST), rest, 1):
-        rows.extend(stored.relation.rows(ids[start : start + ROWS_PER_REST]))
+    for start in paced(range(0, len(ids), ROWS_PER_YIELD), yield_now, 1):
+        rows.extend(stored.relation.rows(ids[start : start + ROWS_PER_YIELD]))
     return rows
 
 
 def _compare_metadata(
-    pair: OneSign, source: StoredRelation, target: StoredRelation, arity: int, rest: Rest
+    pair: OneSign, source: StoredRelation, target: StoredRelation, arity: int, yield_now: YieldNow
 ) -> None:
     """Move pairs that differ only in metadata from equal to modified."""
     mine, other = source.metadata, target.metadata
     differ: dict[RowKey, None] = {}
-    for key in paced(chain(mine, other), rest, FACTS_PER_REST):
+    for key in paced(chain(mine, other), yield_now, FACTS_PER_YIELD):
         here_metadata, there_metadata = mine.get(key, {}), other.get(key, {})
         if here_metadata is not there_metadata and (
             without_evidence(here_metadata) != without_evidence(there_metadata)
@@ -238,36 +241,40 @@ def _compare_metadata(
             differ[key] = None
     if not differ:
         return
-    symbols = array("I", [symbol for key in paced(differ, rest) for symbol in key])
+    symbols = array("I", [symbol for key in paced(differ, yield_now) for symbol in key])
     here, there = (stored.relation.locate(symbols, len(differ)) for stored in (source, target))
-    known = set(paced(_keys(pair.modified, arity), rest))
-    for key, a, b in paced(zip(differ, here, there, strict=True), rest):
+    known = set(paced(_keys(pair.modified, arity), yield_now))
+    for key, a, b in paced(zip(differ, here, there, strict=True), yield_now):
         if NO_ROW not in (a, b) and key not in known:
             pair.modified.extend(key or (0,))
             pair.equal -= 1
 
 
-def _judge(pair: OneSign, arity: int, limited: set[RowKey], validity: Validity, rest: Rest) -> None:
+def _judge(
+    pair: OneSign, arity: int, limited: set[RowKey], validity: Validity, yield_now: YieldNow
+) -> None:
     """Pair the facts that have a validity window one by one.
 
     A fact may not count, and a `ttl` starts at assertion.
     """
-    keys = list(paced(limited, rest))
-    symbols = array("I", [symbol for key in paced(keys, rest) for symbol in key])
+    keys = list(paced(limited, yield_now))
+    symbols = array("I", [symbol for key in paced(keys, yield_now) for symbol in key])
     sides = [
         None if s is None else s.relation.locate(symbols, len(keys))
         for s in (pair.source, pair.target)
     ]
     here, there = (array("I", [NO_ROW]) * len(keys) if ids is None else ids for ids in sides)
-    both = sum(NO_ROW not in located for located in paced(zip(here, there, strict=True), rest))
-    pair.equal -= both - sum(key in limited for key in paced(_keys(pair.modified, arity), rest))
+    both = sum(NO_ROW not in located for located in paced(zip(here, there, strict=True), yield_now))
+    pair.equal -= both - sum(
+        key in limited for key in paced(_keys(pair.modified, arity), yield_now)
+    )
     for name in ("only_source", "only_target", "modified"):
         unlimited = (
-            key for key in paced(_keys(getattr(pair, name), arity), rest) if key not in limited
+            key for key in paced(_keys(getattr(pair, name), arity), yield_now) if key not in limited
         )
         setattr(pair, name, flat(unlimited))
-    for start in paced(range(0, len(keys), FACTS_PER_REST), rest, 1):
-        part = slice(start, start + FACTS_PER_REST)
+    for start in paced(range(0, len(keys), FACTS_PER_YIELD), yield_now, 1):
+        part = slice(start, start + FACTS_PER_YIELD)
         compared = (
             _counted(pair.source, here[part], keys[part], validity),
             _counted(pair.target, there[part], keys[part], validity),
@@ -335,13 +342,13 @@ def _cross(difference: Difference, sign: bool) -> None:
     else:
         crossed = _in_one(difference, mine.only_source, other.target, other.source)
         gone = _in_one(difference, other.only_target, mine.source, mine.target)
-    rest = difference.rest
+    yield_now = difference.yield_now
     mine.crossed = _chosen(mine.only_source, difference.arity, crossed)
     mine.only_source = _chosen(
-        mine.only_source, difference.arity, [not yes for yes in paced(crossed, rest)]
+        mine.only_source, difference.arity, [not yes for yes in paced(crossed, yield_now)]
     )
     other.only_target = _chosen(
-        other.only_target, difference.arity, [not yes for yes in paced(gone, rest)]
+        other.only_target, difference.arity, [not yes for yes in paced(gone, yield_now)]
     )
 
 
@@ -357,11 +364,11 @@ def _in_one(
         return [False] * count
     here = present.relation.locate(engine_rows, count)
     if absent is None:
-        return [id != NO_ROW for id in paced(here, difference.rest)]
+        return [id != NO_ROW for id in paced(here, difference.yield_now)]
     there = absent.relation.locate(engine_rows, count)
     return [
         a != NO_ROW and b == NO_ROW
-        for a, b in paced(zip(here, there, strict=True), difference.rest)
+        for a, b in paced(zip(here, there, strict=True), difference.yield_now)
     ]
 
 

@@ -18,57 +18,59 @@ from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
+from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
 UNKNOWN = float("nan")
 
-RULES_PER_REST = 100
-"""Rules copied or removed between two calls of `rest`: about a millisecond."""
+RULES_PER_YIELD = 100
+"""Rules copied or removed between two calls of `yield_now`: about a millisecond."""
 
-FACTS_PER_REST = 200
-"""Facts copied, combined or removed between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 200
+"""Facts copied, combined or removed between two calls of `yield_now`: about a millisecond."""
 
 
-def change_scopes(tenant: Tenant, change: ScopeChange, delta: Delta, rest: Rest = no_rest) -> None:
+def change_scopes(
+    tenant: Tenant, change: ScopeChange, delta: Delta, yield_now: YieldNow = go_on
+) -> None:
     """Apply a scope change and record its effect; the caller holds the tenant's write lock.
 
-    `rest` is called about once a millisecond, while the change is applied in part.
+    `yield_now` is called about once a millisecond, while the change is applied in part.
     """
     if isinstance(change, ForkScope):
-        _fork(tenant, change, delta, rest)
+        _fork(tenant, change, delta, yield_now)
     elif isinstance(change, DropScope):
-        delta.details["deleted"] = _drop(tenant, change.scope, delta, rest)
+        delta.details["deleted"] = _drop(tenant, change.scope, delta, yield_now)
     else:
-        _Merge(tenant, change, delta, rest).run()
+        _Merge(tenant, change, delta, yield_now).run()
 
 
-def _fork(tenant: Tenant, change: ForkScope, delta: Delta, rest: Rest) -> None:
-    _drop(tenant, change.target, delta, rest)
-    copy_of_facts = tenant.copy_partition(change.source, change.target, rest)
+def _fork(tenant: Tenant, change: ForkScope, delta: Delta, yield_now: YieldNow) -> None:
+    _drop(tenant, change.target, delta, yield_now)
+    copy_of_facts = tenant.copy_partition(change.source, change.target, yield_now)
     delta.details["copied"] = copy_of_facts.live()
     rules = tenant.writable_rules()
     source_rules = () if change.source is None else rules.of(change.source)
-    for stored in paced(source_rules, rest, RULES_PER_REST):
+    for stored in paced(source_rules, yield_now, RULES_PER_YIELD):
         copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
         if rules.add(copy):
             delta.rules_added.append(copy)
     phrases = () if change.source is None else rules.phrases_of(change.source)
-    for declared in paced(phrases, rest, RULES_PER_REST):
+    for declared in paced(phrases, yield_now, RULES_PER_YIELD):
         rules.declare(replace(declared.phrase, scope=change.target))
     tenant.plan_version += 1
 
 
-def _drop(tenant: Tenant, scope: str, delta: Delta, rest: Rest) -> int:
+def _drop(tenant: Tenant, scope: str, delta: Delta, yield_now: YieldNow) -> int:
     """Remove a scope and its rules and return the number of its facts."""
     known = tenant.partition(scope)
     facts = 0 if known is None else known.live()
-    if tenant.lose_partition(scope, rest) is not None:
+    if tenant.lose_partition(scope, yield_now) is not None:
         delta.dropped.append(scope)
     rules = tenant.writable_rules()
-    for stored in paced(rules.of(scope), rest, RULES_PER_REST):
+    for stored in paced(rules.of(scope), yield_now, RULES_PER_YIELD):
         rules.remove(scope, stored.id)
         delta.rules_removed.append(stored)
-    for declared in paced(rules.phrases_of(scope), rest, RULES_PER_REST):
+    for declared in paced(rules.phrases_of(scope), yield_now, RULES_PER_YIELD):
         rules.withdraw(scope, declared.id)
         delta.phrases_removed.append(declared)
     return facts
@@ -77,8 +79,10 @@ def _drop(tenant: Tenant, scope: str, delta: Delta, rest: Rest) -> int:
 class _Merge:
     """The run of one merge."""
 
-    def __init__(self, tenant: Tenant, change: MergeScope, delta: Delta, rest: Rest) -> None:
-        self._rest = rest
+    def __init__(
+        self, tenant: Tenant, change: MergeScope, delta: Delta, yield_now: YieldNow
+    ) -> None:
+        self._yield_now = yield_now
         self._tenant = tenant
         self._change = change
         self._delta = delta
@@ -89,12 +93,14 @@ class _Merge:
     def run(self) -> None:
         """Copy the facts that only the source has, and apply the decision of each conflict."""
         others: dict[tuple[str, int], dict[RowKey, Decision]] = {}
-        for predicate, args, decision in paced(self._change.others, self._rest, FACTS_PER_REST):
+        for predicate, args, decision in paced(
+            self._change.others, self._yield_now, FACTS_PER_YIELD
+        ):
             key = tuple(self._tenant.engine.find(arg) for arg in args)
             others.setdefault((predicate, len(args)), {})[key] = decision
         conflicts = 0
         for difference in differences(
-            self._source, self._target, Validity(self._change.at, future=True), self._rest
+            self._source, self._target, Validity(self._change.at, future=True), self._yield_now
         ):
             decided = others.get((difference.predicate, difference.arity), {})
             conflicts += self._merge_relation(difference, decided)
@@ -115,10 +121,10 @@ class _Merge:
         stored = self._target.get(RelationSchema(difference.predicate, difference.arity, sign))
         if not evidence or stored is None:
             return
-        rows = flat(paced(evidence, self._rest))
+        rows = flat(paced(evidence, self._yield_now))
         ids = stored.relation.locate(cells(rows, difference.arity), len(evidence))
         located_evidence = zip(evidence.items(), ids, strict=True)
-        for (key, spans), id in paced(located_evidence, self._rest, FACTS_PER_REST):
+        for (key, spans), id in paced(located_evidence, self._yield_now, FACTS_PER_YIELD):
             if id == NO_ROW:
                 continue  # the strategy removed it
             metadata = stored.metadata.get(key, {})
@@ -146,7 +152,7 @@ class _Merge:
                 if keep is not Keep.FACTS:
                     self._settle(difference, keep, group)
                     continue
-                for key in paced(group, self._rest, DECISIONS_PER_REST):
+                for key in paced(group, self._yield_now, DECISIONS_PER_YIELD):
                     self._replace(difference, key, decided[key].facts)
         return difference.conflict_count()
 
@@ -182,9 +188,9 @@ class _Merge:
 
     def _parts(self, difference: Difference, rows: array[int]) -> Iterator[array[int]]:
         """Yield rows in parts that take about a millisecond to write."""
-        size = FACTS_PER_REST * max(difference.arity, 1)
+        size = FACTS_PER_YIELD * max(difference.arity, 1)
         for start in range(0, len(rows), size):
-            self._rest()
+            self._yield_now()
             yield rows[start : start + size]
 
     def _copy_part(
@@ -314,8 +320,8 @@ class _Merge:
         self._delta.updated += count - added
 
 
-DECISIONS_PER_REST = 20
-"""Facts written one by one, as a strategy decided, between two calls of `rest`: about a millisecond."""
+DECISIONS_PER_YIELD = 20
+"""Facts written one by one, as a strategy decided, between two calls of `yield_now`: about a millisecond."""
 
 
 def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
@@ -324,16 +330,16 @@ def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
     if pair.source is None or pair.target is None:
         return {}
     here, there = pair.source.metadata, pair.target.metadata
-    rest = difference.rest
+    yield_now = difference.yield_now
     with_evidence_keys = {
         key
-        for key in paced(chain(here, there), rest, FACTS_PER_REST)
+        for key in paced(chain(here, there), yield_now, FACTS_PER_YIELD)
         if evidence_of(here.get(key, {})) or evidence_of(there.get(key, {}))
     }
     if not with_evidence_keys:
         return {}
-    keys = sorted_in_parts(with_evidence_keys, rest)
-    rows = cells(flat(paced(keys, rest)), difference.arity)
+    keys = sorted_in_parts(with_evidence_keys, yield_now)
+    rows = cells(flat(paced(keys, yield_now)), difference.arity)
     one_sided = {
         key
         for one_sided_rows in (pair.only_source, pair.only_target, pair.crossed)
@@ -346,7 +352,7 @@ def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
     )
     return {
         key: union(evidence_of(there.get(key, {})), evidence_of(here.get(key, {})))
-        for key, *ids in paced(both, rest, FACTS_PER_REST)
+        for key, *ids in paced(both, yield_now, FACTS_PER_YIELD)
         if NO_ROW not in ids and key not in one_sided
     }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import BodyItem, Variable
-from kbplanner.pacing import Rest, may_have, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, may_have, paced
 from kbplanner.syntax.diagnostics import Diagnostic, Problem, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.parser import Parsed, parse_clause, parse_valid
@@ -84,18 +84,18 @@ def read_source(
     limits: Limits = DEFAULT_LIMITS,
     *,
     max_errors: int = MAX_ERRORS,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Source:
     """Read a text with test blocks; its errors are in `parsed`.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    if not may_have(text, _BLOCK, len(".fixture"), rest):
-        return Source(text, parse_valid(text, limits, max_errors=max_errors, rest=rest))
-    reader = _BlockReader(text, limits, max_errors, rest)
+    if not may_have(text, _BLOCK, len(".fixture"), yield_now):
+        return Source(text, parse_valid(text, limits, max_errors=max_errors, yield_now=yield_now))
+    reader = _BlockReader(text, limits, max_errors, yield_now)
     blocks = list(reader.blocks())
     program = reader.program()
-    parsed = parse_valid(program, limits, max_errors=max_errors, rest=rest)
+    parsed = parse_valid(program, limits, max_errors=max_errors, yield_now=yield_now)
     errors = [*parsed.errors, *reader.errors][:max_errors]
     names = parsed.unread_names | reader.unread_names
     return Source(program, Parsed(parsed.statements, errors, names), blocks)
@@ -112,22 +112,22 @@ def checked_source(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
 class _BlockReader:
     """Reader of the blocks of one text."""
 
-    def __init__(self, text: str, limits: Limits, max_errors: int, rest: Rest) -> None:
+    def __init__(self, text: str, limits: Limits, max_errors: int, yield_now: YieldNow) -> None:
         self.errors: list[Diagnostic] = []
         self.unread_names: set[str] = set()
         self._text = text
         self._limits = limits
         self._max_errors = max_errors
-        self._rest = rest
-        self._line_ends = [match.start() for match in paced(re.finditer("\n", text), rest)]
+        self._yield_now = yield_now
+        self._line_ends = [match.start() for match in paced(re.finditer("\n", text), yield_now)]
         self._ranges: list[tuple[int, int]] = []
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks; errors are collected."""
         position = 0
         while len(self.errors) < self._max_errors:
-            self._rest()
-            tokens, end = scan_statement(self._text, position, self._rest)
+            self._yield_now()
+            tokens, end = scan_statement(self._text, position, self._yield_now)
             if not tokens:
                 return
             first = next((at for at in range(len(tokens)) if block_header_size(tokens, at)), None)
@@ -135,7 +135,7 @@ class _BlockReader:
                 position = end
                 continue
             header = tokens[first : first + block_header_size(tokens, first)]
-            statements, close, position = scan_block(self._text, header[-1].end, self._rest)
+            statements, close, position = scan_block(self._text, header[-1].end, self._yield_now)
             self._ranges.append((header[0].start, position))
             if close is None:
                 message, hint = "the block has no end", 'add "}" after its last statement'
@@ -145,7 +145,7 @@ class _BlockReader:
     def program(self) -> str:
         """Return the text with white space for the blocks."""
         parts, position = [], 0
-        for start, end in paced(self._ranges, self._rest, 100):
+        for start, end in paced(self._ranges, self._yield_now, 100):
             blank = re.sub(r"[^\n]", " ", self._text[start:end])
             parts += [self._text[position:start], blank]
             position = end
@@ -155,7 +155,7 @@ class _BlockReader:
         facts: list[FactStatement] = []
         expectations: list[Expectation] = []
         kind = header[0].value
-        for tokens in paced(statements, self._rest, 1):
+        for tokens in paced(statements, self._yield_now, 1):
             statement = self._statement(tokens)
             if isinstance(statement, FactStatement):
                 facts.append(statement)
@@ -164,7 +164,7 @@ class _BlockReader:
             elif statement is not None:
                 message = "a fixture has facts only" if kind == "fixture" else _EXPECTED
                 self._report("bad-test", message, None, tokens[0], tokens[-1])
-        lowering = Lowering(self._text, self._limits, self._rest)
+        lowering = Lowering(self._text, self._limits, self._yield_now)
         name, *fixtures = (lowering.text(token) for token in header if token.type == "STRING")
         self._report_problems(lowering.problems)
         if kind == "test" and not any(tokens[0].type == "_GOAL" for tokens in statements):
@@ -184,7 +184,7 @@ class _BlockReader:
         if tokens[0].type != "_GOAL":
             return self._parsed(tokens[0].start, tokens[-1].end)
         cut, answers, rule = len(tokens), None, None
-        lowering = Lowering(self._text, self._limits, self._rest)
+        lowering = Lowering(self._text, self._limits, self._yield_now)
         last = len(tokens) - (tokens[-1].type == "_END")
         for at in range(1, last):
             if tokens[at].type == "EQ" and at + 1 < last and tokens[at + 1].type == "_LSQB":
@@ -241,7 +241,11 @@ class _BlockReader:
         span = self._span(start, end)
         piece = self._text[start:end]
         reader = Reader(
-            piece, parse_clause, self._limits, position=(span.line, span.column), rest=self._rest
+            piece,
+            parse_clause,
+            self._limits,
+            position=(span.line, span.column),
+            yield_now=self._yield_now,
         )
         statements = list(reader.statements())
         self.errors += reader.errors
@@ -265,7 +269,7 @@ class _BlockReader:
         self._report_problems([Problem(code, message, hint, first.start, end)])
 
     def _report_problems(self, problems: Sequence[Problem]) -> None:
-        self._rest()
+        self._yield_now()
         room = self._max_errors - len(self.errors)
         self.errors += report_problems(self._text, problems[:room])
 

@@ -10,13 +10,13 @@ from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 QUERY = "?query"
 """Head predicate of a rule for a query; no rule text can use this name."""
 
-BODIES_PER_REST = 500
-"""Bodies searched between two calls of `rest`: about a millisecond."""
+BODIES_PER_YIELD = 500
+"""Bodies searched between two calls of `yield_now`: about a millisecond."""
 
 SEARCH_PREDICATES: Modes = {
     RelationSchema("matches_text", 3): ("bff",),
@@ -39,7 +39,7 @@ def external_findings(
     rules: Sequence[Rule],
     queries: Sequence[Sequence[BodyItem]],
     external: Modes,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Iterator[Call]:
     """Yield the safe rules and the queries that no order of calls can evaluate.
 
@@ -48,15 +48,15 @@ def external_findings(
     names = {(schema.predicate, schema.arity) for schema in external}
     if not any(
         isinstance(item, Literal) and (item.atom.predicate, item.atom.arity) in names
-        for body in paced((*(rule.body for rule in rules), *queries), rest, BODIES_PER_REST)
+        for body in paced((*(rule.body for rule in rules), *queries), yield_now, BODIES_PER_YIELD)
         for item in body
     ):
         return  # without lowering all rules
     asked = [Rule(Atom(f"{QUERY}{index}"), tuple(body)) for index, body in enumerate(queries)]
-    form = RuleSet([*rules, *asked], rest=rest).with_external(external)
+    form = RuleSet([*rules, *asked], yield_now=yield_now).with_external(external)
     if form.reads.isdisjoint(external):
         return
-    for number, error in paced(form.problems(), rest, 1):
+    for number, error in paced(form.problems(), yield_now, 1):
         index = number - 1 - len(rules)
         is_query = index >= 0
         name = "external-recursion" if isinstance(error, ExternalRecursion) else "unbound-argument"

@@ -13,7 +13,7 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Rule, extremum_of
 from kbplanner.pacing import paced
 from kbplanner.passes.linearise import linearise
-from kbplanner.passes.lower import RULES_PER_REST, lower
+from kbplanner.passes.lower import RULES_PER_YIELD, lower
 
 REFUSED = ("recursive-aggregate", "mixed-extrema", "not-monotone")
 """Names of findings about rules that cannot be evaluated."""
@@ -30,36 +30,36 @@ class Recursion:
 
 
 def recursion_findings(
-    rules: Sequence[Rule], first: int, rest: Callable[[], None] = lambda: None
+    rules: Sequence[Rule], first: int, yield_now: Callable[[], None] = lambda: None
 ) -> Iterator[Recursion]:
     """Yield what the recursion of safe rules leads to; rules before index `first` are stored and
-    are not reported. `rest` is called after some rules, and between the checks.
+    are not reported. `yield_now` is called after some rules, and between the checks.
 
     Rules that recurse through an aggregate, or keep a best value in a way that cannot be evaluated,
     are left out of the later checks.
     """
     numbers = list(range(len(rules)))
     refused: set[int] = set()
-    lowered = _lowered(rules, rest)
+    lowered = _lowered(rules, yield_now)
     suspects = numbers[first:] if lowered is None else []
-    for index in paced(suspects, rest, RULES_PER_REST):
+    for index in paced(suspects, yield_now, RULES_PER_YIELD):
         try:
             lower([rules[index]])
         except InvalidInput as error:
             refused.add(index)
             yield Recursion("invalid", index, error.message, "")
     numbers = [index for index in numbers if index not in refused]
-    for finding in mixed_extrema([rules[index] for index in numbers], rest):
+    for finding in mixed_extrema([rules[index] for index in numbers], yield_now):
         indexes = [numbers[rule] for rule in finding.rules]
         refused.update(indexes)
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
-    rest()
+    yield_now()
     if lowered is None or refused:
-        lowered = lower([rules[index] for index in numbers], rest=rest)
-    clauses = linearise(lowered, rest)
-    rest()
-    for cycle, inside in aggregate_cycles(clauses, rest):
+        lowered = lower([rules[index] for index in numbers], yield_now=yield_now)
+    clauses = linearise(lowered, yield_now)
+    yield_now()
+    for cycle, inside in aggregate_cycles(clauses, yield_now):
         indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
         refused.update(indexes)
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
@@ -81,7 +81,7 @@ def recursion_findings(
             closing = _rule_in(cycle, clauses, numbers, first)
             if closing is not None:
                 yield Recursion("recursive-aggregate", closing, message, hint)
-    for finding in extremum_findings(clauses, rest):
+    for finding in extremum_findings(clauses, yield_now):
         indexes = [numbers[rule] for rule in finding.rules]
         refused.update(indexes)
         if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
@@ -90,14 +90,14 @@ def recursion_findings(
             refused.update(indexes)
         yield from _found(finding, indexes, first)
     numbers = [index for index in numbers if index not in refused]
-    rest()
-    yield from _accepted(rules, numbers, first, rest)
+    yield_now()
+    yield from _accepted(rules, numbers, first, yield_now)
 
 
-def _lowered(rules: Sequence[Rule], rest: Callable[[], None]) -> tuple[Clause, ...] | None:
+def _lowered(rules: Sequence[Rule], yield_now: Callable[[], None]) -> tuple[Clause, ...] | None:
     """Return the rules lowered; None if one of them is not valid."""
     try:
-        return lower(rules, rest=rest)
+        return lower(rules, yield_now=yield_now)
     except InvalidInput:
         return None
 
@@ -110,11 +110,11 @@ def _found(finding: ExtremumFinding, indexes: Sequence[int], first: int) -> Iter
 
 
 def _accepted(
-    rules: Sequence[Rule], numbers: Sequence[int], first: int, rest: Callable[[], None]
+    rules: Sequence[Rule], numbers: Sequence[int], first: int, yield_now: Callable[[], None]
 ) -> Iterator[Recursion]:
-    rule_set = RuleSet((rules[index] for index in numbers), rest=rest)
-    for part in rule_set.negative_components(frozenset(), rest):
-        rest()
+    rule_set = RuleSet((rules[index] for index in numbers), yield_now=yield_now)
+    for part in rule_set.negative_components(frozenset(), yield_now):
+        yield_now()
         index = _rule_in(part.relations, part.clauses, numbers, first)
         if index is not None:
             yield Recursion(
@@ -124,7 +124,7 @@ def _accepted(
                 "answers follow the well-founded semantics; includeUndefined shows what is neither "
                 "true nor false",
             )
-    for index in paced(numbers, rest, RULES_PER_REST):
+    for index in paced(numbers, yield_now, RULES_PER_YIELD):
         head = rules[index].head
         if (
             index >= first

@@ -21,7 +21,7 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.ir.values.comparison import order, test
 from kbplanner.ir.values.numbers import is_number
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
@@ -32,8 +32,8 @@ MAX_MATCHES = 50_000
 MAX_PAIRS = 4_000_000
 """Number of pairs of rules with the same head, compared or not, after which that search ends."""
 
-RULES_PER_REST = 200
-"""Rules, or comparisons of items, between two calls of `rest`: about a millisecond."""
+RULES_PER_YIELD = 200
+"""Rules, or comparisons of items, between two calls of `yield_now`: about a millisecond."""
 
 _LOWER, _UPPER = (">", ">="), ("<", "<=")
 
@@ -87,7 +87,7 @@ def _contradict(first: tuple[str, str], second: tuple[str, str]) -> bool:
 
 
 def never_fire(
-    rules: Sequence[Rule], with_facts: Iterable[Signature], rest: Rest = no_rest
+    rules: Sequence[Rule], with_facts: Iterable[Signature], yield_now: YieldNow = go_on
 ) -> Iterator[tuple[int, Atom]]:
     """Yield the index of each rule that needs a predicate without conclusions, and the atom.
 
@@ -95,11 +95,11 @@ def never_fire(
     the least fixpoint of the predicates that can have conclusions, computed with a count of open
     atoms for each rule. Predicates without rules can have facts from elsewhere.
     """
-    heads = {_signed(rule.head) for rule in paced(rules, rest, RULES_PER_REST)}
+    heads = {_signed(rule.head) for rule in paced(rules, yield_now, RULES_PER_YIELD)}
     facts = set(with_facts)
     waiting: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     missing: list[set[tuple[str, int, bool]]] = []
-    for index, rule in paced(enumerate(rules), rest, RULES_PER_REST):
+    for index, rule in paced(enumerate(rules), yield_now, RULES_PER_YIELD):
         needed = {
             signed
             for item in rule.body
@@ -109,16 +109,16 @@ def never_fire(
         missing.append(needed)
         for signed in needed:
             waiting[signed].append(index)
-    firing = [index for index, needed in paced(enumerate(missing), rest) if not needed]
+    firing = [index for index, needed in paced(enumerate(missing), yield_now) if not needed]
     while firing:
-        if not len(firing) % RULES_PER_REST:
-            rest()
+        if not len(firing) % RULES_PER_YIELD:
+            yield_now()
         for index in waiting.pop(_signed(rules[firing.pop()].head), ()):
             before = len(missing[index])
             missing[index] = {signed for signed in missing[index] if signed in waiting}
             if before and not missing[index]:
                 firing.append(index)
-    for index, needed in paced(enumerate(missing), rest, RULES_PER_REST):
+    for index, needed in paced(enumerate(missing), yield_now, RULES_PER_YIELD):
         if needed:
             atoms = (
                 item.atom
@@ -140,24 +140,24 @@ def is_trivial(rule: Rule) -> bool:
     return Literal(rule.head) in rule.body
 
 
-def shadowed(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[tuple[int, int]]:
+def shadowed(rules: Sequence[Rule], yield_now: YieldNow = go_on) -> Iterator[tuple[int, int]]:
     """Yield the index of each rule that adds nothing, and that of a more general rule.
 
     A rule is more general if a substitution of its variables makes its head equal and its body a
     part of the other (theta-subsumption; Plotkin, "A note on inductive generalization", 1970). Of
-    two equally general rules the later is shadowed. `rest` is called about once a millisecond.
+    two equally general rules the later is shadowed. `yield_now` is called about once a millisecond.
     """
     by_head: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
-    for index, rule in paced(enumerate(rules), rest, RULES_PER_REST):
+    for index, rule in paced(enumerate(rules), yield_now, RULES_PER_YIELD):
         if not any(isinstance(arg, Aggregate) for arg in rule.head.args):
             by_head[_signed(rule.head)].append(index)
-    matcher = _Matcher(rest)
+    matcher = _Matcher(yield_now)
     pairs_left = MAX_PAIRS
-    for indexes in paced(by_head.values(), rest, RULES_PER_REST):
+    for indexes in paced(by_head.values(), yield_now, RULES_PER_YIELD):
         needs = {index: frozenset(map(_kind, rules[index].body)) for index in indexes}
         hidden: set[int] = set()
         for index in reversed(indexes):
-            rest()
+            yield_now()
             pairs_left -= len(indexes)
             if pairs_left < 0:
                 return
@@ -195,9 +195,9 @@ Substitution = Mapping[str, HeadTerm]
 class _Matcher:
     """The search for substitutions; it ends after MAX_MATCHES matches in all."""
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, yield_now: YieldNow) -> None:
         self._left = MAX_MATCHES
-        self._rest = rest
+        self._yield_now = yield_now
 
     @property
     def exhausted(self) -> bool:
@@ -225,8 +225,8 @@ class _Matcher:
 
     def _item(self, item: BodyItem, target: BodyItem, bound: Substitution) -> Substitution | None:
         self._left -= 1
-        if not self._left % RULES_PER_REST:
-            self._rest()
+        if not self._left % RULES_PER_YIELD:
+            self._yield_now()
         if _kind(item) != _kind(target):
             return None
         if isinstance(item, Literal) and isinstance(target, Literal):

@@ -23,7 +23,7 @@ from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
-from kbplanner.pacing import let_go, no_rest, paced
+from kbplanner.pacing import go_on, let_go, paced
 from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
@@ -61,11 +61,11 @@ NOTHING_STORED = Stored()
 
 
 PACE = 1
-STATEMENTS_PER_REST = 20_000
-"""Statements whose kind is looked at between two calls of `rest`: about a millisecond."""
+STATEMENTS_PER_YIELD = 20_000
+"""Statements whose kind is looked at between two calls of `yield_now`: about a millisecond."""
 
 CHEAP_PACE = 500
-"""Statements or rules between two calls of `rest`, in checks of one or all of them: one can have 64
+"""Statements or rules between two calls of `yield_now`, in checks of one or all of them: one can have 64
 KiB of expressions."""
 
 
@@ -87,9 +87,9 @@ class _Checked:
     blocks: Sequence[Block] = ()
     safe: list[RuleStatement] = field(default_factory=list)
 
-    def goals(self, rest: Callable[[], None]) -> list[GoalStatement]:
+    def goals(self, yield_now: Callable[[], None]) -> list[GoalStatement]:
         """Return the queries of the text."""
-        statements = paced(self.statements, rest, STATEMENTS_PER_REST)
+        statements = paced(self.statements, yield_now, STATEMENTS_PER_YIELD)
         return [each for each in statements if isinstance(each, GoalStatement)]
 
 
@@ -100,39 +100,39 @@ def check_texts(
     scope: str | None = None,
     problem_of: Callable[[Statement], str | None] = _accept,
     limits: Limits = DEFAULT_LIMITS,
-    rest: Callable[[], None] = no_rest,
+    yield_now: Callable[[], None] = go_on,
 ) -> list[list[Finding]]:
     """Return the findings of each text, in order; the texts belong together.
 
     `scope` is the scope of rules that name none. `problem_of` returns what else is wrong with a
-    statement. `rest` is called after each statement that was read, and in the loops over statements
+    statement. `yield_now` is called after each statement that was read, and in the loops over statements
     and rules after that. Never raises for what is wrong with a text.
     """
-    parts = [_read(text, limits, rest) for text in texts]
-    _check_blocks(parts, rest)
+    parts = [_read(text, limits, yield_now) for text in texts]
+    _check_blocks(parts, yield_now)
     for part in parts:
-        _check_statements(part, paced(part.statements, rest, PACE), limits, problem_of)
-        for warning in lint(paced(part.safe, rest, PACE)):
+        _check_statements(part, paced(part.statements, yield_now, PACE), limits, problem_of)
+        for warning in lint(paced(part.safe, yield_now, PACE)):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
-    stored = _with_searches(parts, stored, rest)
-    _check_definitions(parts, stored, rest)
-    _check_uses(parts, stored, rest)
-    refused = _check_recursion(parts, stored, scope, rest)
-    rest()
-    _check_external(parts, stored, scope, refused, rest)
-    rest()
-    _check_rules(parts, stored, scope, refused, rest)
+    stored = _with_searches(parts, stored, yield_now)
+    _check_definitions(parts, stored, yield_now)
+    _check_uses(parts, stored, yield_now)
+    refused = _check_recursion(parts, stored, scope, yield_now)
+    yield_now()
+    _check_external(parts, stored, scope, refused, yield_now)
+    yield_now()
+    _check_rules(parts, stored, scope, refused, yield_now)
     findings_of = [part.findings.in_order() for part in parts]
     for part in parts:
-        let_go(part.safe, rest)
-        let_go(part.statements, rest)
+        let_go(part.safe, yield_now)
+        let_go(part.statements, yield_now)
     return findings_of
 
 
-def _read(text: str, limits: Limits, rest: Callable[[], None]) -> _Checked:
+def _read(text: str, limits: Limits, yield_now: Callable[[], None]) -> _Checked:
     findings = Findings(text)
-    source = read_source(text, limits, max_errors=MAX_ERRORS, rest=rest)
+    source = read_source(text, limits, max_errors=MAX_ERRORS, yield_now=yield_now)
     parsed = source.parsed
     for error in parsed.errors:
         findings.add_error(error)
@@ -144,18 +144,18 @@ def check_goal(
     stored: Stored = NOTHING_STORED,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    rest: Callable[[], None] = no_rest,
+    yield_now: Callable[[], None] = go_on,
 ) -> list[Finding]:
     """Return the findings of a goal, such as `ancestor(ann, ?x)` or `age(?x, ?n), ?n >= 18`.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     findings = Findings(text)
-    parsed = parse_valid(text, limits, mode=GOAL, max_errors=MAX_ERRORS, rest=rest)
+    parsed = parse_valid(text, limits, mode=GOAL, max_errors=MAX_ERRORS, yield_now=yield_now)
     for error in parsed.errors:
         findings.add_error(error)
     part = _Checked(findings, parsed.statements, parsed.unread_names)
-    goals = part.goals(rest)
+    goals = part.goals(yield_now)
     if not parsed.errors and len(goals) != 1:
         at = goals[1].span if goals else Span(1, 1, 1, 2)
         findings.add("wrong-statement", at, f"expected one goal, found {len(goals)}")
@@ -163,10 +163,10 @@ def check_goal(
         if len(goal.body) == 1 and isinstance(goal.body[0], Comparison):
             message = "a goal is an atom, found a builtin, which has no answers of its own"
             findings.add("wrong-statement", goal.span, message)
-    _check_statements(part, paced(part.statements, rest, PACE), limits, _accept)
-    stored = _with_searches([part], stored, rest)
-    _check_definitions([part], stored, rest)
-    _check_external([part], stored, None, set(), rest)
+    _check_statements(part, paced(part.statements, yield_now, PACE), limits, _accept)
+    stored = _with_searches([part], stored, yield_now)
+    _check_definitions([part], stored, yield_now)
+    _check_external([part], stored, None, set(), yield_now)
     return findings.in_order()
 
 
@@ -246,22 +246,22 @@ def _placed(
 # ---- test blocks ----
 
 
-BLOCKS_PER_REST = 20
-"""Test blocks checked between two calls of `rest`: about a millisecond; each has some queries."""
+BLOCKS_PER_YIELD = 20
+"""Test blocks checked between two calls of `yield_now`: about a millisecond; each has some queries."""
 
 
-def _check_blocks(parts: Sequence[_Checked], rest: Callable[[], None]) -> None:
+def _check_blocks(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
     """Check names of tests and fixtures, and the fixtures and rules that tests name."""
     first: dict[tuple[str, str], Block] = {}
     fixtures = {block.name for part in parts for block in part.blocks if block.kind == "fixture"}
     rules = {
         statement.rule.name
         for part in parts
-        for statement in paced(part.statements, rest, CHEAP_PACE)
+        for statement in paced(part.statements, yield_now, CHEAP_PACE)
         if isinstance(statement, RuleStatement)
     }
     for part in parts:
-        for block in paced(part.blocks, rest, BLOCKS_PER_REST):
+        for block in paced(part.blocks, yield_now, BLOCKS_PER_YIELD):
             other = first.setdefault((block.kind, block.name), block)
             if other is not block:
                 line = other.span.line
@@ -286,27 +286,31 @@ def _check_blocks(parts: Sequence[_Checked], rest: Callable[[], None]) -> None:
 # ---- predicates ----
 
 
-def _check_definitions(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> None:
+def _check_definitions(
+    parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]
+) -> None:
     """Warn about predicates that nothing defines and about unusual numbers of arguments.
 
     Where neither the texts nor the storage have facts, the facts come from elsewhere, and only
     names that are similar to a known one are reported.
     """
-    has_facts = bool(stored.predicates) or any(True for part in parts for _ in _facts(part, rest))
+    has_facts = bool(stored.predicates) or any(
+        True for part in parts for _ in _facts(part, yield_now)
+    )
     known = {name: set(arities) for name, arities in stored.predicates.items()}
-    defined = {signature for part in parts for signature in _defined(part, rest)}
+    defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= _signatures(stored.external)
     unread = _unread_names(parts)
     for part in parts:
         for warning in arity_warnings(
-            part.statements, known, defined, unread, only_similar=not has_facts, rest=rest
+            part.statements, known, defined, unread, only_similar=not has_facts, yield_now=yield_now
         ):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
 
 
-def _defined(part: _Checked, rest: Callable[[], None]) -> Iterator[Signature]:
-    for statement in paced(part.statements, rest, CHEAP_PACE):
+def _defined(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
+    for statement in paced(part.statements, yield_now, CHEAP_PACE):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity
         elif isinstance(statement, RuleStatement):
@@ -317,25 +321,27 @@ def _unread_names(parts: Iterable[_Checked]) -> set[str]:
     return {name for part in parts for name in part.unread_names}
 
 
-def _check_uses(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> None:
+def _check_uses(parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]) -> None:
     """Warn about heads, in texts with queries, that no other rule and no query reads."""
-    if not any(part.goals(rest) for part in parts):
+    if not any(part.goals(yield_now) for part in parts):
         return
     unread = _unread_names(parts)
     used = {
-        signature for rule in paced(stored.rules, rest, CHEAP_PACE) for signature in _read_by(rule)
+        signature
+        for rule in paced(stored.rules, yield_now, CHEAP_PACE)
+        for signature in _read_by(rule)
     }
     used.add((CONTRADICTION, 3))  # windows and summaries show it
     for part in parts:
-        for statement in paced(part.statements, rest, CHEAP_PACE):
+        for statement in paced(part.statements, yield_now, CHEAP_PACE):
             if isinstance(statement, RuleStatement):
                 used.update(_read_by(statement.rule))
             elif isinstance(statement, GoalStatement):
                 used.update((name, arity) for name, arity, _ in statement.predicates)
     for part in parts:
         reported: set[Signature] = set()
-        statements = part.statements if part.goals(rest) else ()
-        for statement in paced(statements, rest, CHEAP_PACE):
+        statements = part.statements if part.goals(yield_now) else ()
+        for statement in paced(statements, yield_now, CHEAP_PACE):
             if isinstance(statement, RuleStatement):
                 name, arity, span = statement.predicates[0]
                 signature = (name, arity)
@@ -363,7 +369,7 @@ def _check_rules(
     stored: Stored,
     scope: str | None,
     refused: AbstractSet[int],
-    rest: Callable[[], None],
+    yield_now: Callable[[], None],
 ) -> None:
     """Check names of rules, and warn about rules that never fire and about shadowed rules.
 
@@ -372,8 +378,8 @@ def _check_rules(
     own = [(part, statement) for part in parts for statement in part.safe]
     rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
     first = len(stored.rules)
-    _check_names(own, rules, first, rest)
-    for index, other in shadowed(rules, rest):
+    _check_names(own, rules, first, yield_now)
+    for index, other in shadowed(rules, yield_now):
         if index >= first and not is_trivial(rules[index]):
             part, statement = own[index - first]
             general = f"the stored rule {rules[other].name or ''}".rstrip()
@@ -383,18 +389,18 @@ def _check_rules(
                 general = f"the rule in line {shadowing.span.line}{where}"
             message = f"the rule adds nothing: {general} has all of its conclusions"
             part.findings.add("shadowed-rule", statement.predicates[0][2], message)
-    facts = {signature for part in parts for signature in _facts(part, rest)}
+    facts = {signature for part in parts for signature in _facts(part, yield_now)}
     facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
-    if not facts and not any(part.goals(rest) for part in parts):
+    if not facts and not any(part.goals(yield_now) for part in parts):
         return  # the facts come from elsewhere
     facts |= _signatures(stored.external)
     unread = _unread_names(parts)
     facts |= {
         (rule.head.predicate, rule.head.arity)
-        for rule in paced(rules, rest, CHEAP_PACE)
+        for rule in paced(rules, yield_now, CHEAP_PACE)
         if rule.head.predicate in unread
     }
-    for index, atom in never_fire(rules, facts, rest):
+    for index, atom in never_fire(rules, facts, yield_now):
         if (
             index >= first
             and id(own[index - first][1]) not in refused
@@ -407,8 +413,8 @@ def _check_rules(
             part.findings.add("never-fires", statement.predicates[0][2], message, hint)
 
 
-def _facts(part: _Checked, rest: Callable[[], None]) -> Iterator[Signature]:
-    for statement in paced(part.statements, rest, CHEAP_PACE):
+def _facts(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
+    for statement in paced(part.statements, yield_now, CHEAP_PACE):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity
 
@@ -417,16 +423,16 @@ def _check_names(
     own: Sequence[tuple[_Checked, RuleStatement]],
     rules: Sequence[Rule],
     first: int,
-    rest: Callable[[], None],
+    yield_now: Callable[[], None],
 ) -> None:
     by_name: dict[tuple[str | None, str], int] = {}
-    for index, rule in paced(enumerate(rules), rest, CHEAP_PACE):
+    for index, rule in paced(enumerate(rules), yield_now, CHEAP_PACE):
         if rule.name is None:
             continue
         other = by_name.setdefault((rule.scope, rule.name), index)
         if index < first:
             continue
-        rest()  # comparing two rules may take as long as the steps between two calls
+        yield_now()  # comparing two rules may take as long as the steps between two calls
         if not same_rule(rules[other], rule):
             part, statement = own[index - first]
             span = statement.span
@@ -439,7 +445,7 @@ def _check_names(
 
 
 def _check_recursion(
-    parts: Sequence[_Checked], stored: Stored, scope: str | None, rest: Callable[[], None]
+    parts: Sequence[_Checked], stored: Stored, scope: str | None, yield_now: Callable[[], None]
 ) -> set[int]:
     """Check the rules that are visible together, for every scope.
 
@@ -449,19 +455,23 @@ def _check_recursion(
     own = [
         (part, statement, _scoped(statement.rule, scope))
         for part in parts
-        for statement in paced(part.safe, rest, CHEAP_PACE)
+        for statement in paced(part.safe, yield_now, CHEAP_PACE)
     ]
-    scopes = {rule.scope for _, _, rule in paced(own, rest, CHEAP_PACE)}
+    scopes = {rule.scope for _, _, rule in paced(own, yield_now, CHEAP_PACE)}
     if None in scopes:  # such a rule holds in every scope
         scopes |= {rule.scope for rule in stored.rules}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
         visible = [
-            rule for rule in paced(stored.rules, rest, CHEAP_PACE) if rule.scope in (None, each)
+            rule
+            for rule in paced(stored.rules, yield_now, CHEAP_PACE)
+            if rule.scope in (None, each)
         ]
         first = len(visible)
-        owners = [entry for entry in paced(own, rest, CHEAP_PACE) if entry[2].scope in (None, each)]
+        owners = [
+            entry for entry in paced(own, yield_now, CHEAP_PACE) if entry[2].scope in (None, each)
+        ]
         visible += [rule for _, _, rule in owners]
-        for result in recursion_findings(visible, first, rest):
+        for result in recursion_findings(visible, first, yield_now):
             part, statement, _ = owners[result.rule - first]
             head = statement.predicates[0][2]
             part.findings.add(result.name, head, result.message, result.hint or None)
@@ -473,9 +483,11 @@ def _check_recursion(
 # ---- predicates of plugins ----
 
 
-def _with_searches(parts: Sequence[_Checked], stored: Stored, rest: Callable[[], None]) -> Stored:
+def _with_searches(
+    parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]
+) -> Stored:
     """Return what is stored, with the predicates that search the facts where nothing defines them."""
-    defined = {signature for part in parts for signature in _defined(part, rest)}
+    defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= {(name, n) for name, arities in stored.predicates.items() for n in arities}
     searches = {
         schema: modes
@@ -494,7 +506,7 @@ def _check_external(
     stored: Stored,
     scope: str | None,
     refused: AbstractSet[int],
-    rest: Callable[[], None],
+    yield_now: Callable[[], None],
 ) -> None:
     """Check facts and heads of predicates of plugins, and that rules and queries can call them.
 
@@ -502,7 +514,7 @@ def _check_external(
     """
     signatures = _signatures(stored.external)
     for part in parts:
-        for statement in paced(part.statements, rest, CHEAP_PACE):
+        for statement in paced(part.statements, yield_now, CHEAP_PACE):
             if isinstance(statement, FactStatement):
                 atom, span = statement.atom, statement.span
             elif isinstance(statement, RuleStatement):
@@ -516,21 +528,25 @@ def _check_external(
     own = [
         (part, statement, _scoped(statement.rule, scope))
         for part in parts
-        for statement in paced(part.safe, rest, CHEAP_PACE)
+        for statement in paced(part.safe, yield_now, CHEAP_PACE)
         if id(statement) not in refused
     ]
-    queries = [(part, goal) for part in parts for goal in part.goals(rest)]
-    scopes = {scope, *(rule.scope for _, _, rule in paced(own, rest, CHEAP_PACE))}
+    queries = [(part, goal) for part in parts for goal in part.goals(yield_now)]
+    scopes = {scope, *(rule.scope for _, _, rule in paced(own, yield_now, CHEAP_PACE))}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
         visible = [
-            rule for rule in paced(stored.rules, rest, CHEAP_PACE) if rule.scope in (None, each)
+            rule
+            for rule in paced(stored.rules, yield_now, CHEAP_PACE)
+            if rule.scope in (None, each)
         ]
         first = len(visible)
-        owners = [entry for entry in paced(own, rest, CHEAP_PACE) if entry[2].scope in (None, each)]
+        owners = [
+            entry for entry in paced(own, yield_now, CHEAP_PACE) if entry[2].scope in (None, each)
+        ]
         visible += [rule for _, _, rule in owners]
         asked = queries if each == scope else []
-        rest()
-        _add_calls(owners, first, visible, asked, stored.external, rest)
+        yield_now()
+        _add_calls(owners, first, visible, asked, stored.external, yield_now)
 
 
 def _add_calls(
@@ -539,11 +555,11 @@ def _add_calls(
     visible: Sequence[Rule],
     queries: Sequence[tuple[_Checked, GoalStatement]],
     external: Modes,
-    rest: Callable[[], None],
+    yield_now: Callable[[], None],
 ) -> None:
     bodies = [goal.body for _, goal in queries]
     try:
-        calls = list(external_findings(visible, bodies, external, rest))
+        calls = list(external_findings(visible, bodies, external, yield_now))
     except InvalidInput:  # rules that cannot be evaluated are reported elsewhere
         return
     for call in calls:

@@ -51,8 +51,8 @@ from kbplanner.ir.operators import (
     TRUE,
 )
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -63,24 +63,24 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import REPLACING, ROLE_OF_EXTREMUM, RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Comparison, Expr, Term, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
 
 
-def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Plan:
+def build(program: Program, statistics: Statistics, yield_now: YieldNow = go_on) -> Plan:
     """Build the plan of a rewritten program; join orders follow `statistics`.
 
-    `rest` is called about once a millisecond. Raises BudgetExceeded for too many constants.
+    `yield_now` is called about once a millisecond. Raises BudgetExceeded for too many constants.
     """
     if program.answer is None:
         raise EngineFault("a program without an answer relation cannot be built")
-    builder = _Builder(program, rest)
+    builder = _Builder(program, yield_now)
     _check_registers(builder.registers)
     heads = program.heads()
     order = {schema: number for number, schema in enumerate(heads)}
     stages = []
-    for part in paced(strata(program, rest), rest, 1):
+    for part in paced(strata(program, yield_now), yield_now, 1):
         clauses = [
             clause
             for schema in sorted(part.relations, key=order.__getitem__)
@@ -89,7 +89,7 @@ def build(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Pla
         builder.growing = part.relations
         plans = [
             plan
-            for clause in paced(clauses, rest, REWRITES_PER_REST)
+            for clause in paced(clauses, yield_now, REWRITES_PER_YIELD)
             for plan in builder.join_plans(clause, statistics)
         ]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
@@ -143,14 +143,14 @@ _IDENTICAL = COMPARISONS.index("==")
 
 
 class _Builder:
-    def __init__(self, program: Program, rest: Rest) -> None:
-        self._rest = rest
+    def __init__(self, program: Program, yield_now: YieldNow) -> None:
+        self._yield_now = yield_now
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
         # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
         asked = {clause.head.schema for clause in program.clauses}
         self._seed = None if program.seed in asked else program.seed
-        for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+        for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
@@ -188,7 +188,7 @@ class _Builder:
         plans = []
         for index, driver in enumerate(reads):
             if index:
-                self._rest()  # bodies can be long: each driver has an order of its own
+                self._yield_now()  # bodies can be long: each driver has an order of its own
             views = {
                 id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL
                 for i, atom in enumerate(reads)

@@ -27,7 +27,7 @@ from kbplanner.compile.plan import (
     View,
 )
 from kbplanner.ir.values.pattern import compile_pattern
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 MAGIC = 0x4B425031
 VERSION = 1
@@ -57,14 +57,14 @@ class Opcode(IntEnum):
     GENERATE = 17
 
 
-RULES_PER_REST = 5
-"""Join plans encoded between two calls of `rest`: a tenth of a millisecond, more if they are long."""
+RULES_PER_YIELD = 5
+"""Join plans encoded between two calls of `yield_now`: a tenth of a millisecond, more if they are long."""
 
 
-def encode(plan: Plan, rest: Rest = no_rest) -> array[int]:
+def encode(plan: Plan, yield_now: YieldNow = go_on) -> array[int]:
     """Return the bytecode of a plan, as unsigned 32-bit words.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     words = [
         MAGIC,
@@ -79,9 +79,9 @@ def encode(plan: Plan, rest: Rest = no_rest) -> array[int]:
     for schema, derived, demand, best in kinds:
         kind = int(derived) + int(demand) if best is None else KIND_OF[best]
         words += [schema.arity, kind + len(schema.adornment) if best == "first" else kind]
-    for stratum in paced(plan.strata, rest, RULES_PER_REST):
+    for stratum in paced(plan.strata, yield_now, RULES_PER_YIELD):
         words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
-        for join in paced(stratum.plans, rest, RULES_PER_REST):
+        for join in paced(stratum.plans, yield_now, RULES_PER_YIELD):
             words += _rule(join)
     words.append(Opcode.END)
     return array("I", words)

@@ -12,8 +12,8 @@ from kbplanner.ir.calls import blocked_rules, check_callable, infer_modes
 from kbplanner.ir.extrema import check_extrema, extremum_findings, mixed_extrema
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -25,7 +25,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule, numbered_variables
-from kbplanner.pacing import Rest, current_rest, paced
+from kbplanner.pacing import YieldNow, current_yield, paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import conclusions, lower
 from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
@@ -67,21 +67,21 @@ class _Places:
     """The places of the clauses of each relation, and the component of each relation in one."""
 
     def __init__(
-        self, clauses: Sequence[Clause], parts: Sequence[NegativeComponent], rest: Rest
+        self, clauses: Sequence[Clause], parts: Sequence[NegativeComponent], yield_now: YieldNow
     ) -> None:
         self._clauses = clauses
         self._places: dict[RelationSchema, list[int]] = {}
-        for number, clause in paced(enumerate(clauses), rest):
+        for number, clause in paced(enumerate(clauses), yield_now):
             self._places.setdefault(clause.head.schema, []).append(number)
         self._component = {
             schema: index for index, part in enumerate(parts) for schema in part.relations
         }
 
-    def source(self, part: NegativeComponent, index: int, rest: Rest) -> ComponentSource:
+    def source(self, part: NegativeComponent, index: int, yield_now: YieldNow) -> ComponentSource:
         """Return the source of a component, given by its index too."""
         todo = list(part.relations)
         reached, components, places = set(todo), set[int](), list[int]()
-        for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
+        for schema in paced(emptied(todo), yield_now, CLAUSES_PER_YIELD):
             component = self._component.get(schema, index)
             if component != index:
                 components.add(component)
@@ -108,17 +108,20 @@ class RuleSet:
     (goals of several literals). Models of its components also hold for these rules. Raises
     InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
     together recurse through an aggregate, RefusedExtremum where a best value is not monotone.
-    `rest` is called about once a millisecond, here and in the methods; by default it is
-    `current_rest`.
+    `yield_now` is called about once a millisecond, here and in the methods; by default it is
+    `current_yield`.
     """
 
     external: Modes = NO_MODES
     """The modes of the DERIVED relations that plugins provide."""
 
     def __init__(
-        self, rules: Iterable[Rule], within: RuleSet | None = None, rest: Rest | None = None
+        self,
+        rules: Iterable[Rule],
+        within: RuleSet | None = None,
+        yield_now: YieldNow | None = None,
     ) -> None:
-        rest = current_rest() if rest is None else rest
+        yield_now = current_yield() if yield_now is None else yield_now
         self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
@@ -132,30 +135,30 @@ class RuleSet:
         self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
         ] = {}
-        rest()
-        check_extrema(mixed_extrema(self.rules, rest))
+        yield_now()
+        check_extrema(mixed_extrema(self.rules, yield_now))
         self._best = {
             stored: relation
-            for stored, relation in conclusions(self.rules, rest).items()
+            for stored, relation in conclusions(self.rules, yield_now).items()
             if relation.role in BEST
         }
-        clauses = self.clauses(frozenset(), rest)
-        check_stratified(clauses, rest)
-        self.derived = frozenset(map(_head, paced(self.rules, rest, CLAUSES_PER_REST)))
+        clauses = self.clauses(frozenset(), yield_now)
+        check_stratified(clauses, yield_now)
+        self.derived = frozenset(map(_head, paced(self.rules, yield_now, CLAUSES_PER_YIELD)))
         """Stored schemas of the predicates that have rules."""
         self.computed_recursion = frozenset(
-            self.rules[number - 1] for number in rules_computing_recursively(clauses, rest)
+            self.rules[number - 1] for number in rules_computing_recursively(clauses, yield_now)
         )
         """Rules of a recursion through a computed value, which may not terminate."""
         self.computes_values = any(
             isinstance(item, (Computation, Aggregation))
-            for clause in paced(clauses, rest, CLAUSES_PER_REST)
+            for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
             for item in clause.body
         )
         """True if conclusions can have arguments that occur in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
-            for clause in paced(clauses, rest, CLAUSES_PER_REST)
+            for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
             if clause.rule
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.schema.role not in (Role.BINDINGS, Role.GROUPS)
@@ -163,13 +166,13 @@ class RuleSet:
         """Stored schemas of the predicates that bodies mention."""
         self.deniable = frozenset(
             item.schema.stored.opposite
-            for clause in paced(clauses, rest, CLAUSES_PER_REST)
+            for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
         """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
         for denied in {frozenset[RelationSchema](), self.deniable}:
-            check_extrema(extremum_findings(self.clauses(denied, rest), rest))
+            check_extrema(extremum_findings(self.clauses(denied, yield_now), yield_now))
 
     def with_external(self, external: Modes) -> ExternalRules:
         """Return the form of these rules in which plugins provide some predicates, given by the
@@ -202,14 +205,14 @@ class RuleSet:
         return self._best.get(schema.stored, schema.derived)
 
     def negative_components(
-        self, denied: frozenset[RelationSchema], rest: Rest | None = None
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
     ) -> tuple[NegativeComponent, ...]:
         """Return the components that recurse through negation, each after those it depends on."""
         if self.within is not self:
-            return self.within.negative_components(denied & self.within.deniable, rest)
+            return self.within.negative_components(denied & self.within.deniable, yield_now)
         if denied not in self._negative:
-            rest = current_rest() if rest is None else rest
-            self._negative[denied] = negative_components(self.clauses(denied, rest), rest)
+            yield_now = current_yield() if yield_now is None else yield_now
+            self._negative[denied] = negative_components(self.clauses(denied, yield_now), yield_now)
         return self._negative[denied]
 
     def needed_components(
@@ -228,10 +231,10 @@ class RuleSet:
         """Return what the clauses of a component read, as far as other components are settled."""
         source = self._sources.get((denied, index))
         if source is None:
-            parts, rest = self.negative_components(denied), current_rest()
+            parts, yield_now = self.negative_components(denied), current_yield()
             if denied not in self._places:
-                self._places[denied] = _Places(self.clauses(denied), parts, rest)
-            source = self._places[denied].source(parts[index], index, rest)
+                self._places[denied] = _Places(self.clauses(denied), parts, yield_now)
+            source = self._places[denied].source(parts[index], index, yield_now)
             self._sources[denied, index] = source
         return source
 
@@ -239,7 +242,7 @@ class RuleSet:
         self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]
     ) -> frozenset[RelationSchema]:
         """Return the relations of those components that depend on any of these stored relations."""
-        depending = dependents(self.clauses(denied), stored, current_rest())
+        depending = dependents(self.clauses(denied), stored, current_yield())
         parts = (part.relations for part in self.negative_components(denied))
         return frozenset(schema for own in parts if not depending.isdisjoint(own) for schema in own)
 
@@ -249,7 +252,7 @@ class RuleSet:
         """Return the relations that `roots` depend on, including `roots`."""
         if (denied, roots) in self._reachable:
             return self._reachable[denied, roots]
-        reached = frozenset(dependencies(self.clauses(denied), roots, current_rest()))
+        reached = frozenset(dependencies(self.clauses(denied), roots, current_yield()))
         self._reachable[denied, roots] = reached
         return reached
 
@@ -279,15 +282,15 @@ class RuleSet:
                 if allow_rewriting is None
                 else self.proof_clauses(denied, allow_rewriting)
             )
-            rest = current_rest()
-            reached = dependencies(clauses, roots, rest)
-            used = [clause for clause in paced(clauses, rest) if clause.head.schema in reached]
+            yield_now = current_yield()
+            reached = dependencies(clauses, roots, yield_now)
+            used = [clause for clause in paced(clauses, yield_now) if clause.head.schema in reached]
             numbers = sorted({clause.rule for clause in used if clause.rule})
             new_numbers = {0: 0} | {old: new for new, old in enumerate(numbers, 1)}
             content = (
                 tuple(
                     Clause(clause.head, clause.body, new_numbers[clause.rule])
-                    for clause in paced(used, rest, CLAUSES_PER_REST)
+                    for clause in paced(used, yield_now, CLAUSES_PER_YIELD)
                 ),
                 tuple(self.rules[number - 1] for number in numbers),
                 frozenset(
@@ -313,16 +316,16 @@ class RuleSet:
         recursion.
         """
         return (
-            self.clauses(denied) if allow_rewriting else lower(self.rules, denied, current_rest())
+            self.clauses(denied) if allow_rewriting else lower(self.rules, denied, current_yield())
         )
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest | None = None
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, given which of `deniable` have rows."""
         if denied not in self._lowered:
-            rest = current_rest() if rest is None else rest
-            self._lowered[denied] = linearise(lower(self.rules, denied, rest), rest)
+            yield_now = current_yield() if yield_now is None else yield_now
+            self._lowered[denied] = linearise(lower(self.rules, denied, yield_now), yield_now)
         return self._lowered[denied]
 
 
@@ -340,13 +343,13 @@ class SettledRules(RuleSet):
         self.derived, self.external = rules.derived, rules.external
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest | None = None
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, over what was settled."""
         if denied not in self._lowered:
             parts = self._source.negative_components(denied)
             self._lowered[denied] = without_negative_components(
-                self._source.clauses(denied), parts, self._undefined, rest=current_rest()
+                self._source.clauses(denied), parts, self._undefined, yield_now=current_yield()
             )
         return self._lowered[denied]
 
@@ -356,9 +359,13 @@ class SettledRules(RuleSet):
         """Return clauses for proofs: those that recurse through negation test the absence of
         possible rows.
         """
-        source, rest = self._source.proof_clauses(denied, allow_rewriting), current_rest()
+        source, yield_now = self._source.proof_clauses(denied, allow_rewriting), current_yield()
         return without_negative_components(
-            source, negative_components(source, rest), self._undefined, keep=True, rest=rest
+            source,
+            negative_components(source, yield_now),
+            self._undefined,
+            keep=True,
+            yield_now=yield_now,
         )
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
@@ -366,7 +373,7 @@ class SettledRules(RuleSet):
         if denied not in self._uncertain:
             parts = self._source.negative_components(denied)
             self._uncertain[denied] = uncertain(
-                self._source.clauses(denied), parts, self._undefined, current_rest()
+                self._source.clauses(denied), parts, self._undefined, current_yield()
             )
         return self.conclusions(goal) in self._uncertain[denied]
 
@@ -375,11 +382,11 @@ class MonotoneRules(RuleSet):
     """The same rules without the clauses that test absence, aggregate or keep best values."""
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest | None = None
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
     ) -> tuple[Clause, ...]:
         """Return the clauses whose conclusions new facts leave as they are."""
         return tuple(
-            clause for clause in super().clauses(denied, rest) if not tests_absence(clause)
+            clause for clause in super().clauses(denied, yield_now) if not tests_absence(clause)
         )
 
 
@@ -403,13 +410,15 @@ class ExternalRules(RuleSet):
         self.computes_values = True
 
     def clauses(
-        self, denied: frozenset[RelationSchema], rest: Rest | None = None
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
     ) -> tuple[Clause, ...]:
         """Return the rules lowered, reading the derived relations of external predicates."""
         if denied not in self._lowered:
             clauses = [
                 replace(clause, body=tuple(self._readable(item) for item in clause.body))
-                for clause in paced(self._source.clauses(denied), current_rest(), REWRITES_PER_REST)
+                for clause in paced(
+                    self._source.clauses(denied), current_yield(), REWRITES_PER_YIELD
+                )
             ]
             for schema in self.external:
                 args = numbered_variables(schema.arity)
@@ -440,7 +449,7 @@ class ExternalRules(RuleSet):
             rules = self._source.rules
             chosen = [
                 rule
-                for rule in paced(rules, current_rest(), CLAUSES_PER_REST)
+                for rule in paced(rules, current_yield(), CLAUSES_PER_YIELD)
                 if _head(rule).derived not in self._depending
             ]
             same = len(chosen) == len(rules)
@@ -450,12 +459,12 @@ class ExternalRules(RuleSet):
     @cached_property
     def _depending(self) -> set[RelationSchema]:
         """The relations that can depend on an external predicate, as in `external_of`."""
-        return dependents(self.clauses(self.deniable), self.external, current_rest())
+        return dependents(self.clauses(self.deniable), self.external, current_yield())
 
     @cached_property
     def inferred(self) -> Modes:
         """The modes of the external relations and of those derived ones that depend on them."""
-        return infer_modes(self.clauses(frozenset()), self.external, current_rest())
+        return infer_modes(self.clauses(frozenset()), self.external, current_yield())
 
     def check_components(
         self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
@@ -486,7 +495,7 @@ class ExternalRules(RuleSet):
             marks = "b" * schema.arity
             try:
                 check_callable(
-                    clauses, schema.derived, marks, self.inferred, self.external, current_rest()
+                    clauses, schema.derived, marks, self.inferred, self.external, current_yield()
                 )
             except UnboundArgument as error:
                 raise naming_call(error, self.rules) from error
@@ -508,7 +517,7 @@ class ExternalRules(RuleSet):
             if names and number:
                 refused.add(number)
                 yield number, ExternalRecursion(names)
-        for number, error in blocked_rules(clauses, self.inferred, self.external, current_rest()):
+        for number, error in blocked_rules(clauses, self.inferred, self.external, current_yield()):
             if number not in refused:
                 refused.add(number)
                 yield number, error

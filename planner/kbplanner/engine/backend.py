@@ -17,6 +17,7 @@ from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.salience import Salience
 from kbplanner.engine.vectors import NearestSearch, SignSearch, StoredVectors
+from kbplanner.pacing import YieldNow as YieldNow
 
 
 class RunState(IntEnum):
@@ -78,9 +79,6 @@ SLICE = 100_000
 SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
 
-
-YieldNow = Callable[[], None]
-"""Called between pieces of long work in Python: yields to other tasks, or raises to stop the work."""
 
 Offload = Callable[[Callable[[], int]], int]
 """Calls a function and returns its result, possibly in another thread."""

@@ -24,7 +24,7 @@ from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
-from kbplanner.pacing import current_rest
+from kbplanner.pacing import current_yield
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
@@ -114,7 +114,7 @@ class PlanCache:
             cached.version = version
             return cached.goal
         skip = OPTIONAL if kind == MANY else ()
-        rest = current_rest()
+        yield_now = current_yield()
         try:
             program = rewrite(
                 slice_.clauses,
@@ -124,7 +124,7 @@ class PlanCache:
                 skip=skip,
                 full=kind == FULL,
                 external=slice_.external,
-                rest=rest,
+                yield_now=yield_now,
             )
         except UnboundArgument as error:
             raise naming_call(error, slice_.rules) from error
@@ -132,7 +132,7 @@ class PlanCache:
         can_be_full = kind != FULL and not program.external
         if (
             can_be_full
-            and demand_can_cost_more(program, rest)
+            and demand_can_cost_more(program, yield_now)
             and ends_without_demand(program, slice_)
         ):
             full = self._get((slice_, relation, "f" * relation.arity, FULL), statistics, version)
@@ -140,14 +140,14 @@ class PlanCache:
                 # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
                 self._plans.put(key, _CachedGoal(full, version))
                 return full
-        loaded = load(self._engine, program, statistics, rest)
+        loaded = load(self._engine, program, statistics, yield_now)
         is_full = kind == FULL
         compiled = CompiledGoal(
             loaded,
             slice_.rules,
             full,
-            is_full and joins_pairs(program, rest),
-            is_full and joins_some_pairs(program, rest),
+            is_full and joins_pairs(program, yield_now),
+            is_full and joins_some_pairs(program, yield_now),
         )
         self._plans.put(key, _CachedGoal(compiled, version))
         return compiled

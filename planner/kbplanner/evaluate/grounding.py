@@ -24,7 +24,7 @@ from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.first import recursions
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
@@ -104,20 +104,24 @@ class GroundPlans:
             return cached
         clauses = as_paths(slice_.clauses) if form.as_paths else slice_.clauses
         skip = OPTIONAL if sources is None else {"restrict", "equivalence", "project"}
-        rest = current_rest()
-        rewritten = rewrite(clauses, relation, adornment, statistics, skip=skip, rest=rest)
+        yield_now = current_yield()
+        rewritten = rewrite(
+            clauses, relation, adornment, statistics, skip=skip, yield_now=yield_now
+        )
         full, keeps_first = None, form == PATHS and bool(recursions(clauses))
         if (
             keeps_first
-            and demand_can_cost_more(rewritten, rest)
+            and demand_can_cost_more(rewritten, yield_now)
             and ends_without_demand(rewritten, slice_)
         ):
             marks = "f" * relation.arity
             all_rows = rewrite(
-                clauses, relation, marks, statistics, skip=skip, full=True, rest=rest
+                clauses, relation, marks, statistics, skip=skip, full=True, yield_now=yield_now
             )
-            full = self._goal(slice_, instances(all_rows, rest=rest, first=True), statistics, None)
-        program = instances(rewritten, sources, rest, first=keeps_first)
+            full = self._goal(
+                slice_, instances(all_rows, yield_now=yield_now, first=True), statistics, None
+            )
+        program = instances(rewritten, sources, yield_now, first=keeps_first)
         compiled = self._goal(slice_, program, statistics, full)
         self._plans.put(key, compiled)
         return compiled
@@ -129,7 +133,7 @@ class GroundPlans:
         statistics: Statistics,
         full: GroundGoal | None,
     ) -> GroundGoal:
-        loaded = load(self._engine, program.program, statistics, current_rest())
+        loaded = load(self._engine, program.program, statistics, current_yield())
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
         return GroundGoal(
             slice_.rules, program, loaded, slots, bool(recursions(slice_.clauses)), full

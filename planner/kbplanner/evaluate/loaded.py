@@ -16,7 +16,7 @@ from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.values.instants import instant_text
-from kbplanner.pacing import Rest, current_rest, no_rest, paced
+from kbplanner.pacing import YieldNow, current_yield, go_on, paced
 from kbplanner.passes.order import Statistics
 
 Bind = Callable[[RelationSchema], Relation]
@@ -101,7 +101,7 @@ class LoadedPlan:
 
         `now` is the instant of the request, in epoch milliseconds; a dated plan needs it.
         """
-        relations = [bind(schema) for schema in paced(self.base, current_rest(), BINDS_PER_REST)]
+        relations = [bind(schema) for schema in paced(self.base, current_yield(), BINDS_PER_YIELD)]
         params = self.params
         if self.dated:
             if now is None:
@@ -123,29 +123,32 @@ class LoadedPlan:
         return False
 
 
-BINDS_PER_REST = 100
-"""Relations found, or made, between two calls of `rest` at the start of a run."""
+BINDS_PER_YIELD = 100
+"""Relations found, or made, between two calls of `yield_now` at the start of a run."""
 
-CONSTANTS_PER_REST = 500
-"""Constants interned between two calls of `rest`: about a millisecond."""
+CONSTANTS_PER_YIELD = 500
+"""Constants interned between two calls of `yield_now`: about a millisecond."""
 
 
 def load(
-    engine: Engine, program: Program, statistics: Statistics, rest: Rest = no_rest
+    engine: Engine, program: Program, statistics: Statistics, yield_now: YieldNow = go_on
 ) -> LoadedPlan:
     """Build the plan of a rewritten program and load it into an engine.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    plan = build(program, statistics, rest)
+    plan = build(program, statistics, yield_now)
     return LoadedPlan(
         plan,
-        engine.load(encode(plan, rest)),
+        engine.load(encode(plan, yield_now)),
         tuple(
             0 if text == NOW else engine.intern(text)
-            for text in paced(plan.parameters, rest, CONSTANTS_PER_REST)
+            for text in paced(plan.parameters, yield_now, CONSTANTS_PER_YIELD)
         ),
-        {schema: statistics.rows(schema) for schema in paced(plan.base, rest, CONSTANTS_PER_REST)},
+        {
+            schema: statistics.rows(schema)
+            for schema in paced(plan.base, yield_now, CONSTANTS_PER_YIELD)
+        },
     )
 
 

@@ -22,7 +22,7 @@ from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule
 from kbplanner.lru import LruCache
-from kbplanner.pacing import current_rest
+from kbplanner.pacing import current_yield
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 
@@ -242,11 +242,11 @@ class Models:
         cached = None if slice_ is None else self._programs.get((slice_, undefined))
         if cached is not None and not cached.loaded.is_outdated(view.statistics):
             return cached
-        parts, rest = view.rules.negative_components(view.denied), current_rest()
+        parts, yield_now = view.rules.negative_components(view.denied), current_yield()
         own = parts[index]
         read = [parts[other] for other in source.components]
-        whole = overestimate(source.clauses, [*read, own], own, undefined, rest)
-        loaded = load(self._engine, whole.program, view.statistics, rest)
+        whole = overestimate(source.clauses, [*read, own], own, undefined, yield_now)
+        loaded = load(self._engine, whole.program, view.statistics, yield_now)
         program = _Program(own, whole, loaded, view.rules.rules)
         if slice_ is not None:
             self._programs.put((slice_, undefined), program)

@@ -30,8 +30,8 @@ from typing import TypeVar
 from kbplanner.errors import EngineFault, UnboundArgument
 from kbplanner.ir.modes import Modes, missing, permits, permitted
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -44,7 +44,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Term, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 T = TypeVar("T")
 
@@ -57,20 +57,20 @@ the other.
 """
 
 
-def infer_modes(clauses: Sequence[Clause], external: Modes, rest: Rest = no_rest) -> Modes:
+def infer_modes(clauses: Sequence[Clause], external: Modes, yield_now: YieldNow = go_on) -> Modes:
     """Return the modes of the external relations and of those that depend on them.
 
-    Relations that can be asked in any way are left out. `rest` is called about once a millisecond.
+    Relations that can be asked in any way are left out. `yield_now` is called about once a millisecond.
     """
     heads = by_head(clauses)
-    depending = dependents(clauses, external, rest).difference(external)
+    depending = dependents(clauses, external, yield_now).difference(external)
     own = [clause for clause in clauses if clause.head.schema in depending]
     readers: dict[RelationSchema, set[RelationSchema]] = {}
-    for clause in paced(own, rest, CLAUSES_PER_REST):
+    for clause in paced(own, yield_now, CLAUSES_PER_YIELD):
         for atom in clause.all_atoms():
             readers.setdefault(atom.schema, set()).add(clause.head.schema)
     # Callees before callers, so that a chain is done at once; then those whose callees have changed.
-    parts = components(own, rest)
+    parts = components(own, yield_now)
     todo = deque(schema for part in parts for schema in sorted(part.relations, key=str))
     modes: dict[RelationSchema, tuple[str, ...]] = {
         schema: ("f" * schema.arity,) for schema in todo
@@ -80,7 +80,7 @@ def infer_modes(clauses: Sequence[Clause], external: Modes, rest: Rest = no_rest
     while todo:
         schema = todo.popleft()
         waiting.remove(schema)
-        smallest = tuple(_smallest(schema, heads[schema], modes, rest))
+        smallest = tuple(_smallest(schema, heads[schema], modes, yield_now))
         if smallest != modes[schema]:
             modes[schema] = smallest
             changed = readers.get(schema, set()) - waiting
@@ -104,16 +104,16 @@ def check_callable(
     marks: str,
     modes: Modes,
     external: Iterable[RelationSchema],
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> None:
     """Raise UnboundArgument if a relation cannot be asked with these arguments bound.
 
-    The error names the external predicate and the argument that nothing binds. `rest` is called
+    The error names the external predicate and the argument that nothing binds. `yield_now` is called
     about once a millisecond.
     """
     if not permitted(modes, goal, marks):
         heads = by_head(clauses)
-        error = _blocked(heads, goal, marks, modes, frozenset(external), rest)
+        error = _blocked(heads, goal, marks, modes, frozenset(external), yield_now)
         raise error or EngineFault(f"{goal} cannot be asked with {marks}, for no reason")
 
 
@@ -121,18 +121,18 @@ def blocked_rules(
     clauses: Sequence[Clause],
     modes: Modes,
     external: Iterable[RelationSchema],
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Iterator[tuple[int, UnboundArgument]]:
     """Yield the number of the rule of each clause that has no order even if all of its head is
     bound, and the error of the call that is to blame.
 
-    Clauses that only call relations of such clauses are not reported. `rest` is called about once a
+    Clauses that only call relations of such clauses are not reported. `yield_now` is called about once a
     millisecond.
     """
     heads = by_head(clauses)
     callable_modes = {schema: own for schema, own in modes.items() if own}
     errors: dict[Call, UnboundArgument | None] = {}
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         marks = "b" * clause.head.schema.arity
         call = stuck(clause, marks, callable_modes) if clause.rule else None
         if call is not None:
@@ -142,7 +142,7 @@ def blocked_rules(
             else:
                 if (atom.schema, own) not in errors:
                     errors[atom.schema, own] = _blocked(
-                        heads, atom.schema, own, modes, frozenset(external), rest
+                        heads, atom.schema, own, modes, frozenset(external), yield_now
                     )
                 error = errors[atom.schema, own]
                 if error is not None:
@@ -218,15 +218,15 @@ def _bound_by(item: ClauseItem, known: set[Variable]) -> Iterator[Variable]:
 
 
 def _smallest(
-    schema: RelationSchema, clauses: Sequence[Clause], modes: Modes, rest: Rest
+    schema: RelationSchema, clauses: Sequence[Clause], modes: Modes, yield_now: YieldNow
 ) -> Iterator[str]:
     """Yield the smallest sets of arguments with which every clause has an order, as modes."""
 
     def has_order(marks: str) -> bool:
-        rest()
+        yield_now()
         return all(
             stuck(clause, marks, modes) is None
-            for clause in paced(clauses, rest, REWRITES_PER_REST)
+            for clause in paced(clauses, yield_now, REWRITES_PER_YIELD)
         )
 
     arity = schema.arity
@@ -253,7 +253,7 @@ def _blocked(
     marks: str,
     modes: Modes,
     external: frozenset[RelationSchema],
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> UnboundArgument | None:
     """Return the error of the external atom because of which a relation cannot be asked.
 
@@ -265,7 +265,7 @@ def _blocked(
         return unbound(ClauseAtom(schema, whole), marks, modes, named=False)
     visited = {(schema, marks)}
     path = [(marks, deque(heads.get(schema, ())))]
-    for marks, clauses in paced(_last(path), rest, REWRITES_PER_REST):
+    for marks, clauses in paced(_last(path), yield_now, REWRITES_PER_YIELD):
         call = stuck(clauses[0], marks, modes, visited) if clauses else None
         if call is not None:
             atom, own = call

@@ -35,8 +35,8 @@ from dataclasses import replace
 
 from kbplanner.ir.operators import CHOICES
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -49,32 +49,32 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 
-def by_classes(program: Program, rest: Rest = no_rest) -> Program:
+def by_classes(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Replace the pairs of equivalence relations by classes.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     heads = program.heads()
     candidates = {
         schema: base
-        for schema, clauses in paced(heads.items(), rest, CLAUSES_PER_REST)
+        for schema, clauses in paced(heads.items(), yield_now, CLAUSES_PER_YIELD)
         if schema.role is Role.DERIVED
         and schema.arity == 2
         and (base := _base(schema, clauses)) is not None
     }
     if not candidates:
         return program
-    endless = _that_may_not_end(program.clauses, rest)
+    endless = _that_may_not_end(program.clauses, yield_now)
     equivalences = {schema: base for schema, base in candidates.items() if schema not in endless}
     if not equivalences:
         return program
     names = {schema: replace(schema, role=Role.CLASSES) for schema in equivalences}
     rewritten: list[Clause] = []
-    by_class = _groups_by_class(program.clauses, heads, names, rest)
-    for schema, clauses in paced(heads.items(), rest, REWRITES_PER_REST):
+    by_class = _groups_by_class(program.clauses, heads, names, yield_now)
+    for schema, clauses in paced(heads.items(), yield_now, REWRITES_PER_YIELD):
         if schema in by_class:
             own = names[by_class[schema]]
             rewritten.extend(
@@ -98,7 +98,7 @@ def by_classes(program: Program, rest: Rest = no_rest) -> Program:
                 for clause in clauses
             )
     concluded = {clause.head.schema for clause in rewritten}
-    full = dependencies(rewritten, names.values(), rest) & concluded
+    full = dependencies(rewritten, names.values(), yield_now) & concluded
     return replace(program, clauses=tuple(rewritten), full=program.full | full)
 
 
@@ -157,37 +157,37 @@ def is_reflexive(schema: RelationSchema, clause: Clause) -> bool:
     return x == y and any(x in atom.args for atom in _own_atoms(schema, clause, 1))
 
 
-def _that_may_not_end(clauses: Sequence[Clause], rest: Rest) -> set[RelationSchema]:
+def _that_may_not_end(clauses: Sequence[Clause], yield_now: YieldNow) -> set[RelationSchema]:
     """Return the relations that depend on a recursion that computes values: demand may be the only
     bound on them.
     """
-    parts = components(clauses, rest)
+    parts = components(clauses, yield_now)
     recursive = {schema for part in parts if part.recursive for schema in part.relations}
     computing = (
         clause.head.schema
-        for clause in paced(clauses, rest, CLAUSES_PER_REST)
+        for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
         if clause.head.schema in recursive
         and any(isinstance(item, Computation) for item in clause.body)
     )
-    return dependents(clauses, computing, rest)
+    return dependents(clauses, computing, yield_now)
 
 
 def _groups_by_class(
     clauses: Sequence[Clause],
     heads: Mapping[RelationSchema, Sequence[Clause]],
     equivalences: Collection[RelationSchema],
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> dict[RelationSchema, RelationSchema]:
     """Return the bindings and groups of rules that choose one of the names equal to a name, each with
     its equivalence relation.
     """
     chosen: dict[RelationSchema, RelationSchema] = {}
     readers_of: dict[RelationSchema, list[Clause]] = {}
-    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD):
         for read in {atom.schema for atom in clause.all_atoms()}:
             if read.role is Role.BINDINGS:
                 readers_of.setdefault(read, []).append(clause)
-    for schema, own in paced(heads.items(), rest, CLAUSES_PER_REST):
+    for schema, own in paced(heads.items(), yield_now, CLAUSES_PER_YIELD):
         source = _chosen_from(own) if schema.role is Role.GROUPS else None
         if source is None or len(heads[source.schema]) != 1:
             continue

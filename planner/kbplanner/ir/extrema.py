@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 
 from kbplanner.errors import RefusedExtremum
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
+    CLAUSES_PER_YIELD,
     Clause,
     ClauseAtom,
     Component,
@@ -40,7 +40,7 @@ from kbplanner.ir.program import (
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Rule, Variable, extremum_of
 from kbplanner.ir.values.numbers import number
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 _LOWER, _UPPER = ("<", "<="), (">", ">=")
 _DOWN, _UP, _UNKNOWN = -1, 1, 0
@@ -60,18 +60,18 @@ class ExtremumFinding:
     relations: frozenset[RelationSchema] = frozenset()
 
 
-def mixed_extrema(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[ExtremumFinding]:
+def mixed_extrema(rules: Sequence[Rule], yield_now: YieldNow = go_on) -> Iterator[ExtremumFinding]:
     """Yield the predicates whose rules do not all have the same extremum in their heads.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     by_head: dict[RelationSchema, dict[str, list[int]]] = {}
-    for index, rule in paced(enumerate(rules), rest, CLAUSES_PER_REST):
+    for index, rule in paced(enumerate(rules), yield_now, CLAUSES_PER_YIELD):
         head = RelationSchema(rule.head.predicate, rule.head.arity, rule.head.positive)
         extremum = extremum_of(rule.head)
         function = "" if extremum is None else extremum.function
         by_head.setdefault(head, {}).setdefault(function, []).append(index)
-    for head, functions in paced(by_head.items(), rest, CLAUSES_PER_REST):
+    for head, functions in paced(by_head.items(), yield_now, CLAUSES_PER_YIELD):
         if len(functions) > 1:
             words = [word or "no extremum" for word in functions]
             message = f"rules of {head} differ: {' and '.join(words)} in their last arguments"
@@ -80,7 +80,9 @@ def mixed_extrema(rules: Sequence[Rule], rest: Rest = no_rest) -> Iterator[Extre
             yield ExtremumFinding("mixed-extrema", tuple(indexes), message, hint)
 
 
-def extremum_findings(clauses: Sequence[Clause], rest: Rest = no_rest) -> Iterator[ExtremumFinding]:
+def extremum_findings(
+    clauses: Sequence[Clause], yield_now: YieldNow = go_on
+) -> Iterator[ExtremumFinding]:
     """Yield the reasons why recursions of lowered clauses through best-value predicates cannot be
     evaluated; rules are those of the clauses, as indexes from 0.
     """
@@ -90,7 +92,7 @@ def extremum_findings(clauses: Sequence[Clause], rest: Rest = no_rest) -> Iterat
     numbers: dict[RelationSchema, list[int]] = {}
     for index, clause in enumerate(clauses):
         numbers.setdefault(clause.head.schema, []).append(index)
-    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
+    for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         inside = sorted(index for schema in part.relations for index in numbers[schema])
         own = [clauses[index] for index in inside]
         read = {atom.schema for clause in own for atom in clause.all_atoms()} - part.relations

@@ -15,7 +15,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.operators import GENERATOR
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Apply, Comparison, Term, Variable
-from kbplanner.pacing import Rest, current_rest, no_rest, paced
+from kbplanner.pacing import YieldNow, current_yield, go_on, paced
 
 T = TypeVar("T")
 
@@ -173,33 +173,33 @@ class Program:
         return by_head(self.clauses)
 
 
-HEADS_PER_REST = 1000
-"""Clauses whose head is read between two calls of `rest`: about a millisecond."""
+HEADS_PER_YIELD = 1000
+"""Clauses whose head is read between two calls of `yield_now`: about a millisecond."""
 
-CLAUSES_PER_REST = 200
-"""Clauses examined between two calls of `rest`: about a millisecond."""
+CLAUSES_PER_YIELD = 200
+"""Clauses examined between two calls of `yield_now`: about a millisecond."""
 
-REWRITES_PER_REST = 2
-"""Clauses rewritten between two calls of `rest`: a tenth of a millisecond, and some milliseconds if
+REWRITES_PER_YIELD = 2
+"""Clauses rewritten between two calls of `yield_now`: a tenth of a millisecond, and some milliseconds if
 their bodies are as long as they may be.
 """
 
 
 def dependents(
-    clauses: Iterable[Clause], sources: Iterable[RelationSchema], rest: Rest = no_rest
+    clauses: Iterable[Clause], sources: Iterable[RelationSchema], yield_now: YieldNow = go_on
 ) -> set[RelationSchema]:
     """Return the relations that depend on any of `sources`, also through absence, including
     `sources`.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     readers: dict[RelationSchema, dict[RelationSchema, None]] = {}
-    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD):
         for atom in clause.all_atoms():
             readers.setdefault(atom.schema, {})[clause.head.schema] = None
     todo = list(sources)
     reached = set(todo)
-    for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
+    for schema in paced(emptied(todo), yield_now, CLAUSES_PER_YIELD):
         for reader in readers.get(schema, ()):
             if reader not in reached:
                 reached.add(reader)
@@ -216,23 +216,23 @@ def emptied(todo: list[T]) -> Iterator[T]:
 def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
     """Return the clauses by the relation they conclude, in order."""
     table: dict[RelationSchema, list[Clause]] = {}
-    for clause in paced(clauses, current_rest(), HEADS_PER_REST):
+    for clause in paced(clauses, current_yield(), HEADS_PER_YIELD):
         table.setdefault(clause.head.schema, []).append(clause)
     return table
 
 
 def dependencies(
-    clauses: Iterable[Clause], roots: Iterable[RelationSchema], rest: Rest = no_rest
+    clauses: Iterable[Clause], roots: Iterable[RelationSchema], yield_now: YieldNow = go_on
 ) -> set[RelationSchema]:
     """Return the relations that `roots` depend on, also through absence, including `roots`.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    heads = by_head(paced(clauses, rest))
+    heads = by_head(paced(clauses, yield_now))
     todo = list(roots)
     reached = set(todo)
-    for schema in paced(emptied(todo), rest, CLAUSES_PER_REST):
-        for clause in paced(heads.get(schema, ()), rest, CLAUSES_PER_REST):
+    for schema in paced(emptied(todo), yield_now, CLAUSES_PER_YIELD):
+        for clause in paced(heads.get(schema, ()), yield_now, CLAUSES_PER_YIELD):
             for atom in clause.all_atoms():
                 if atom.schema not in reached:
                     reached.add(atom.schema)
@@ -258,15 +258,15 @@ class _Visit:
     edges: Iterator[RelationSchema] = field(default_factory=lambda: iter(()))
 
 
-def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Component]:
+def components(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> list[Component]:
     """Return the strongly connected components of the dependency graph, each after those it depends
     on.
 
     Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations
-    without clauses are not listed. `rest` is called about once a millisecond.
+    without clauses are not listed. `yield_now` is called about once a millisecond.
     """
     graph: dict[RelationSchema, dict[RelationSchema, None]] = {}
-    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD):
         edges = graph.setdefault(clause.head.schema, {})
         edges.update((atom.schema, None) for atom in clause.all_atoms())
     visits: dict[RelationSchema, _Visit] = {}
@@ -279,8 +279,8 @@ def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Componen
         path = [_enter(root, graph, visits, stack)]
         while path:
             steps += 1
-            if not steps % CLAUSES_PER_REST:
-                rest()
+            if not steps % CLAUSES_PER_YIELD:
+                yield_now()
             node = path[-1]
             visit = visits[node]
             for target in visit.edges:
@@ -300,9 +300,11 @@ def components(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[Componen
     return parts
 
 
-def single_relations(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[RelationSchema]:
+def single_relations(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> set[RelationSchema]:
     """Return the relations that are components by themselves."""
-    parts = (part.relations for part in paced(components(clauses, rest), rest, HEADS_PER_REST))
+    parts = (
+        part.relations for part in paced(components(clauses, yield_now), yield_now, HEADS_PER_YIELD)
+    )
     return {next(iter(relations)) for relations in parts if len(relations) == 1}
 
 
@@ -334,25 +336,27 @@ def _close(
     return Component(frozenset(members), recursive)
 
 
-def aggregate_cycle(clauses: Sequence[Clause], rest: Rest = no_rest) -> list[RelationSchema] | None:
+def aggregate_cycle(
+    clauses: Sequence[Clause], yield_now: YieldNow = go_on
+) -> list[RelationSchema] | None:
     """Return the relations that depend on themselves through an aggregate, in a fixed order; None
     if none do.
     """
-    return next((cycle for cycle, _ in aggregate_cycles(clauses, rest)), None)
+    return next((cycle for cycle, _ in aggregate_cycles(clauses, yield_now)), None)
 
 
 def aggregate_cycles(
-    clauses: Sequence[Clause], rest: Rest = no_rest
+    clauses: Sequence[Clause], yield_now: YieldNow = go_on
 ) -> Iterator[tuple[list[RelationSchema], list[Clause]]]:
     """Yield each set of relations that depend on themselves through an aggregate, in a fixed order,
     with the clauses that aggregate inside it.
     """
     by_relation = by_head(
-        clause for clause in paced(clauses, rest, CLAUSES_PER_REST) if clause.aggregates
+        clause for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD) if clause.aggregates
     )
     if not by_relation:
         return
-    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
+    for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         inside = [
             clause
             for schema in sorted(part.relations, key=str)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kbplanner.errors import EngineFault
-from kbplanner.ir.program import CLAUSES_PER_REST, Clause, ClauseAtom, Program
+from kbplanner.ir.program import CLAUSES_PER_YIELD, Clause, ClauseAtom, Program
 from kbplanner.ir.schema import Role
 from kbplanner.ir.terms import Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 
-def verify(program: Program, after: str, rest: Rest = no_rest) -> None:
+def verify(program: Program, after: str, yield_now: YieldNow = go_on) -> None:
     """Raise EngineFault if a clause uses a relation with the wrong arity or a variable that nothing
     binds.
     """
-    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):
         _clause(clause, after)
 
 

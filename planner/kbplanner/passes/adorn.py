@@ -36,7 +36,7 @@ from dataclasses import replace
 
 from kbplanner.ir.modes import best_mode, permitted
 from kbplanner.ir.program import (
-    REWRITES_PER_REST,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -47,7 +47,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema
 from kbplanner.ir.terms import Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.order import Statistics, order_items
 
 MAX_ADORNMENTS = 16
@@ -57,13 +57,13 @@ free another argument of a call, so that there could be 2 to the number of argum
 
 
 def adorn(
-    program: Program, adornment: str, statistics: Statistics, rest: Rest = no_rest
+    program: Program, adornment: str, statistics: Statistics, yield_now: YieldNow = go_on
 ) -> Program:
     """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked
     with nothing bound.
 
     The new goal may be more general than the original, where the rules ask it in a more general way
-    themselves. `rest` is called about once a millisecond.
+    themselves. `yield_now` is called about once a millisecond.
     """
     heads = _Heads(program)
     adornment = heads.computed_free(program.goal, adornment)
@@ -71,7 +71,7 @@ def adorn(
         schema: ["f" * schema.arity] for schema in program.full
     }
     while True:
-        clauses, asked = _propagate(program, adornment, heads, general, statistics, rest)
+        clauses, asked = _propagate(program, adornment, heads, general, statistics, yield_now)
         wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
         if all(len(wider[schema]) == len(adornments) for schema, adornments in asked.items()):
             goal = program.goal.adorned(asked[program.goal][0])
@@ -93,7 +93,7 @@ def _propagate(
     heads: _Heads,
     general: dict[RelationSchema, list[str]],
     statistics: Statistics,
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> tuple[list[Clause], dict[RelationSchema, list[str]]]:
     clauses: list[Clause] = []
     goal, modes = program.goal, program.modes
@@ -108,7 +108,7 @@ def _propagate(
             for clause in heads.clauses[schema]:
                 yield adorned, clause
 
-    for adorned, clause in paced(asked_clauses(), rest, REWRITES_PER_REST):
+    for adorned, clause in paced(asked_clauses(), yield_now, REWRITES_PER_YIELD):
         head = ClauseAtom(adorned, clause.head.args)
         head_variables = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
         known = set(head_variables)

@@ -32,7 +32,7 @@ from itertools import count
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
-    REWRITES_PER_REST,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -42,7 +42,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.first import FirstInstances, keep_first, recursions
 from kbplanner.passes.parts import Unseen, split, undivided
 
@@ -100,7 +100,7 @@ class GroundProgram:
 def instances(
     program: Program,
     confidence_sources: Collection[RelationSchema] | None = None,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
     *,
     first: bool = False,
 ) -> GroundProgram:
@@ -108,7 +108,7 @@ def instances(
 
     They distinguish instances with other premises, and, if `confidence_sources` names stored
     relations, with other facts of these. With `first`, recursions with several recursive premises
-    have for each conclusion the instance that comes first, and asserted facts. `rest` is called
+    have for each conclusion the instance that comes first, and asserted facts. `yield_now` is called
     about once a millisecond. Raises BudgetExceeded for a clause whose instances have too many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
@@ -132,7 +132,7 @@ def instances(
         if first
         else frozenset[RelationSchema]()
     )
-    for clause in paced(supporting, rest, REWRITES_PER_REST):
+    for clause in paced(supporting, yield_now, REWRITES_PER_YIELD):
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))

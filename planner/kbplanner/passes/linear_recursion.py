@@ -36,8 +36,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -46,31 +46,31 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Term, Variable, numbered_variables
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.adorn import bound_args
 
 
-def rewrite_linear_recursion(program: Program, rest: Rest = no_rest) -> Program:
+def rewrite_linear_recursion(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Rewrite the relations of an adorned program whose recursive clauses are all right-linear, and
-    the goal's relation also if they are all left-linear. `rest` is called about once a millisecond.
+    the goal's relation also if they are all left-linear. `yield_now` is called about once a millisecond.
     """
     clauses: list[Clause] = []
     heads = program.heads()
-    single = single_relations(program.clauses, rest)
+    single = single_relations(program.clauses, yield_now)
     rewritten = program
-    for schema, own in paced(heads.items(), rest, REWRITES_PER_REST):
+    for schema, own in paced(heads.items(), yield_now, REWRITES_PER_YIELD):
         candidate = (
             schema in single
             and schema.role not in REPLACING
             and schema.bare not in program.full
             and "b" in schema.adornment
         )
-        right = candidate and _recursion_has_form(_is_right_linear, schema, own, rest)
+        right = candidate and _recursion_has_form(_is_right_linear, schema, own, yield_now)
         left = (
             candidate
             and not right
             and "f" in schema.adornment
-            and _recursion_has_form(_is_left_linear, schema, own, rest)
+            and _recursion_has_form(_is_left_linear, schema, own, yield_now)
         )
         if schema == program.goal and (right or left):
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
@@ -80,9 +80,9 @@ def rewrite_linear_recursion(program: Program, rest: Rest = no_rest) -> Program:
             answer = replace(schema, role=Role.ANSWER, arity=len(free))
             rewritten = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
             rewrite = _right_linear_goal if right else _left_linear_goal
-            clauses.extend(rewrite(schema, answer, own, rest))
+            clauses.extend(rewrite(schema, answer, own, yield_now))
         elif right and "f" in schema.adornment:
-            clauses.extend(_with_seeds(schema, own, rest))
+            clauses.extend(_with_seeds(schema, own, yield_now))
         else:
             clauses.extend(own)
     return replace(rewritten, clauses=tuple(clauses))
@@ -92,14 +92,14 @@ def _recursion_has_form(
     form: Callable[[RelationSchema, Clause], bool],
     schema: RelationSchema,
     clauses: Sequence[Clause],
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> bool:
     """Return True if there are recursive clauses, all of this form."""
     recursive = [
-        clause for clause in paced(clauses, rest, CLAUSES_PER_REST) if _calls(schema, clause)
+        clause for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD) if _calls(schema, clause)
     ]
     return bool(recursive) and all(
-        form(schema, clause) for clause in paced(recursive, rest, REWRITES_PER_REST)
+        form(schema, clause) for clause in paced(recursive, yield_now, REWRITES_PER_YIELD)
     )
 
 
@@ -139,10 +139,10 @@ def _is_left_linear(schema: RelationSchema, clause: Clause) -> bool:
 
 
 def _left_linear_goal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], yield_now: YieldNow
 ) -> list[Clause]:
     rewritten = []
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         bound = bound_args(clause.head)
         guard = ClauseAtom(schema.demand, bound)
         call, others = _call_and_others(schema, clause)
@@ -162,13 +162,13 @@ def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
 
 
 def _right_linear_goal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], yield_now: YieldNow
 ) -> list[Clause]:
-    one_traversal = _one_traversal(schema, answer, clauses, rest)
+    one_traversal = _one_traversal(schema, answer, clauses, yield_now)
     if one_traversal is not None:
         return one_traversal
     rewritten = []
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         guard = ClauseAtom(schema.demand, bound_args(clause.head))
         call, others = _call_and_others(schema, clause)
         if call is None:
@@ -180,7 +180,7 @@ def _right_linear_goal(
 
 
 def _one_traversal(
-    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], rest: Rest
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause], yield_now: YieldNow
 ) -> list[Clause] | None:
     """Return clauses for a relation whose recursive steps are base clauses too: reached bindings
     are answers themselves. None for any other relation.
@@ -189,7 +189,7 @@ def _one_traversal(
         return None
     steps: list[Clause] = []
     bases: dict[tuple[object, ...], list[Clause]] = {}
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         if _calls(schema, clause):
             steps.append(clause)
         else:
@@ -199,7 +199,7 @@ def _one_traversal(
     rewritten: list[Clause] = []
     reach = replace(schema, role=Role.REACH, arity=answer.arity, source=schema.role)
     twins: set[int] = set()
-    for clause in paced(steps, rest, REWRITES_PER_REST):
+    for clause in paced(steps, yield_now, REWRITES_PER_YIELD):
         call, others = _call_and_others(schema, clause)
         if call is None:
             return None
@@ -212,7 +212,7 @@ def _one_traversal(
             rewritten.append(Clause(ClauseAtom(reach, end), (guard, *others), clause.rule))
     whole = numbered_variables(answer.arity)
     rewritten.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         if id(clause) in twins or _calls(schema, clause):
             continue
         for start_from in (schema.demand, reach):
@@ -242,11 +242,13 @@ def _shape(
     return tuple(shape)
 
 
-def _with_seeds(schema: RelationSchema, clauses: Sequence[Clause], rest: Rest) -> list[Clause]:
+def _with_seeds(
+    schema: RelationSchema, clauses: Sequence[Clause], yield_now: YieldNow
+) -> list[Clause]:
     seeds = tuple(Variable(f"seed#{i}") for i in range(schema.adornment.count("b")))
     reach = replace(schema, role=Role.REACH, arity=2 * len(seeds), source=schema.role)
     rewritten = [Clause(ClauseAtom(reach, seeds + seeds), (ClauseAtom(schema.demand, seeds),))]
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         guard = ClauseAtom(reach, seeds + bound_args(clause.head))
         call, others = _call_and_others(schema, clause)
         if call is None:

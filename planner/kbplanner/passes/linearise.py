@@ -34,29 +34,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kbplanner.ir.equivalence import is_reflexive, is_symmetric, is_transitive
-from kbplanner.ir.program import CLAUSES_PER_REST, Clause, ClauseAtom, by_head, single_relations
+from kbplanner.ir.program import CLAUSES_PER_YIELD, Clause, ClauseAtom, by_head, single_relations
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 _END = Variable("end#")
 
 
-def linearise(clauses: Sequence[Clause], rest: Rest = no_rest) -> tuple[Clause, ...]:
+def linearise(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> tuple[Clause, ...]:
     """Make every closure of this form linear; other clauses do not change.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     own = by_head(clauses)
-    single = single_relations(clauses, rest)
+    single = single_relations(clauses, yield_now)
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
     closings = {
         schema: _closing(heads, schema)
-        for schema, heads in paced(own.items(), rest, CLAUSES_PER_REST)
+        for schema, heads in paced(own.items(), yield_now, CLAUSES_PER_YIELD)
         if schema in single and schema.role not in BEST
     }
-    for clause in paced(clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD):
         schema = clause.head.schema
         if schema in done:
             continue

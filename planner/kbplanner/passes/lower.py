@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
 from kbplanner.ir.expressions import flatten
-from kbplanner.ir.program import CLAUSES_PER_REST, Clause, ClauseAtom, ClauseItem, Computation
+from kbplanner.ir.program import CLAUSES_PER_YIELD, Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     ANONYMOUS,
@@ -48,11 +48,11 @@ from kbplanner.ir.terms import (
     extremum_of,
     numbered_variables,
 )
-from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
+from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 from kbplanner.passes.aggregate import aggregate
 
-RULES_PER_REST = 1
-"""Rules lowered between two calls of `rest`: one can have 64 KiB of expressions."""
+RULES_PER_YIELD = 1
+"""Rules lowered between two calls of `yield_now`: one can have 64 KiB of expressions."""
 
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
@@ -61,20 +61,20 @@ MAX_VARIANTS = 64
 def lower(
     rules: Sequence[Rule],
     denied: frozenset[RelationSchema] = frozenset(),
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> tuple[Clause, ...]:
     """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations
-    that have rows. `rest` is called after some rules.
+    that have rows. `yield_now` is called after some rules.
 
     Raises InvalidInput for what the engine does not evaluate.
     """
-    derived = conclusions(rules, rest)
+    derived = conclusions(rules, yield_now)
     lowering = _Lowering(derived, derived.keys() | denied)
     clauses: list[Clause] = []
-    for number, rule in enumerate(paced(rules, rest, RULES_PER_REST), 1):
+    for number, rule in enumerate(paced(rules, yield_now, RULES_PER_YIELD), 1):
         clauses.extend(lowering.rule(rule, number))
-    rest()
-    for schema in paced(sorted_in_parts(derived, rest, str), rest, RULES_PER_REST):
+    yield_now()
+    for schema in paced(sorted_in_parts(derived, yield_now, str), yield_now, RULES_PER_YIELD):
         args = numbered_variables(schema.arity)
         clauses.append(Clause(ClauseAtom(derived[schema], args), (ClauseAtom(schema, args),)))
     clauses.extend(lowering.undenied_clauses())
@@ -82,11 +82,11 @@ def lower(
 
 
 def conclusions(
-    rules: Sequence[Rule], rest: Rest = no_rest
+    rules: Sequence[Rule], yield_now: YieldNow = go_on
 ) -> dict[RelationSchema, RelationSchema]:
     """Return the relation of the conclusions of each predicate with rules, by its stored schema."""
     relations: dict[RelationSchema, RelationSchema] = {}
-    for rule in paced(rules, rest, CLAUSES_PER_REST):
+    for rule in paced(rules, yield_now, CLAUSES_PER_YIELD):
         extremum = extremum_of(rule.head)
         schema = _schema(rule.head)
         relations[schema] = schema.best(extremum.function) if extremum else schema.derived

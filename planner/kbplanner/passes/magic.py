@@ -29,8 +29,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -38,22 +38,22 @@ from kbplanner.ir.program import (
     components,
 )
 from kbplanner.ir.schema import BEST, Role
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.adorn import bound_args
 
 GUARDS = (Role.DEMAND, Role.REACH)
 
 
-def magic(program: Program, rest: Rest = no_rest) -> Program:
+def magic(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Guard the clauses of an adorned program, and add the clauses that derive demand.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     adorned = {
         clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS
     }
     clauses: dict[Clause, None] = {}
-    for clause in paced(program.clauses, rest, REWRITES_PER_REST):
+    for clause in paced(program.clauses, yield_now, REWRITES_PER_YIELD):
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
         guarded = (
@@ -93,22 +93,22 @@ def magic(program: Program, rest: Rest = no_rest) -> Program:
     )
 
 
-def demand_can_cost_more(program: Program, rest: Rest = no_rest) -> bool:
+def demand_can_cost_more(program: Program, yield_now: YieldNow = go_on) -> bool:
     """Return True if demand depends on the answers of a non-linear recursion: it can then cost more
     than it saves.
 
     In such a component each new answer makes new demand, which derives new answers, so that the
     guarded rules end up deriving most of the relation one binding at a time. Linear recursion does
     not have this form, nor do the relations that the `linear_recursion` pass rewrote. `program` is the result
-    of the `magic` pass. `rest` is called about once a millisecond.
+    of the `magic` pass. `yield_now` is called about once a millisecond.
     """
     demanded = {
         schema: part.relations
-        for part in components(program.clauses, rest)
+        for part in components(program.clauses, yield_now)
         if part.recursive and any(schema.role in GUARDS for schema in part.relations)
         for schema in part.relations
     }
-    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):
         head = clause.head.schema
         if head in demanded and head.role not in GUARDS:
             calls = [

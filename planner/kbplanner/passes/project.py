@@ -36,8 +36,8 @@ from itertools import combinations, count
 
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -47,7 +47,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import REPLACING, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.order import DERIVED_ROWS, Statistics, is_test, rows_per_lookup
 
 MIN_VALUES = 64
@@ -66,15 +66,15 @@ MIN_SAVING = 2.0
 """Steps of a rule for each step of the two joins, at least, where only some pairs are demanded."""
 
 
-def project(program: Program, statistics: Statistics, rest: Rest = no_rest) -> Program:
+def project(program: Program, statistics: Statistics, yield_now: YieldNow = go_on) -> Program:
     """Split the rules of recursive components into joins of two atoms where that pays.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     names = count(1)
-    parts = components(program.clauses, rest)
+    parts = components(program.clauses, yield_now)
     replaced: dict[Clause, list[Clause]] = {}
-    values = _Values(program, parts, statistics, rest)
+    values = _Values(program, parts, statistics, yield_now)
     part_of = {
         schema: part
         for part in parts
@@ -82,54 +82,58 @@ def project(program: Program, statistics: Statistics, rest: Rest = no_rest) -> P
         for schema in part.relations
     }
     recursive: dict[Component, list[Clause]] = {}
-    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):
         part = part_of.get(clause.head.schema)
         if part is not None and _recurs(clause, part):
             recursive.setdefault(part, []).append(clause)
-    for part in paced(parts, rest, 1):
+    for part in paced(parts, yield_now, 1):
         if part in recursive:
-            replaced.update(_split_component(recursive[part], part, values, names, rest))
+            replaced.update(_split_component(recursive[part], part, values, names, yield_now))
     if not replaced:
         return program
     clauses = (
-        new for clause in paced(program.clauses, rest) for new in replaced.get(clause, [clause])
+        new
+        for clause in paced(program.clauses, yield_now)
+        for new in replaced.get(clause, [clause])
     )
     return replace(program, clauses=tuple(clauses))
 
 
-def joins_pairs(program: Program, rest: Rest = no_rest) -> bool:
+def joins_pairs(program: Program, yield_now: YieldNow = go_on) -> bool:
     """Return True if the recursion that concludes the goal's relation consists of joins of two
     atoms with two variables each.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    part = _recursion_of_goal(program, rest)
+    part = _recursion_of_goal(program, yield_now)
     return (
         part is not None
         and all(relation.arity == 2 for relation in part.relations)
         and all(
             not _is_long(clause) and _is_pairwise(clause, part.relations)
-            for clause in _recursive_clauses(program, part, rest)
+            for clause in _recursive_clauses(program, part, yield_now)
         )
     )
 
 
-def joins_some_pairs(program: Program, rest: Rest = no_rest) -> bool:
+def joins_some_pairs(program: Program, yield_now: YieldNow = go_on) -> bool:
     """Return True if a rule of that recursion is such a join; the engine then evaluates this rule by
     rows of bits, and the others row by row.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    part = _recursion_of_goal(program, rest)
+    part = _recursion_of_goal(program, yield_now)
     return part is not None and any(
         len(_chain(clause)) == 2 and not _is_long(clause) and _is_pairwise(clause, part.relations)
-        for clause in _recursive_clauses(program, part, rest)
+        for clause in _recursive_clauses(program, part, yield_now)
     )
 
 
-def _recursion_of_goal(program: Program, rest: Rest) -> Component | None:
+def _recursion_of_goal(program: Program, yield_now: YieldNow) -> Component | None:
     """Return the component of the goal's relation if it is recursive."""
-    parts = (part for part in components(program.clauses, rest) if program.goal in part.relations)
+    parts = (
+        part for part in components(program.clauses, yield_now) if program.goal in part.relations
+    )
     part = next(parts, None)
     return part if part is not None and part.recursive else None
 
@@ -159,14 +163,14 @@ def _split_component(
     part: Component,
     values_of: _Values,
     names: Iterator[int],
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> dict[Clause, list[Clause]]:
     """Return those of the recursive clauses of a component that are split, and into what; none if
     that does not pay.
     """
     own = [
         clause
-        for clause in paced(clauses, rest, REWRITES_PER_REST)
+        for clause in paced(clauses, yield_now, REWRITES_PER_YIELD)
         if _is_pairwise(clause, part.relations)
     ]
     long = [clause for clause in own if _is_long(clause)]
@@ -177,7 +181,7 @@ def _split_component(
         return {}
     splits: dict[Clause, list[Clause]] = {}
     pays = any(_is_non_linear(clause, part.relations) for clause in own)
-    for clause in paced(long, rest, 1):
+    for clause in paced(long, yield_now, 1):
         split = _split(clause, part.relations, values_of.statistics, values, names)
         if split is None:
             continue
@@ -194,9 +198,9 @@ def _is_non_linear(clause: Clause, growing: Collection[RelationSchema]) -> bool:
     return len(binary) > 1 and all(atom.schema in growing for atom in binary)
 
 
-def _recursive_clauses(program: Program, part: Component, rest: Rest) -> Iterator[Clause]:
+def _recursive_clauses(program: Program, part: Component, yield_now: YieldNow) -> Iterator[Clause]:
     """Yield the clauses that conclude a relation of a component from one of its relations."""
-    for clause in paced(program.clauses, rest, CLAUSES_PER_REST):
+    for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):
         if clause.head.schema in part.relations and _recurs(clause, part):
             yield clause
 
@@ -285,12 +289,16 @@ class _Values:
     """Estimates of the numbers of values in the columns of the relations of components."""
 
     def __init__(
-        self, program: Program, parts: Sequence[Component], statistics: Statistics, rest: Rest
+        self,
+        program: Program,
+        parts: Sequence[Component],
+        statistics: Statistics,
+        yield_now: YieldNow,
     ) -> None:
         self.statistics = statistics
         self._heads = program.heads()
         self._parts = parts
-        self._rest = rest
+        self._yield_now = yield_now
         self._stored: dict[RelationSchema, int] = {}
         self._below: dict[RelationSchema, int] = {}
 
@@ -309,7 +317,7 @@ class _Values:
 
     def _clauses(self, part: Component) -> Iterator[Clause]:
         own = (clause for schema in part.relations for clause in self._heads[schema])
-        return paced(own, self._rest, CLAUSES_PER_REST)
+        return paced(own, self._yield_now, CLAUSES_PER_YIELD)
 
     def _of_stored(self, schema: RelationSchema) -> int:
         """Return the greatest number of values in a column of a stored relation."""
@@ -323,7 +331,7 @@ class _Values:
         """Find the greatest number of values below each relation; the components come after those
         they depend on.
         """
-        for part in paced(self._parts, self._rest, REWRITES_PER_REST):
+        for part in paced(self._parts, self._yield_now, REWRITES_PER_YIELD):
             most = 0
             for clause in self._clauses(part):
                 for atom in clause.all_atoms():

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kbplanner.ir.program import (
-    REWRITES_PER_REST,
+    REWRITES_PER_YIELD,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -41,7 +41,7 @@ from kbplanner.ir.program import (
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Term, Variable
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 Version = tuple[RelationSchema, tuple[Comparison, ...]]
 """A relation and the equalities of its columns; a column is a variable named by its number, from 1."""
@@ -54,11 +54,11 @@ relation of a chain.
 """
 
 
-def restrict(program: Program, rest: Rest = no_rest) -> Program:
+def restrict(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Replace relations by restricted versions of them where calls allow it; the goal's own
-    equalities count as a call. `rest` is called about once a millisecond.
+    equalities count as a call. `yield_now` is called about once a millisecond.
     """
-    parts = components(program.clauses, rest)
+    parts = components(program.clauses, yield_now)
     heads = program.heads()
     general = {schema for part in parts if part.recursive for schema in part.relations}
     general.update(
@@ -76,7 +76,7 @@ def restrict(program: Program, rest: Rest = no_rest) -> Program:
     widened: set[RelationSchema] = set()
     restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
     # Callers before callees: every call of a version is known before its clauses are made.
-    for part in paced(reversed(parts), rest, 1):
+    for part in paced(reversed(parts), yield_now, 1):
         relations = sorted(part.relations, key=order.__getitem__)
         if len(relations) > 1 and any((schema, ()) in common for schema in relations):
             for schema in relations:
@@ -92,7 +92,7 @@ def restrict(program: Program, rest: Rest = no_rest) -> Program:
             for version in of_schema[schema]
             for clause in heads[schema]
         ]
-        for version, clause in paced(called, rest, REWRITES_PER_REST):
+        for version, clause in paced(called, yield_now, REWRITES_PER_YIELD):
             restricted = _restricted(clause, (*version[1], *common[version]))
             if restricted is not None:
                 restricted_clauses.append(
@@ -110,7 +110,7 @@ def restrict(program: Program, rest: Rest = no_rest) -> Program:
     restricted_clauses.sort(key=lambda entry: order[entry[0][0]])
     clauses = [
         _renamed(clause, names[version], versions, names)
-        for version, clause, versions in paced(restricted_clauses, rest, REWRITES_PER_REST)
+        for version, clause, versions in paced(restricted_clauses, yield_now, REWRITES_PER_YIELD)
     ]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
 

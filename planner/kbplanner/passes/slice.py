@@ -17,14 +17,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.ir.program import Program, dependencies
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 
-def slice_program(program: Program, rest: Rest = no_rest) -> Program:
+def slice_program(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Keep only those clauses on which the goal's relation depends, in their order.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    reached = dependencies(program.clauses, (program.goal,), rest)
-    used = (clause for clause in paced(program.clauses, rest) if clause.head.schema in reached)
+    reached = dependencies(program.clauses, (program.goal,), yield_now)
+    used = (clause for clause in paced(program.clauses, yield_now) if clause.head.schema in reached)
     return replace(program, clauses=tuple(used))

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from kbplanner.errors import RecursiveAggregate
 from kbplanner.ir.extrema import first_problem
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Clause,
     ClauseAtom,
     Component,
@@ -34,25 +34,25 @@ from kbplanner.ir.program import (
     dependencies,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 
 
-def check_stratified(clauses: Sequence[Clause], rest: Rest = no_rest) -> None:
+def check_stratified(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> None:
     """Raise RecursiveAggregate, naming the predicates, if clauses recurse through an aggregate."""
-    cycle = aggregate_cycle(clauses, rest)
+    cycle = aggregate_cycle(clauses, yield_now)
     if cycle is not None:
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
         message = f"recursion through an aggregate: the rules of {' and '.join(names)} would count what they conclude"
         raise RecursiveAggregate(message, names)
 
 
-def rules_computing_recursively(clauses: Sequence[Clause], rest: Rest = no_rest) -> set[int]:
+def rules_computing_recursively(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> set[int]:
     """Return the numbers of rules in a recursion in which a head takes a value that its body
     computes.
     """
     numbers: set[int] = set()
     heads = by_head(clauses)
-    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
+    for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         own = [
             clause
             for schema in (part.relations if part.recursive else ())
@@ -74,26 +74,26 @@ def _computes_head(clause: Clause) -> bool:
 
 
 def widen(
-    program: Program, source: Program, rest: Rest = no_rest
+    program: Program, source: Program, yield_now: YieldNow = go_on
 ) -> frozenset[RelationSchema] | None:
     """Return the relations to compute in full, whose demand would be recursive through absence, or
     would use a best value that can still improve; None without any.
 
     `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The
-    dependencies of a full relation are full too, so that none of them waits for demand. `rest` is
+    dependencies of a full relation are full too, so that none of them waits for demand. `yield_now` is
     called about once a millisecond.
     """
     relations: set[RelationSchema] = set()
     heads = program.heads()
     recursive = (
         (part, clause)
-        for part in components(program.clauses, rest)
+        for part in components(program.clauses, yield_now)
         if part.recursive
         for schema in part.relations
         for clause in heads[schema]
     )
     improving: set[Component] = set()
-    for part, clause in paced(recursive, rest, REWRITES_PER_REST):
+    for part, clause in paced(recursive, yield_now, REWRITES_PER_YIELD):
         if first_problem(clause, part.relations) is not None:
             # Through demand, the clause is part of the recursion of best values.
             improving.add(part)
@@ -108,12 +108,14 @@ def widen(
     if not relations:
         return None
     concluded = {clause.head.schema for clause in source.clauses}
-    return source.full | relations | (dependencies(source.clauses, relations, rest) & concluded)
+    return (
+        source.full | relations | (dependencies(source.clauses, relations, yield_now) & concluded)
+    )
 
 
-def strata(program: Program, rest: Rest = no_rest) -> list[Component]:
+def strata(program: Program, yield_now: YieldNow = go_on) -> list[Component]:
     """Return the components of a program in an order in which they can be evaluated.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    return components(program.clauses, rest)
+    return components(program.clauses, yield_now)

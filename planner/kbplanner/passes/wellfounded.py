@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
-    CLAUSES_PER_REST,
-    REWRITES_PER_REST,
+    CLAUSES_PER_YIELD,
+    REWRITES_PER_YIELD,
     Aggregation,
     Clause,
     ClauseAtom,
@@ -46,7 +46,7 @@ from kbplanner.ir.program import (
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable, numbered_variables
 from kbplanner.ir.verify import verify
-from kbplanner.pacing import Rest, no_rest, paced, sorted_in_parts
+from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
 TRUE, POSSIBLE = "true", "possible"
 
@@ -65,14 +65,14 @@ class NegativeComponent:
 
 
 def negative_components(
-    clauses: Sequence[Clause], rest: Rest = no_rest
+    clauses: Sequence[Clause], yield_now: YieldNow = go_on
 ) -> tuple[NegativeComponent, ...]:
     """Return the negative components of lowered clauses, each after those it depends on."""
     negative = []
     numbers: dict[RelationSchema, list[int]] = {}
-    for number, clause in paced(enumerate(clauses), rest):
+    for number, clause in paced(enumerate(clauses), yield_now):
         numbers.setdefault(clause.head.schema, []).append(number)
-    for part in paced(components(clauses, rest), rest, CLAUSES_PER_REST):
+    for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         inside = sorted(number for schema in part.relations for number in numbers[schema])
         own = tuple(clauses[number] for number in inside)
         if any(
@@ -98,16 +98,16 @@ def uncertain(
     clauses: Sequence[Clause],
     parts: Iterable[NegativeComponent],
     undefined: Collection[RelationSchema],
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> frozenset[RelationSchema]:
     """Return the relations that can have undefined rows if those of `undefined`, of negative
     components, do.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     inside = {schema for part in parts for schema in part.relations}
     outside = (clause for clause in clauses if clause.head.schema not in inside)
-    return frozenset(dependents(outside, undefined, rest))
+    return frozenset(dependents(outside, undefined, yield_now))
 
 
 def without_negative_components(
@@ -115,16 +115,16 @@ def without_negative_components(
     parts: Sequence[NegativeComponent],
     undefined: Collection[RelationSchema],
     keep: bool = False,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> tuple[Clause, ...]:
     """Return the clauses without negative components, whose relations copy the settled rows.
 
     With `keep` the clauses of negative components stay, and test the absence of rows that were
-    settled as possible: they conclude the same, step by step, as proofs need it. `rest` is called
+    settled as possible: they conclude the same, step by step, as proofs need it. `yield_now` is called
     about once a millisecond.
     """
     inside = {schema: part for part in parts for schema in part.relations}
-    bounded = uncertain(clauses, parts, undefined, rest)
+    bounded = uncertain(clauses, parts, undefined, yield_now)
     folds = {
         c.head.schema: sum(isinstance(item, Aggregation) for item in c.body)
         for c in clauses
@@ -132,7 +132,7 @@ def without_negative_components(
     }
     widths = {schema: schema.arity - count for schema, count in folds.items()}
     rewritten: list[Clause] = []
-    for clause in paced(clauses, rest, REWRITES_PER_REST):
+    for clause in paced(clauses, yield_now, REWRITES_PER_YIELD):
         head = clause.head.schema
         if head not in inside:
             rewritten.extend(
@@ -142,7 +142,7 @@ def without_negative_components(
             )
         elif keep:
             rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, bounded))
-    for schema in paced(sorted_in_parts(inside, rest, str), rest, REWRITES_PER_REST):
+    for schema in paced(sorted_in_parts(inside, yield_now, str), yield_now, REWRITES_PER_YIELD):
         args = numbered_variables(schema.arity)
         if not keep:
             rewritten.append(
@@ -194,15 +194,15 @@ def overestimate(
     parts: Sequence[NegativeComponent],
     part: NegativeComponent,
     undefined: Collection[RelationSchema],
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> Overestimate:
     """Return the program for `part`, one of `parts`; those before it are settled, `undefined` have
     undefined rows.
 
-    It leaves out the absences within the component. `rest` is called about once a millisecond.
+    It leaves out the absences within the component. `yield_now` is called about once a millisecond.
     Raises BudgetExceeded for a clause with too many variables.
     """
-    bounded = uncertain(clauses, parts, undefined, rest) - part.relations
+    bounded = uncertain(clauses, parts, undefined, yield_now) - part.relations
     inverted_relations = {
         s
         for s in part.relations
@@ -211,7 +211,7 @@ def overestimate(
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema] = {}
     named = [
         _named(clause, part.relations, projections)
-        for clause in paced(part.clauses, rest, REWRITES_PER_REST)
+        for clause in paced(part.clauses, yield_now, REWRITES_PER_YIELD)
     ]
     for (schema, named_columns), projection in projections.items():
         args = numbered_variables(schema.arity)
@@ -220,7 +220,7 @@ def overestimate(
     inside = part.relations | set(projections.values())
     rewritten: list[Clause] = []
     instances: list[Instances] = []
-    for clause in paced(named, rest, REWRITES_PER_REST):
+    for clause in paced(named, yield_now, REWRITES_PER_YIELD):
         premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
         other_items = tuple(
             i
@@ -255,14 +255,17 @@ def overestimate(
                 rewritten.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
     others = [other for other in parts if other is not part]
     below = without_negative_components(
-        [c for c in clauses if c.head.schema not in part.relations], others, undefined, rest=rest
+        [c for c in clauses if c.head.schema not in part.relations],
+        others,
+        undefined,
+        yield_now=yield_now,
     )
     goal = part.clauses[0].head.schema
     read = (atom.schema for clause in rewritten for atom in clause.all_atoms())
-    reached = dependencies(below, read, rest)
+    reached = dependencies(below, read, yield_now)
     needed = (clause for clause in below if clause.head.schema in reached)
     program = Program((*needed, *rewritten), goal, None, goal, tuple(range(goal.arity)))
-    verify(program, "wellfounded", rest)
+    verify(program, "wellfounded", yield_now)
     inverted_relations.update(
         projection
         for (schema, _), projection in projections.items()
@@ -272,13 +275,13 @@ def overestimate(
 
 
 def clauses_independent_of(
-    clauses: Sequence[Clause], relations: Collection[RelationSchema], rest: Rest = no_rest
+    clauses: Sequence[Clause], relations: Collection[RelationSchema], yield_now: YieldNow = go_on
 ) -> list[Clause]:
     """Return the clauses that do not depend on any of these relations of negative components.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    depending = dependents(clauses, (*relations, *map(possible, relations)), rest)
+    depending = dependents(clauses, (*relations, *map(possible, relations)), yield_now)
     return [clause for clause in clauses if clause.head.schema not in depending]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from kbplanner.ir.terms import Literal, Rule
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.constraints import DIFFERENT, is_optional
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Span, Statement
@@ -18,9 +18,9 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatem
 MAX_SUGGESTIONS = 100
 """Number of unknown predicates of a text for which a similar name is looked for."""
 
-NAMES_PER_REST = 300
-SIMILAR_PER_REST = 50
-"""Names looked up, and compared with another, between two calls of `rest`: about a millisecond."""
+NAMES_PER_YIELD = 300
+SIMILAR_PER_YIELD = 50
+"""Names looked up, and compared with another, between two calls of `yield_now`: about a millisecond."""
 
 MAX_DISTANCE = 2
 """Maximum edit distance between a misspelt name and a known one."""
@@ -33,7 +33,7 @@ def arity_warnings(
     unread_names: AbstractSet[str] = frozenset(),
     *,
     only_similar: bool = False,
-    rest: Rest = no_rest,
+    yield_now: YieldNow = go_on,
 ) -> list[RuleWarning]:
     """Warn once about each predicate and arity of a text that is not used elsewhere.
 
@@ -41,20 +41,20 @@ def arity_warnings(
     count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
     unknown predicate, with the known one of a similar name if there is one. `defined_elsewhere` are
     predicates of other texts. Names of `unread_names`, which a text with errors may define, are
-    not unknown. With `only_similar` a predicate is unknown only if a similar name is known. `rest` is
+    not unknown. With `only_similar` a predicate is unknown only if a similar name is known. `yield_now` is
     called about once a millisecond.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
     own = ((name, arity) for name, arity, _ in _defined(statements))
-    for name, arity in paced(chain(own, defined_elsewhere), rest, NAMES_PER_REST):
+    for name, arity in paced(chain(own, defined_elsewhere), yield_now, NAMES_PER_YIELD):
         defined.setdefault(name, set()).add(arity)
     warnings: list[RuleWarning] = []
     reported: set[tuple[str, int]] = set()
-    for name, arity, span in paced(_defined(statements), rest, NAMES_PER_REST):
+    for name, arity, span in paced(_defined(statements), yield_now, NAMES_PER_YIELD):
         if name in known and arity not in known[name] and (name, arity) not in reported:
             reported.add((name, arity))
             warnings.append(_arity_warning(name, arity, known[name], span))
-    for name, arity, span in paced(_used(statements), rest, NAMES_PER_REST):
+    for name, arity, span in paced(_used(statements), yield_now, NAMES_PER_YIELD):
         if (name, arity) in reported or arity in defined.get(name, ()) or name in unread_names:
             continue
         reported.add((name, arity))
@@ -64,7 +64,7 @@ def arity_warnings(
         nearest = None
         if len(reported) <= MAX_SUGGESTIONS:
             others = (other for other, arities in defined.items() if arity in arities)
-            nearest = nearest_name(name, paced(others, rest, SIMILAR_PER_REST))
+            nearest = nearest_name(name, paced(others, yield_now, SIMILAR_PER_YIELD))
         if only_similar and (nearest is None or name in (nearest + "s", nearest.removesuffix("s"))):
             continue  # singular and plural are often two predicates, as in orders(count(*)) :- order(?x)
         hint = None if nearest is None else f"did you mean {nearest}/{arity}?"

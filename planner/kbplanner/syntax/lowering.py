@@ -43,7 +43,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
-from kbplanner.pacing import Rest, no_rest, paced
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.constraints import (
     CANONICAL,
@@ -64,11 +64,11 @@ from kbplanner.syntax.tree import Clause, Node
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
-NODES_PER_REST = 200
-"""Parts of expressions read between two calls of `rest`: about a millisecond."""
+NODES_PER_YIELD = 200
+"""Parts of expressions read between two calls of `yield_now`: about a millisecond."""
 
-ESCAPES_PER_REST = 1000
-"""Escapes read between two calls of `rest`: about a millisecond."""
+ESCAPES_PER_YIELD = 1000
+"""Escapes read between two calls of `yield_now`: about a millisecond."""
 
 _FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil", "metadata")
 _RULE_KEYS = ("confidence", "scope")
@@ -77,10 +77,10 @@ _RULE_KEYS = ("confidence", "scope")
 class Lowering:
     """Translator of one statement's tree to terms; `problems` collects its errors."""
 
-    def __init__(self, source: str, limits: Limits, rest: Rest = no_rest) -> None:
+    def __init__(self, source: str, limits: Limits, yield_now: YieldNow = go_on) -> None:
         self.source = source
         self.limits = limits
-        self._rest = rest
+        self._yield_now = yield_now
         self._nodes = 0
         self.problems: list[Problem] = []
         self.predicates: list[tuple[str, int, int, int]] = []
@@ -264,7 +264,7 @@ class Lowering:
         if problem := self.limits.body_problem(len(clause.items)):
             node = clause.items[self.limits.body_items]
             self._add("too-long", problem, "split it into two rules", node.start, node.end)
-        return tuple(self.item(node, False) for node in paced(clause.items, self._rest, 1))
+        return tuple(self.item(node, False) for node in paced(clause.items, self._yield_now, 1))
 
     # ---- atoms and body items ----
 
@@ -593,8 +593,8 @@ class Lowering:
             self._add("too-deep", message, hint, node.start, node.end)
             return ""
         self._nodes += 1
-        if not self._nodes % NODES_PER_REST:
-            self._rest()
+        if not self._nodes % NODES_PER_YIELD:
+            self._yield_now()
         node = _ungroup(node)
         if node.kind == "apply":
             return Apply(node.operators[0].value, tuple(self.expression(arg) for arg in node.args))
@@ -736,7 +736,7 @@ class Lowering:
 
     def _unescaped(self, text: str, token: Token) -> str:
         parts, end = [], 0
-        for match in paced(_ESCAPE.finditer(text), self._rest, ESCAPES_PER_REST):
+        for match in paced(_ESCAPE.finditer(text), self._yield_now, ESCAPES_PER_YIELD):
             escape = self._escape(match.group(1), token, match.start())
             parts += [text[end : match.start()], escape]
             end = match.end()

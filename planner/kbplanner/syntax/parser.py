@@ -17,7 +17,7 @@ from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_TOKENS, Limits
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Atom, BodyItem, Expr, Literal, Rule
-from kbplanner.pacing import Rest, current_rest, no_rest
+from kbplanner.pacing import YieldNow, current_yield, go_on
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.plain_goals import plain_goal
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 MAX_GOAL_BYTES = 64 * 1024
 """Maximum size of a goal as text, in UTF-8; a goal as JSON may have longer constants."""
 
-PARSED_PER_REST = 100
-"""Tokens parsed between two calls of `rest`: about a millisecond."""
+PARSED_PER_YIELD = 100
+"""Tokens parsed between two calls of `yield_now`: about a millisecond."""
 
 
 def parse_program(
@@ -51,15 +51,15 @@ def parse_program(
     limits: Limits = DEFAULT_LIMITS,
     *,
     final_dot: bool = True,
-    rest: Rest | None = None,
+    yield_now: YieldNow | None = None,
 ) -> list[Statement]:
-    """Read all statements of a text; `rest` is called about once a millisecond.
+    """Read all statements of a text; `yield_now` is called about once a millisecond.
 
     Raises RuleSyntaxError with every independent error. The last goal may lack its dot, and without
     `final_dot` every last statement.
     """
     reader = Reader(
-        text, parse_clause, limits, mode="program" if final_dot else "clauses", rest=rest
+        text, parse_clause, limits, mode="program" if final_dot else "clauses", yield_now=yield_now
     )
     statements: list[Statement] = []
     statements += reader.statements()  # unlike `list()`: at a deadline the caller finds them here
@@ -71,7 +71,7 @@ def parse_program(
 def parse_stream(
     chunks: Iterable[str],
     limits: Limits = DEFAULT_LIMITS,
-    rest: Rest | None = None,
+    yield_now: YieldNow | None = None,
     max_errors: int = MAX_ERRORS,
 ) -> Iterator[Statement]:
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
@@ -79,9 +79,9 @@ def parse_stream(
 
     Raises RuleSyntaxError with every independent error, at the end of the text or after `max_errors`
     of them; no statement is yielded after the first error. A caller that must not act on a text with errors reads the
-    iterator to its end first. `rest` is called about once a millisecond.
+    iterator to its end first. `yield_now` is called about once a millisecond.
     """
-    return read_chunks(chunks, parse_clause, limits, rest=rest, max_errors=max_errors)
+    return read_chunks(chunks, parse_clause, limits, yield_now=yield_now, max_errors=max_errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +99,26 @@ def parse_valid(
     *,
     mode: str = "program",
     max_errors: int,
-    rest: Rest | None = None,
+    yield_now: YieldNow | None = None,
 ) -> Parsed:
     """Read a text that may have errors, at most `max_errors`. The modes are those of `Reader`.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
-    reader = Reader(text, parse_clause, limits, mode=mode, rest=rest)
+    reader = Reader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     reader.max_errors = max_errors
     statements: list[Statement] = []
     statements += reader.statements(after_errors=True)  # as in `parse_program`
     return Parsed(statements, reader.errors, reader.unread_names)
 
 
-def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None) -> Rule:
+def parse_rule(
+    text: str, limits: Limits = DEFAULT_LIMITS, yield_now: YieldNow | None = None
+) -> Rule:
     """Read one rule; the final dot may be missing. Raises RuleSyntaxError. `check_rule` checks
     safety.
     """
-    return cast(RuleStatement, _single(text, "rule", limits, rest)).rule
+    return cast(RuleStatement, _single(text, "rule", limits, yield_now)).rule
 
 
 def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
@@ -125,16 +127,16 @@ def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
 
 
 def parse_goal(
-    text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None
+    text: str, limits: Limits = DEFAULT_LIMITS, yield_now: YieldNow | None = None
 ) -> GoalStatement:
     """Read one goal; `?-` and the final dot may be missing. Raises RuleSyntaxError.
 
-    `rest` is called about once a millisecond.
+    `yield_now` is called about once a millisecond.
     """
     check_goal_size(text)
     plain = plain_goal(text, limits)
     if plain is None:
-        return cast(GoalStatement, _single(text, "goal", limits, rest))
+        return cast(GoalStatement, _single(text, "goal", limits, yield_now))
     atom, start, end = plain
     name = Span(1, start + 1, 1, start + 1 + len(atom.predicate))
     last = len(text[: text.rindex(")", start, end)].rstrip())  # as the grammar: without the bracket
@@ -144,13 +146,13 @@ def parse_goal(
 
 
 def parse_body(
-    text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None
+    text: str, limits: Limits = DEFAULT_LIMITS, yield_now: YieldNow | None = None
 ) -> tuple[BodyItem, ...]:
     """Read the items of one goal, as `parse_goal` does, without their places in the text."""
     check_goal_size(text)
     plain = plain_goal(text, limits)
     if plain is None:
-        return cast(GoalStatement, _single(text, "goal", limits, rest)).body
+        return cast(GoalStatement, _single(text, "goal", limits, yield_now)).body
     return (Literal(plain[0]),)
 
 
@@ -162,24 +164,26 @@ def check_goal_size(text: str, path: str | None = None) -> None:
         raise InvalidInput(problem) if path is None else InvalidInput.at(path, problem)
 
 
-def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS, rest: Rest | None = None) -> Atom:
+def parse_atom(
+    text: str, limits: Limits = DEFAULT_LIMITS, yield_now: YieldNow | None = None
+) -> Atom:
     """Read one signed atom, variables allowed; `~p(a)` and `not p(a)` are both the explicit
     negative.
 
     Raises RuleSyntaxError.
     """
     plain = plain_goal(text, limits)
-    return plain[0] if plain else cast(FactStatement, _single(text, "atom", limits, rest)).atom
+    return plain[0] if plain else cast(FactStatement, _single(text, "atom", limits, yield_now)).atom
 
 
 def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
     """Read an expression such as `?x + 1`. Raises InvalidInput, whose message says what is wrong."""
-    rest = current_rest()
-    tokens, _ = scan_statement(text, 0, rest)
+    yield_now = current_yield()
+    tokens, _ = scan_statement(text, 0, yield_now)
     if tokens and tokens[-1].type != "_END" and len(tokens) < MAX_TOKENS:
-        node = _feed("expression", [*tokens, Token("_END", "", len(text), len(text))], rest)
+        node = _feed("expression", [*tokens, Token("_END", "", len(text), len(text))], yield_now)
         if isinstance(node, Node):
-            lowering = Lowering(text, limits, rest)
+            lowering = Lowering(text, limits, yield_now)
             expr = lowering.expression(node)
             if lowering.problems:
                 raise InvalidInput(lowering.problems[0].message)
@@ -187,16 +191,16 @@ def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
     raise InvalidInput("not an expression")
 
 
-def parse_clause(tokens: list[Token], rest: Rest = no_rest) -> Clause | int:
+def parse_clause(tokens: list[Token], yield_now: YieldNow = go_on) -> Clause | int:
     """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped
-    at. `rest` is called about once a millisecond.
+    at. `yield_now` is called about once a millisecond.
     """
-    result = _feed("statement", tokens, rest)
+    result = _feed("statement", tokens, yield_now)
     return result if isinstance(result, int) else cast(Clause, result)
 
 
-def _single(text: str, mode: str, limits: Limits, rest: Rest | None = None) -> Statement:
-    reader = Reader(text, parse_clause, limits, mode=mode, rest=rest)
+def _single(text: str, mode: str, limits: Limits, yield_now: YieldNow | None = None) -> Statement:
+    reader = Reader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     statements = list(islice(reader.statements(), 3))
     if reader.errors:
         raise syntax_error(reader.errors)
@@ -206,7 +210,7 @@ def _single(text: str, mode: str, limits: Limits, rest: Rest | None = None) -> S
     return statements[0]
 
 
-def _feed(start: str, tokens: list[Token], rest: Rest = no_rest) -> Clause | Node | int:
+def _feed(start: str, tokens: list[Token], yield_now: YieldNow = go_on) -> Clause | Node | int:
     from lark.exceptions import UnexpectedToken
 
     state: Any = _grammar().parse_interactive(start=start).parser_state
@@ -215,8 +219,8 @@ def _feed(start: str, tokens: list[Token], rest: Rest = no_rest) -> Clause | Nod
         while at < len(tokens):
             state.feed_token(tokens[at])
             at += 1
-            if not at % PARSED_PER_REST:
-                rest()
+            if not at % PARSED_PER_YIELD:
+                yield_now()
         return cast("Clause | Node", state.feed_token(Token("$END", "", 0, 0), True))
     except UnexpectedToken:
         return at

@@ -16,7 +16,7 @@ from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
 from kbplanner.ir.values.words import NUMBER
 from kbplanner.ir.values.words import PLAIN_WORD as WORD
-from kbplanner.pacing import Rest, current_rest
+from kbplanner.pacing import YieldNow, current_yield
 from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
@@ -40,7 +40,7 @@ from kbplanner.syntax.statements import (
 )
 from kbplanner.syntax.tree import Clause
 
-ParseClause = Callable[[list[Token], Rest], "Clause | int"]
+ParseClause = Callable[[list[Token], YieldNow], "Clause | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
 MAX_NAMES = 1000
@@ -49,13 +49,13 @@ MAX_NAMES = 1000
 MIN_WINDOW_CHARS = 1 << 16
 """Minimum number of characters of a stream examined at once."""
 
-FACTS_PER_REST = 50
-"""Plain facts read between two calls of `rest`: about a millisecond."""
+FACTS_PER_YIELD = 50
+"""Plain facts read between two calls of `yield_now`: about a millisecond."""
 
 STRETCH_CHARS = 1 << 16
-COMMENTS_PER_REST = 1000
+COMMENTS_PER_YIELD = 1000
 """Characters of white space and comments, and number of comments, skipped between two calls of
-`rest`: about a millisecond."""
+`yield_now`: about a millisecond."""
 
 _PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
 _ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
@@ -72,7 +72,7 @@ class Reader:
     end of the text, and `pos` says where to continue. Errors are collected in `errors`; after the
     first one no statement is returned. `mode` is "program"; "clauses" for a program whose last
     statement may lack its dot; or the required kind of a single statement: "rule", "goal" or
-    "atom". `rest` is called about once a millisecond; by default it is `current_rest`.
+    "atom". `yield_now` is called about once a millisecond; by default it is `current_yield`.
     """
 
     max_errors = MAX_ERRORS
@@ -87,7 +87,7 @@ class Reader:
         position: tuple[int, int] = (1, 1),
         final: bool = True,
         mode: str = "program",
-        rest: Rest | None = None,
+        yield_now: YieldNow | None = None,
     ) -> None:
         self.text = text
         line, column = position
@@ -96,8 +96,8 @@ class Reader:
         self.unread_names: set[str] = set()
         """Words of the statements with errors."""
         self._parse = parse
-        self._rest = current_rest() if rest is None else rest
-        self._until_rest = FACTS_PER_REST
+        self._yield_now = current_yield() if yield_now is None else yield_now
+        self._until_rest = FACTS_PER_YIELD
         self._limits = limits
         self._final = final
         self._mode = "program" if mode == "clauses" else mode
@@ -129,20 +129,20 @@ class Reader:
             if plain is not None:
                 self._until_rest -= 1
                 if not self._until_rest:
-                    self._until_rest = FACTS_PER_REST
-                    self._rest()
+                    self._until_rest = FACTS_PER_YIELD
+                    self._yield_now()
                 if after_errors or not self.errors:
                     yield plain
                 continue
-            tokens, end = scan_statement(self.text, start, self._rest)
+            tokens, end = scan_statement(self.text, start, self._yield_now)
             if not self._final and end >= len(self.text):
                 return
             if header := block_header_size(tokens):
-                _, _, end = scan_block(self.text, tokens[header - 1].end, self._rest)
+                _, _, end = scan_block(self.text, tokens[header - 1].end, self._yield_now)
                 if not self._final and end >= len(self.text):
                     return
                 self.pos = end
-                self._rest()
+                self._yield_now()
                 self._refuse_block(tokens[:header])
                 continue
             self.pos = end
@@ -181,11 +181,11 @@ class Reader:
 
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
-            self._rest()
+            self._yield_now()
             self._complete(tokens)
             _mark_constraint(tokens)
             fitting = _count_within_limits(tokens)
-            result = self._parse(tokens[:fitting], self._rest)
+            result = self._parse(tokens[:fitting], self._yield_now)
             if isinstance(result, Clause):
                 yield from self._lower(result, tokens)
                 return
@@ -236,7 +236,7 @@ class Reader:
 
     def _lower(self, clause: Clause, tokens: list[Token]) -> Iterator[Statement]:
         where = _Positions(self, tokens)
-        lowering = Lowering(self.text, self._limits, self._rest)
+        lowering = Lowering(self.text, self._limits, self._yield_now)
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
@@ -293,7 +293,7 @@ class Reader:
         self, clause: Clause, tokens: list[Token], where: _Positions
     ) -> Iterator[Statement]:
         """Yield the rules that a declaration stands for, all at its place."""
-        lowering = Lowering(self.text, self._limits, self._rest)
+        lowering = Lowering(self.text, self._limits, self._yield_now)
         word = clause.tokens[0]
         read = lowering.constraint if clause.kind == "constraint" else lowering.equivalence
         rules = read(clause)
@@ -332,9 +332,9 @@ class Reader:
             elif match is None or match.end() - match.start() < STRETCH_CHARS:
                 return pos
             comments += 1
-            if pos - rested_at >= STRETCH_CHARS or comments == COMMENTS_PER_REST:
+            if pos - rested_at >= STRETCH_CHARS or comments == COMMENTS_PER_YIELD:
                 rested_at, comments = pos, 0
-                self._rest()
+                self._yield_now()
 
     def _count_to(self, pos: int) -> None:
         """Count lines up to `pos`; each character is read once, since positions only grow."""
@@ -413,7 +413,7 @@ class _Positions:
 def report_problems(text: str, problems: Sequence[Problem]) -> list[Diagnostic]:
     """Return the errors of a text for problems at offsets of the text, in their order."""
 
-    def parse(tokens: list[Token], rest: Rest) -> int:
+    def parse(tokens: list[Token], yield_now: YieldNow) -> int:
         return 0
 
     errors = []
@@ -430,7 +430,7 @@ def read_chunks(
     parse: ParseClause,
     limits: Limits,
     *,
-    rest: Rest | None = None,
+    yield_now: YieldNow | None = None,
     max_errors: int = MAX_ERRORS,
 ) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
@@ -453,7 +453,9 @@ def read_chunks(
         chunk = after or ""
         if size < required_size and not is_last:
             continue
-        reader = Reader("".join(parts), parse, limits, position=position, final=is_last, rest=rest)
+        reader = Reader(
+            "".join(parts), parse, limits, position=position, final=is_last, yield_now=yield_now
+        )
         reader.max_errors = max_errors - len(errors)
         for statement in reader.statements():
             if not errors:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Container
 
 from kbplanner.ir.values.words import NUMBER, WORD
-from kbplanner.pacing import Rest, no_rest
+from kbplanner.pacing import YieldNow, go_on
 
 _TOKEN = re.compile(
     rf"""
@@ -40,8 +40,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-TOKENS_PER_REST = 200
-"""Tokens read between two calls of `rest`: about a millisecond."""
+TOKENS_PER_YIELD = 200
+"""Tokens read between two calls of `yield_now`: about a millisecond."""
 
 MAX_STATEMENT_CHARS = 64 * 1024
 """Maximum size of a statement, in which a word, a number and a quoted text count as one character
@@ -84,25 +84,25 @@ class Token:
         return f"Token({self.type}, {self.value!r})"
 
 
-def scan_statement(text: str, pos: int, rest: Rest = no_rest) -> tuple[list[Token], int]:
+def scan_statement(text: str, pos: int, yield_now: YieldNow = go_on) -> tuple[list[Token], int]:
     """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the
     text.
 
     Returns the tokens and the position after them. At the end of the text the list lacks its
     `_END`; it is empty when nothing but white space and comments was left. A statement over
     MAX_STATEMENT_CHARS ends with a TOO_LONG token where the limit is reached, and the position is
-    the end of the text. `rest` is called after every TOKENS_PER_REST tokens.
+    the end of the text. `yield_now` is called after every TOKENS_PER_YIELD tokens.
     """
     tokens: list[Token] = []
     match = _TOKEN.match
     size = len(text)
     chars_left = MAX_STATEMENT_CHARS
-    until_rest = TOKENS_PER_REST
+    until_rest = TOKENS_PER_YIELD
     while pos < size:
         until_rest -= 1
         if not until_rest:
-            until_rest = TOKENS_PER_REST
-            rest()
+            until_rest = TOKENS_PER_YIELD
+            yield_now()
         longest = MAX_QUOTED_CHARS if text[pos] in "\"'" else MAX_WORD_CHARS
         token_match = match(text, pos, pos + longest)
         if token_match is None:  # cannot be: BADCHAR takes any character
@@ -198,17 +198,17 @@ def block_header_size(tokens: list[Token], first: int = 0) -> int:
 
 
 def scan_block(
-    text: str, pos: int, rest: Rest = no_rest
+    text: str, pos: int, yield_now: YieldNow = go_on
 ) -> tuple[list[list[Token]], Token | None, int]:
     """Read the statements of a test block from `pos`, behind its opening brace.
 
     Returns the tokens of each statement, the closing brace, and the position behind it. The brace is
-    None if the text ends before it. A statement before the brace may lack its `_END`. `rest` as in
+    None if the text ends before it. A statement before the brace may lack its `_END`. `yield_now` as in
     `scan_statement`.
     """
     statements: list[list[Token]] = []
     while True:
-        tokens, end = scan_statement(text, pos, rest)
+        tokens, end = scan_statement(text, pos, yield_now)
         if not tokens:
             return statements, None, len(text)
         close = next((at for at, token in enumerate(tokens) if _closes(token)), None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
 from kbcore.node.shard_layout import SYSTEM, shard_of
-from kbplanner.pacing import resting
+from kbplanner.pacing import yielding
 from kbserver.http.body_memory import Bodies
 from kbserver.http.json_body import parse_object, read_body, text_limit
 from kbserver.http.request_context import DEFAULT
@@ -85,7 +85,7 @@ class RequestShards:
         body = read_body(environ, text_limit(self._config), self._bodies)
         environ["wsgi.input"] = BytesIO(body)
         try:
-            with resting(self._yield_now):
+            with yielding(self._yield_now):
                 return parse_object(body, self._config.max_json_depth)
         except InvalidInput:
             return {}

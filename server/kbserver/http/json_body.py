@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.strict_json import Place, parse_json
-from kbplanner.pacing import current_rest
+from kbplanner.pacing import current_yield
 from kbserver.http.body_memory import Bodies
 from kbserver.http.json_pieces import PIECE_BYTES, parse_in_pieces
 
@@ -103,8 +103,8 @@ def _too_large(limit: BodyLimit) -> TooLarge:
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     """Return the JSON object in a body; an empty body is an empty object.
 
-    A large body is parsed in pieces, between which the current `rest` is called. Raises InvalidInput,
-    NotJson if the body is no JSON at all, and what `rest` raises.
+    A large body is parsed in pieces, between which the current `yield_now` is called. Raises InvalidInput,
+    NotJson if the body is no JSON at all, and what `yield_now` raises.
     """
     if not body:
         return {}
@@ -115,7 +115,7 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
         def parse(text: bytes, piece: Place) -> Any:
             return parse_json(text, max_depth, piece=piece)
 
-        value = parse_in_pieces(body, max_depth, parse, current_rest())
+        value = parse_in_pieces(body, max_depth, parse, current_yield())
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
     return value

@@ -15,7 +15,7 @@ from typing import Any
 
 from kbcore.errors import TooLarge
 from kbcore.strict_json import Place, given_twice, too_deep
-from kbplanner.pacing import Rest, paced
+from kbplanner.pacing import YieldNow, paced
 
 PIECE_BYTES = 1 << 16
 """Bytes of a piece, at least; up to the next comma. Parsing takes 10 ms at most."""
@@ -31,8 +31,8 @@ MAX_MEMBERS = 100_000
 MAX_VALUE_BYTES = 4 << 20
 """Bytes of a large document without a comma between two values: they are parsed in one go."""
 
-LEVELS_PER_REST = 8
-"""Levels of brackets of a piece matched between two calls of `rest`: a millisecond or two."""
+LEVELS_PER_YIELD = 8
+"""Levels of brackets of a piece matched between two calls of `yield_now`: a millisecond or two."""
 
 _CANDIDATES = 80
 """Strings with commas that are skipped from the end of a piece before the piece is enlarged."""
@@ -46,20 +46,20 @@ ParsePiece = Callable[[bytes, Place], Any]
 """Parses a document; raises InvalidInput with positions in the whole body."""
 
 
-def parse_in_pieces(body: bytes, max_depth: int, parse: ParsePiece, rest: Rest) -> Any:
-    """Return the value of a document, calling `rest` between its pieces.
+def parse_in_pieces(body: bytes, max_depth: int, parse: ParsePiece, yield_now: YieldNow) -> Any:
+    """Return the value of a document, calling `yield_now` between its pieces.
 
     Raises InvalidInput, also where a key of an object occurs in two pieces.
     """
-    return _Document(body, max_depth, parse, rest).value()
+    return _Document(body, max_depth, parse, yield_now).value()
 
 
 class _Document:
-    def __init__(self, body: bytes, max_depth: int, parse: ParsePiece, rest: Rest) -> None:
+    def __init__(self, body: bytes, max_depth: int, parse: ParsePiece, yield_now: YieldNow) -> None:
         self._body = body
         self._max_depth = max_depth
         self._parse = parse
-        self._rest = rest
+        self._yield_now = yield_now
         token = secrets.token_hex(8)  # no key of the document: its sender does not know it
         self._left, self._right = f"{token}l", f"{token}r"
         self._open: list[Any] = []
@@ -79,7 +79,7 @@ class _Document:
             if new_stack:
                 self._drop_last(self._open[-1])
             stack, start = new_stack, end + 1
-            self._rest()
+            self._yield_now()
         return whole
 
     def _piece(self, start: int, end: int, stack: list[int], new_stack: list[int]) -> Any:
@@ -137,7 +137,7 @@ class _Document:
         body, size = self._body, len(self._body)
         length = PIECE_BYTES
         while start + length < size:
-            self._rest()
+            self._yield_now()
             end = start + length
             for _ in range(_CANDIDATES):
                 end = body.rfind(b",", start, end)
@@ -169,7 +169,7 @@ class _Document:
 
     def _unmatched(self, brackets: bytes) -> bytes:
         """Return brackets without the pairs that match: closing ones, then opening ones."""
-        for _ in paced(range(self._max_depth + 1), self._rest, LEVELS_PER_REST):
+        for _ in paced(range(self._max_depth + 1), self._yield_now, LEVELS_PER_YIELD):
             shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
             if len(shorter) == len(brackets):
                 return brackets

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import Atom, Literal, Term, Variable
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
 from kbplanner.syntax.textform import atom_from_text, literal_from_text
 from kbserver.schemas.base import Body, present
@@ -16,8 +16,8 @@ from kbserver.schemas.fields import Arguments, Flag, Json, Predicate, Text
 MAX_PREDICATES = 1000
 """Maximum number of predicates in a list of a body, which is searched for each fact or relation."""
 
-PREDICATES_PER_REST = 200
-"""Names of predicates read between two calls of `rest`: about a millisecond."""
+PREDICATES_PER_YIELD = 200
+"""Names of predicates read between two calls of `yield_now`: about a millisecond."""
 
 ATOM = ("predicate", "args")
 """The keys of an atom that is not given as text."""
@@ -131,5 +131,5 @@ def predicates_given(names: Any, path: str) -> tuple[str, ...]:
         raise InvalidInput.at(path, f"has {len(names)} elements, and may have {MAX_PREDICATES}")
     return tuple(
         predicate_of(name, f"{path}[{index}]")
-        for index, name in enumerate(paced(names, current_rest(), PREDICATES_PER_REST))
+        for index, name in enumerate(paced(names, current_yield(), PREDICATES_PER_YIELD))
     )

@@ -12,7 +12,7 @@ from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
-from kbplanner.pacing import end_resting
+from kbplanner.pacing import end_yielding
 from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
 from kbserver.http.request import ignore
@@ -113,7 +113,7 @@ class Body(Part):
             return self._read(data, strict, path)
         finally:
             if token is not None:
-                end_resting(token)
+                end_yielding(token)
 
     def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         if not data.keys() <= self._fields.keys():

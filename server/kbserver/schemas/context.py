@@ -26,7 +26,7 @@ from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.atoms import predicates_given
@@ -61,8 +61,8 @@ MAX_FACTS = 10_000
 """Limit on the facts of a window."""
 
 
-GOALS_PER_REST = 10
-"""Goals read between two calls of `rest`: a millisecond or two."""
+GOALS_PER_YIELD = 10
+"""Goals read between two calls of `yield_now`: a millisecond or two."""
 
 
 class Goals(ListOfForms):
@@ -419,7 +419,7 @@ def _goals(goals: Any) -> tuple[Goal, ...]:
         )
     return tuple(
         _goal(goal, f"goals[{index}]")
-        for index, goal in enumerate(paced(goals, current_rest(), GOALS_PER_REST))
+        for index, goal in enumerate(paced(goals, current_yield(), GOALS_PER_YIELD))
     )
 
 

@@ -18,7 +18,7 @@ from kbcore.search.neighbours import (
 from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence
 from kbcore.state.facts import Fact, FactRows, RetractOutcome
 from kbplanner.ir.limits import DEFAULT_LIMITS
-from kbplanner.pacing import current_rest, let_go, paced
+from kbplanner.pacing import current_yield, let_go, paced
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.http.request_context import runtime
@@ -63,9 +63,9 @@ _ERRORS_SHOWN = 20
 MAX_GROUPS = 256
 """Relations of one bulk body whose rows are collected separately."""
 
-ROWS_PER_REST = 1000
-FACTS_PER_REST = 100
-"""Plain elements and others read between two calls of `rest`: about a millisecond."""
+ROWS_PER_YIELD = 1000
+FACTS_PER_YIELD = 100
+"""Plain elements and others read between two calls of `yield_now`: about a millisecond."""
 
 
 class SpanPart(Part):
@@ -361,7 +361,7 @@ def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
     """
     groups: dict[tuple[str, int], list[str]] = {}
     plain = {"predicate", "args"}
-    for element in paced(elements, current_rest(), ROWS_PER_REST):
+    for element in paced(elements, current_yield(), ROWS_PER_YIELD):
         if type(element) is not dict or element.keys() != plain:
             return ()
         predicate, args = element["predicate"], element["args"]
@@ -384,7 +384,7 @@ _FACT = FactBody()
 def _facts(elements: list[Any], strict: bool) -> list[Fact]:
     facts: list[Fact] = []
     wrong: dict[str, list[str]] = {}
-    for index, element in enumerate(paced(elements, current_rest(), FACTS_PER_REST)):
+    for index, element in enumerate(paced(elements, current_yield(), FACTS_PER_YIELD)):
         try:
             if type(element) is not dict:
                 raise InvalidInput("must be an object")

@@ -12,7 +12,7 @@ from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 
 if TYPE_CHECKING:
     BaseField = fields.Field[Any]
@@ -413,8 +413,8 @@ class Forms(Value):
             yield from (f"{path}.{key}" for key in value if key not in self._keys)
 
 
-ELEMENTS_PER_REST = 2000
-"""Elements whose keys are looked at between two calls of `rest`: about a millisecond."""
+ELEMENTS_PER_YIELD = 2000
+"""Elements whose keys are looked at between two calls of `yield_now`: about a millisecond."""
 
 
 class ListOfForms(Forms):
@@ -425,7 +425,7 @@ class ListOfForms(Forms):
     def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
         """Yield the paths of the keys in the elements that no form of them has."""
         if type(value) is list:
-            for index, element in enumerate(paced(value, current_rest(), ELEMENTS_PER_REST)):
+            for index, element in enumerate(paced(value, current_yield(), ELEMENTS_PER_YIELD)):
                 yield from super().unknown_keys(element, f"{path}[{index}]")
 
 

@@ -16,7 +16,7 @@ from kbcore.operations.natural_language import Ingested
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (
     MAX_FACTS,
@@ -117,14 +117,14 @@ class TurnsBody(TextBody):
         source = source_of(fields)
         if type(turns) is not list:
             raise InvalidInput.at("turns", "must be an array of texts")
-        rest = current_rest()
-        for index, turn in enumerate(paced(turns, rest)):
+        yield_now = current_yield()
+        for index, turn in enumerate(paced(turns, yield_now)):
             if type(turn) is not str:
                 raise InvalidInput.at(f"turns[{index}]", "must be a text")
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
             "text": "\n".join(turns),
-            "turns": first_lines(turns, rest),
+            "turns": first_lines(turns, yield_now),
             "source": source,
             "request": request,
             "request_limits": request_limits(fields),

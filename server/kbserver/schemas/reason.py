@@ -23,7 +23,7 @@ from kbcore.reason.predicates import UnknownPredicate
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.jsonwriter import item_to_json
 from kbplanner.syntax.parser import check_goal_size, parse_body
@@ -685,8 +685,8 @@ class Predicates(JsonObject):
     total_rules = Count()
 
 
-CLAUSES_PER_REST = 5000
-"""Clauses whose scopes are collected between two calls of `rest`: about a millisecond."""
+CLAUSES_PER_YIELD = 5000
+"""Clauses whose scopes are collected between two calls of `yield_now`: about a millisecond."""
 
 
 class ExecuteBody(Budgeted):
@@ -700,7 +700,7 @@ class ExecuteBody(Budgeted):
         scope = fields.get("scope")
         blocks = blocks_of(fields["command"], scope)
         clauses = (clause for block in blocks for clause in block.clauses)
-        named = {clause.scope for clause in paced(clauses, current_rest(), CLAUSES_PER_REST)}
+        named = {clause.scope for clause in paced(clauses, current_yield(), CLAUSES_PER_YIELD)}
         for name in sorted(name for name in named if name is not None):
             _check_scope(name)
         return {"text": blocks, "scope": scope, "request_limits": request_limits(fields)}

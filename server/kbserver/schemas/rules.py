@@ -13,7 +13,7 @@ from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
-from kbplanner.pacing import current_rest, let_go, paced
+from kbplanner.pacing import current_yield, let_go, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
@@ -296,28 +296,28 @@ def clauses_of(
     Without `final_dot` the last statement may leave it out. Raises RuleSyntaxError with every
     mistake of the text, and InvalidInput that names `path`.
     """
-    rest = current_rest()
+    yield_now = current_yield()
     statements = parse_program(source, final_dot=final_dot)
-    for statement in paced(statements, rest):
+    for statement in paced(statements, yield_now):
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
                 path,
                 f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
             )
     check_statements(
-        paced(statements, rest, STATEMENTS_PER_YIELD)
+        paced(statements, yield_now, STATEMENTS_PER_YIELD)
     )  # the core checks rules too; this check adds line numbers to errors
     rules: list[Definition] = [
         _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)
-        for statement in paced(statements, rest)
+        for statement in paced(statements, yield_now)
         if isinstance(statement, RuleStatement | PhraseStatement)
     ]
     facts = [
         _fact_of(statement, scope)
-        for statement in paced(statements, rest, FACTS_PER_YIELD)
+        for statement in paced(statements, yield_now, FACTS_PER_YIELD)
         if isinstance(statement, FactStatement)
     ]
-    let_go(statements, rest)
+    let_go(statements, yield_now)
     if not rules and not facts:
         raise InvalidInput.at(path, "holds no fact, rule or phrase")
     return rules, facts

@@ -16,7 +16,7 @@ from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import Fact
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
-from kbplanner.pacing import current_rest, paced
+from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.textform import atom_from_text
 from kbserver.http.request_context import DEFAULT, runtime
@@ -297,7 +297,7 @@ class PreviewBody(Budgeted):
                 rule_retraction(text, scope)
                 for text in paced(
                     _rule_names(fields.get("forget_rules", [])),
-                    current_rest(),
+                    current_yield(),
                     ELEMENTS_PER_YIELD,
                 )
             ),
@@ -369,7 +369,7 @@ def _read_each(value: Any, name: str, read: Reader) -> None:
         return
     if type(value) is not list:
         raise InvalidInput.at(name, "must be a text or an array")
-    for index, element in paced(enumerate(value), current_rest(), ELEMENTS_PER_YIELD):
+    for index, element in paced(enumerate(value), current_yield(), ELEMENTS_PER_YIELD):
         at = f"{name}[{index}]"
         if type(element) is str:
             read(element, at)

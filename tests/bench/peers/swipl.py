@@ -37,8 +37,8 @@ timed(Goal, Repeats, Left, Limit, Seen, Times) :-
     garbage_collect,
     (   catch(call_with_time_limit(Limit, once_timed(Goal, Count, First)), time_limit_exceeded, fail)
     ->  again(Goal, First, Time), nb_setval(count, Count),
-        Fewer is Repeats - 1, Rest is Left - Time,
-        timed(Goal, Fewer, Rest, Limit, seen, More), Times = [Time|More]
+        Fewer is Repeats - 1, YieldNow is Left - Time,
+        timed(Goal, Fewer, YieldNow, Limit, seen, More), Times = [Time|More]
     ;   Seen == seen -> Times = []
     ;   throw(time_limit_exceeded)
     ).

@@ -13,7 +13,7 @@ from kbcore.config.settings import Config
 from kbcore.node.api_keys import Keys
 from kbcore.node.opening import open_runtime
 from kbcore.operations.tenant_kb import TenantKB
-from kbplanner.pacing import resting
+from kbplanner.pacing import yielding
 from kbserver import operations
 from kbserver.cli.shared.client import Answer
 from kbserver.http.body_memory import Bodies
@@ -63,7 +63,7 @@ class Folder:
             operations.install(self._app)
             self._subjects.add(subject)
         with (
-            resting(_unhurried),
+            yielding(_unhurried),
             self._app.test_request_context(path, method=method, json=body, headers=self._headers),
         ):
             response = self._app.make_response(self._app.dispatch_request())

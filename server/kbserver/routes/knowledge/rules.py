@@ -41,7 +41,7 @@ from kbserver.schemas.rules import (
 
 _MAX_WARNINGS = 4000
 
-FACTS_PER_REST = 2000
+FACTS_PER_YIELD = 2000
 """Facts reported between two calls of `yield_now`: about a millisecond."""
 
 _WARNINGS = {**TEXT, "description": "Warnings, percent-encoded, joined by `; `."}
@@ -87,11 +87,11 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     if current().representation:
         applied("return=representation")
         return as_json(Taught.write(outcome), headers)
-    rest = runtime().yield_now
-    lines = [stored.report for stored in paced(outcome.rules, rest)]
+    yield_now = runtime().yield_now
+    lines = [stored.report for stored in paced(outcome.rules, yield_now)]
     lines.extend(
         f"Fact Asserted: {spoken(fact.predicate, fact.args)}"
-        for fact in paced(arguments["facts"], rest, FACTS_PER_REST)
+        for fact in paced(arguments["facts"], yield_now, FACTS_PER_YIELD)
     )
     return text("\n".join(lines), headers)
 

@@ -74,12 +74,12 @@ def fork(outcome: ForkOutcome, arguments: Json) -> Response:
 )
 def diff(outcome: ScopeDiff, arguments: Json) -> Response:
     """Compare two scopes."""
-    counts, rest = diff_counts(outcome), runtime().yield_now
+    counts, yield_now = diff_counts(outcome), runtime().yield_now
     pairs = [
         {"before": pair.before, "after": pair.after}
-        for pair in paced(outcome.modified, rest, SLICE_ROWS)
+        for pair in paced(outcome.modified, yield_now, SLICE_ROWS)
     ]
-    let_go(outcome.modified, rest)
+    let_go(outcome.modified, yield_now)
     added, removed, modified = _written(outcome.added), _written(outcome.removed), _written(pairs)
     lists = {
         "added": added,
