@@ -175,7 +175,8 @@ STEPS: tuple[Step, ...] = (
 last transaction or key."""
 
 ERRORS = (
-    *(Unauthorized("missing or unknown key"), Forbidden("this key may only read")),
+    Unauthorized("missing or unknown key"),
+    Forbidden("this key may only read"),
     TooLarge(
         "a request body has at most 33554432 bytes", {"limit": "MAX_BODY_BYTES", "value": 33554432}
     ),

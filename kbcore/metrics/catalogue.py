@@ -46,16 +46,33 @@ LONG_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 FACTS = (1, 5, 10, 25, 50, 100, 250, 500, 1000)
 
 ERROR_CODES = (
-    *("VALIDATION_ERROR", "UNAUTHORIZED", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
-    *("FOLLOWER_READ_ONLY", "LOG_TRUNCATED", "PAYLOAD_TOO_LARGE", "BUDGET_EXCEEDED"),
-    *("RATE_LIMITED", "INTERNAL_ERROR", "LLM_NOT_CONFIGURED", "LLM_FAILED", "PLUGIN_FAILED"),
-    *("NOT_READY", "STORAGE_FULL"),
+    "VALIDATION_ERROR",
+    "UNAUTHORIZED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "CONFLICT",
+    "FOLLOWER_READ_ONLY",
+    "LOG_TRUNCATED",
+    "PAYLOAD_TOO_LARGE",
+    "BUDGET_EXCEEDED",
+    "RATE_LIMITED",
+    "INTERNAL_ERROR",
+    "LLM_NOT_CONFIGURED",
+    "LLM_FAILED",
+    "PLUGIN_FAILED",
+    "NOT_READY",
+    "STORAGE_FULL",
 )
 """Codes of errors; the server has the status of each."""
 
 TELLING_HOOKS = (
-    *("kb_changes_committed", "kb_goal_answered", "kb_llm_called", "kb_metrics_sinks"),
-    *("kb_predicates", "kb_runtime_started", "kb_runtime_stopping"),
+    "kb_changes_committed",
+    "kb_goal_answered",
+    "kb_llm_called",
+    "kb_metrics_sinks",
+    "kb_predicates",
+    "kb_runtime_started",
+    "kb_runtime_stopping",
 )
 """Hooks whose failures are counted and otherwise ignored."""
 

@@ -193,7 +193,11 @@ class Keys:
         expires = None if days is None else now + max(1, int(days * _DAY_MS))
         return _fresh(
             StoredKey(
-                *("", request.name, request.role, "", now),
+                "",
+                request.name,
+                request.role,
+                "",
+                now,
                 databases=tuple(dict.fromkeys(request.databases)),
                 tenants=tuple(dict.fromkeys(request.tenants)),
                 expires_at=expires,

@@ -11,8 +11,18 @@ from datetime import date, datetime, timedelta, timezone
 from kbplanner.pacing import CHARS_PER_YIELD, YieldNow, go_on, paced
 
 MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 

@@ -157,7 +157,9 @@ class AnsweredRequests:
         """Return every record, oldest first, as JSON."""
         return [
             [
-                *(key, record.digest, record.at),
+                key,
+                record.digest,
+                record.at,
                 record.answer and answer_to_json(record.answer),
                 record.outcome and list(astuple(record.outcome)),
             ]

@@ -43,8 +43,12 @@ MAX_BYTES = 64 * 1024
 """Larger bodies are served by the Flask route."""
 
 UNCOMMON_HEADERS = (
-    *("HTTP_PREFER", "HTTP_X_TRANSACTION_ID", "HTTP_TRANSFER_ENCODING", "HTTP_CONTENT_ENCODING"),
-    *("HTTP_IDEMPOTENCY_KEY", "HTTP_X_MIN_SEQ"),
+    "HTTP_PREFER",
+    "HTTP_X_TRANSACTION_ID",
+    "HTTP_TRANSFER_ENCODING",
+    "HTTP_CONTENT_ENCODING",
+    "HTTP_IDEMPOTENCY_KEY",
+    "HTTP_X_MIN_SEQ",
 )
 """Requests with one of these headers are served by Flask."""
 

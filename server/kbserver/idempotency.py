@@ -39,8 +39,12 @@ _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 _RETRY_SECONDS = 1
 _NOT_STORED = frozenset(
     (
-        *("content-length", "vary", "x-request-id", "x-kb-version"),
-        *("ratelimit", "ratelimit-policy"),
+        "content-length",
+        "vary",
+        "x-request-id",
+        "x-kb-version",
+        "ratelimit",
+        "ratelimit-policy",
     )
 )
 """Headers that belong to one transmission of an answer."""

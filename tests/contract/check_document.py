@@ -23,13 +23,13 @@ expected-statuses = ["2xx", "3xx", "4xx", 501]
 """501 is the answer to prose where no language model is configured."""
 
 CHECKS = (
-    *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
-    *(
-        "response_headers_conformance",
-        "response_schema_conformance",
-        "missing_required_header",
-        "unsupported_method",
-    ),
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "missing_required_header",
+    "unsupported_method",
 )
 
 
@@ -43,35 +43,36 @@ def main() -> int:
         config = Path(folder, "schemathesis.toml")
         config.write_text(CONFIG, encoding="utf-8")
         command = [
-            *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
-            *("run", f"{url}/openapi.json", "--url", url),
-            *(
-                "--checks",
-                ",".join(CHECKS),
-                "--seed",
-                "7",
-                "--generation-deterministic",
-                "--max-time",
-                seconds,
-            ),
-            *(
-                "--max-examples",
-                "30",
-                "--phases",
-                "examples,coverage,fuzzing",
-                "--continue-on-failure",
-                "--no-color",
-            ),
-            *(
-                "--suppress-health-check",
-                "all",
-                "--request-timeout",
-                "20",
-                "--exclude-path",
-                "/memory/events",
-                "--exclude-path",
-                "/goals/{id}/events",
-            ),
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "--config-file",
+            str(config),
+            "run",
+            f"{url}/openapi.json",
+            "--url",
+            url,
+            "--checks",
+            ",".join(CHECKS),
+            "--seed",
+            "7",
+            "--generation-deterministic",
+            "--max-time",
+            seconds,
+            "--max-examples",
+            "30",
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--continue-on-failure",
+            "--no-color",
+            "--suppress-health-check",
+            "all",
+            "--request-timeout",
+            "20",
+            "--exclude-path",
+            "/memory/events",
+            "--exclude-path",
+            "/goals/{id}/events",
         ]
         return subprocess.run(command, check=False).returncode
 

@@ -206,7 +206,11 @@ def test_keys_survive_a_restart(tmp_path, snapshot):
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)
 stored = st.builds(
     StoredKey,
-    *(texts, texts, st.sampled_from(ROLES), texts, st.integers(0, 1 << 50)),
+    texts,
+    texts,
+    st.sampled_from(ROLES),
+    texts,
+    st.integers(0, 1 << 50),
     st.lists(texts, max_size=3).map(tuple),
     st.lists(texts, max_size=3).map(tuple),
     st.none() | st.integers(0, 1 << 50),

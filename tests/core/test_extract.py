@@ -183,17 +183,19 @@ def test_contradictions_are_reported(bench: Bench) -> None:
     bench.kb.teach("likes(?x, milk) :- p(?x).")
     bench.say(
         facts(
-            *(fact("likes", "Ann", "tea"), fact("likes", "Bob", "milk", negated=True)),
-            *(
-                fact("likes", "Cid", "rum"),
-                fact("likes", "Cid", "rum", negated=True),
-                fact("likes", "Dan", "ale"),
-            ),
+            fact("likes", "Ann", "tea"),
+            fact("likes", "Bob", "milk", negated=True),
+            fact("likes", "Cid", "rum"),
+            fact("likes", "Cid", "rum", negated=True),
+            fact("likes", "Dan", "ale"),
         )
     )
     found = bench.kb.extract("x")
     assert [(one.fact.args[0], one.known) for one in found.contradictions] == [
-        *(("Ann", "stored"), ("Bob", "derived"), ("Cid", "text"), ("Cid", "text"))
+        ("Ann", "stored"),
+        ("Bob", "derived"),
+        ("Cid", "text"),
+        ("Cid", "text"),
     ]
 
 

@@ -83,8 +83,11 @@ def test_temporary_failures_are_retried_with_increasing_delays() -> None:
     assert [usage.outcome for usage in bench.usages] == ["error", "rate_limited", "ok"]
     last = bench.usages[-1]
     assert (last.provider, last.model, last.operation, last.input_tokens, last.output_tokens) == (
-        *("scripted", "script-1", "extract"),
-        *(10, 5),
+        "scripted",
+        "script-1",
+        "extract",
+        10,
+        5,
     )
 
 

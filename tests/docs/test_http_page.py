@@ -43,8 +43,17 @@ def test_the_page_names_every_route_and_no_other() -> None:
 
 
 ROW = {
-    *("predicate", "args", "negated", "scope", "metadata", "createdAt"),
-    *("validFrom", "validUntil", "ttl", "confidence", "evidence"),
+    "predicate",
+    "args",
+    "negated",
+    "scope",
+    "metadata",
+    "createdAt",
+    "validFrom",
+    "validUntil",
+    "ttl",
+    "confidence",
+    "evidence",
 }
 """The fields of a row, which the page lists once."""
 

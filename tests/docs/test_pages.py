@@ -67,8 +67,16 @@ CONFORMING = [page for page in PAGES if "Conformance):" in "".join(blocks(page, 
 def test_the_plugin_of_a_page_passes_the_tests_it_shows(page, tmp_path):
     (tmp_path / "test_page.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
     command = [
-        *(sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error"),
-        *("-p", "no:cacheprovider", "test_page.py"),
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "test_page.py",
     ]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
@@ -78,8 +86,10 @@ def test_the_plugin_of_a_page_passes_the_tests_it_shows(page, tmp_path):
     assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) >= least
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     optional = (
-        *("does not take over other logs", "does not erase"),
-        *("reads only its newest snapshot", "keeps no older snapshots"),
+        "does not take over other logs",
+        "does not erase",
+        "reads only its newest snapshot",
+        "keeps no older snapshots",
     )
     assert all(any(ability in line for ability in optional) for line in skipped), done.stdout
 

@@ -50,8 +50,14 @@ def test_a_second_process_is_refused_although_the_lock_file_was_removed(tmp_path
         assert tell(server, "before") == 200
         (tmp_path / "LOCK").unlink()
         command = [
-            *(sys.executable, "-m", "kbserver.cli", "serve", "--port", "0"),
-            *("--storage-dir", str(tmp_path)),
+            sys.executable,
+            "-m",
+            "kbserver.cli",
+            "serve",
+            "--port",
+            "0",
+            "--storage-dir",
+            str(tmp_path),
         ]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert second.returncode == 75, second.stderr

@@ -76,14 +76,15 @@ ALLOWED: dict[tuple[str, str], str] = {
     **{
         (f"tests/{name}.py", "nobody"): "a name in the data of the tests"
         for name in (
-            *("bench/talk", "support/postgres", "plugins/test_llm_http"),
-            *(
-                "core/test_admin",
-                "core/test_api_keys",
-                "core/test_hooks",
-                "core/memory/test_salience",
-            ),
-            *("core/context/test_relevance", "core/context/test_removal_reasons"),
+            "bench/talk",
+            "support/postgres",
+            "plugins/test_llm_http",
+            "core/test_admin",
+            "core/test_api_keys",
+            "core/test_hooks",
+            "core/memory/test_salience",
+            "core/context/test_relevance",
+            "core/context/test_removal_reasons",
             "plugins/test_storage_postgres",
         )
     },

@@ -33,7 +33,11 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _IMPORT = re.compile(r"^\s+from (kb\w[\w.]*) import (.+)$|^\s+import (kb\w[\w.]*)$", re.MULTILINE)
 
 NOT_HERE = {
-    *("application/json", "application/yaml", "text/html", "text/csv", "text/event-stream"),
+    "application/json",
+    "application/yaml",
+    "text/html",
+    "text/csv",
+    "text/event-stream",
 }
 """Names with a slash that are no paths."""
 

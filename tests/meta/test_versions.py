@@ -16,7 +16,7 @@ def test_every_package_has_the_version():
     versions = {
         name: re.findall(r'^(?:__version__|version) = "(.+)"$', (ROOT / name).read_text("utf-8"), re.M)
         for name in (
-            *("pyproject.toml", "clients/python/pyproject.toml"),
+            "pyproject.toml", "clients/python/pyproject.toml",
             "clients/python/kbcore_client/__init__.py",
         )
     }  # fmt: skip

@@ -151,16 +151,14 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
 
 ENTRIES = st.builds(
     lambda predicate, args, negated, scope, contradicted, goal: Entry(
-        *(
-            predicate,
-            tuple(args),
-            negated,
-            scope,
-            0.5,
-            "asserted",
-            print_row(predicate, args, negated),
-            1,
-        ),
+        predicate,
+        tuple(args),
+        negated,
+        scope,
+        0.5,
+        "asserted",
+        print_row(predicate, args, negated),
+        1,
         contradicted=contradicted,
         goal=goal,
     ),

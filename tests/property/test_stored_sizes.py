@@ -129,8 +129,20 @@ def test_each_step_does_something(tmp_path: Path) -> None:
     """Without this, a step that always fails would make the test above true for nothing."""
     node = open_node(str(tmp_path), ManualClock(T0))
     order = [
-        *("episode", "rule", "phrase", "goal", "fact", "undo", "transaction", "snapshot"),
-        *("fork", "drop", "purge", "end", "withdraw", "retract"),
+        "episode",
+        "rule",
+        "phrase",
+        "goal",
+        "fact",
+        "undo",
+        "transaction",
+        "snapshot",
+        "fork",
+        "drop",
+        "purge",
+        "end",
+        "withdraw",
+        "retract",
     ]
     with node:
         for kind in order:

@@ -26,9 +26,12 @@ MANY = 2000
 SLOW = "never(?a) :- n(?a), n(?b), n(?c), ?a + ?b + ?c < 0."
 
 WAYS = [
-    *(("auto", "http"), ("2026-07-28", "http"), ("legacy", "http")),
+    ("auto", "http"),
+    ("2026-07-28", "http"),
+    ("legacy", "http"),
     ("legacy", "sse"),
-    *(("auto", "stdio"), ("legacy", "stdio")),
+    ("auto", "stdio"),
+    ("legacy", "stdio"),
 ]
 
 

@@ -35,24 +35,23 @@ EVIL = "https://evil.example"
 FACT = b'{"predicate": "p", "args": ["planted"]}'
 
 FOREIGN_HOSTS = (
-    *("evil.example", "evil.example:9300", "EVIL.EXAMPLE.", "localhost.evil.example"),
-    *(
-        "127.0.0.1.evil.example",
-        "evil.localhost",
-        "localhost@evil.example",
-        "localhost,evil.example",
-    ),
-    *(
-        "",
-        " ",
-        "0.0.0.0",
-        "10.0.0.1",
-        "[fe80::1%25eth0]",
-        "[::1",
-        "localhost:",
-        "localhost:x",
-        "127.1",
-    ),
+    "evil.example",
+    "evil.example:9300",
+    "EVIL.EXAMPLE.",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "evil.localhost",
+    "localhost@evil.example",
+    "localhost,evil.example",
+    "",
+    " ",
+    "0.0.0.0",
+    "10.0.0.1",
+    "[fe80::1%25eth0]",
+    "[::1",
+    "localhost:",
+    "localhost:x",
+    "127.1",
 )
 PAGES: tuple[dict[str, str], ...] = (
     {"Origin": EVIL},
@@ -90,15 +89,17 @@ BODIES: tuple[tuple[str | None, bytes], ...] = (
 """The simple requests, which need no preflight, and one that does."""
 
 UNKNOWN = (
-    *(
-        "/nope",
-        "//tell",
-        "/tell/",
-        "/admin/databases/default//nuke",
-        "/-/directory",
-        "/%2d/tenants",
-    ),
-    *("/x/nope", "/console/../tell", "*", "/kb/tell", "/TELL"),
+    "/nope",
+    "//tell",
+    "/tell/",
+    "/admin/databases/default//nuke",
+    "/-/directory",
+    "/%2d/tenants",
+    "/x/nope",
+    "/console/../tell",
+    "*",
+    "/kb/tell",
+    "/TELL",
 )
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get")
 VALUES = {"name": "default", "tenant": "t"}

@@ -50,11 +50,33 @@ HOSTILE = (
 )
 
 HEADERS = (
-    *("X-Tenant-ID", "X-Database", "X-Transaction-ID", "X-Request-ID", "traceparent", "X-API-Key"),
-    *("Authorization", "User-Agent", "Referer", "Origin", "Host", "Prefer", "Accept", "Cookie"),
-    *("Accept-Encoding", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "X-Forwarded-For"),
-    *("A2A-Version", "Mcp-Session-Id", "MCP-Protocol-Version", "X-Min-Seq", "Content-Type"),
-    *("Connection", "Forwarded", "Sec-Fetch-Site"),
+    "X-Tenant-ID",
+    "X-Database",
+    "X-Transaction-ID",
+    "X-Request-ID",
+    "traceparent",
+    "X-API-Key",
+    "Authorization",
+    "User-Agent",
+    "Referer",
+    "Origin",
+    "Host",
+    "Prefer",
+    "Accept",
+    "Cookie",
+    "Accept-Encoding",
+    "Idempotency-Key",
+    "If-None-Match",
+    "Last-Event-ID",
+    "X-Forwarded-For",
+    "A2A-Version",
+    "Mcp-Session-Id",
+    "MCP-Protocol-Version",
+    "X-Min-Seq",
+    "Content-Type",
+    "Connection",
+    "Forwarded",
+    "Sec-Fetch-Site",
 )
 
 TEXT_LINE = re.compile(

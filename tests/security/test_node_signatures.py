@@ -262,7 +262,12 @@ WHOLE = pieces(b"k", *BLOCKS)
 @pytest.mark.parametrize(
     "sent",
     [
-        *(WHOLE[:-1], WHOLE[:-2], WHOLE[1:], WHOLE[::-1], [WHOLE[0], *WHOLE[2:]], []),
+        WHOLE[:-1],
+        WHOLE[:-2],
+        WHOLE[1:],
+        WHOLE[::-1],
+        [WHOLE[0], *WHOLE[2:]],
+        [],
         [WHOLE[0], WHOLE[0], *WHOLE[1:]],
         [WHOLE[1], WHOLE[0], *WHOLE[2:]],
         [*WHOLE[:-1], pieces(b"other", *BLOCKS)[-1]],

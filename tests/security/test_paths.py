@@ -39,8 +39,14 @@ METHODS = ("GET", "POST", "DELETE", "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", 
 OVERLONG = {"/": ("%c0%af", "%e0%80%af"), ".": ("%c0%ae", "%e0%80%ae"), "a": ("%c1%a1",)}
 WIDE = {"/": "%ef%bc%8f", ".": "%ef%bc%8e", "a": "%ef%bd%81"}
 REWRITING = (
-    *("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Prefix", "X-Script-Name", "X-Forwarded-Uri"),
-    *("X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"),
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-Forwarded-Prefix",
+    "X-Script-Name",
+    "X-Forwarded-Uri",
+    "X-HTTP-Method-Override",
+    "X-Method-Override",
+    "X-HTTP-Method",
 )
 
 
@@ -69,7 +75,11 @@ def with_slashes(rng: random.Random, path: str) -> str:
 
 ENDS = (
     *("/", "//", ".", "/.", "/..", "%20", "%00", "%0a", ";", ";a=b", "?", "#", "%23", "%3f", "/*"),
-    *("~", ".json", "..;/", "%09", "+"),
+    "~",
+    ".json",
+    "..;/",
+    "%09",
+    "+",
 )
 
 
@@ -115,7 +125,13 @@ def behind_public(rng: random.Random, path: str) -> str:
 
 
 SPELLINGS = (
-    *(encoded, with_slashes, with_end, in_other_case, overlong, in_absolute_form, behind_public),
+    encoded,
+    with_slashes,
+    with_end,
+    in_other_case,
+    overlong,
+    in_absolute_form,
+    behind_public,
     lambda rng, path: path,
 )
 

@@ -40,19 +40,30 @@ CALLS = (
 )
 
 PREFIXES = (
-    *("/-/", "/%2d/", "/%2D/", "/-%2f", "/-%2F", "/%2D%2F", "/%252d/", "/%25%32d/", "/-%255cx/"),
-    *(
-        "//-/",
-        "/./-/",
-        "/x/../-/",
-        "/%2e/-/",
-        "/x/%2E%2e/-/",
-        "///-//",
-        "/%2f-/",
-        "/..//-/",
-        "/-/./",
-    ),
-    *("http://x/-/", "HTTP://x:1/%2d/", "http://x//-/", "https://x/-%2f", "/%5c-%5c", "/-/x/../"),
+    "/-/",
+    "/%2d/",
+    "/%2D/",
+    "/-%2f",
+    "/-%2F",
+    "/%2D%2F",
+    "/%252d/",
+    "/%25%32d/",
+    "/-%255cx/",
+    "//-/",
+    "/./-/",
+    "/x/../-/",
+    "/%2e/-/",
+    "/x/%2E%2e/-/",
+    "///-//",
+    "/%2f-/",
+    "/..//-/",
+    "/-/./",
+    "http://x/-/",
+    "HTTP://x:1/%2d/",
+    "http://x//-/",
+    "https://x/-%2f",
+    "/%5c-%5c",
+    "/-/x/../",
 )
 
 
@@ -205,8 +216,15 @@ def test_requests_after_a_refused_one_are_not_answered_as_if_they_were_its_body(
 @pytest.mark.parametrize(
     "header",
     [
-        *("X-KBCore-Client", "x-kbcore-client", "X-KBCORE-CLIENT", "X_KBCore_Client"),
-        *("X-KBCore_Client", "X-KBCore-Worker", "X-KBCore-Node", "X-Kbcore-Call", "X-KBCore-"),
+        "X-KBCore-Client",
+        "x-kbcore-client",
+        "X-KBCORE-CLIENT",
+        "X_KBCore_Client",
+        "X-KBCore_Client",
+        "X-KBCore-Worker",
+        "X-KBCore-Node",
+        "X-Kbcore-Call",
+        "X-KBCore-",
     ],
 )
 def test_no_client_sets_its_address_or_a_proof(logged, header) -> None:

@@ -257,7 +257,11 @@ def test_the_matrix_has_the_operations_that_take_text() -> None:
     assert {"/infer", "/query", "/check", "/preview", "/execute", "/extract", "/explain"} <= paths
     assert {"/context", "/context/ingest", "/episodes", "/goals/subscribe"} <= paths
     assert fields_with_texts(body_of("POST /preview")) == [
-        *("tell", "teach", "forget", "forgetRules", "scope")
+        "tell",
+        "teach",
+        "forget",
+        "forgetRules",
+        "scope",
     ]
 
 

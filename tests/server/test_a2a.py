@@ -164,13 +164,18 @@ def test_versions(client: Client) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        *(None, 3, {}, {"parts": []}, {"parts": [3]}, {"parts": [{}]}, {"parts": [{"text": " "}]}),
-        *(
-            {"parts": [{"data": {}}]},
-            {"parts": [{"data": {"op": "nothing"}}]},
-            {"parts": [{"data": {"op": []}}]},
-        ),
-        *({"parts": [{"text": "?- p(?x"}]}, {"parts": [{"text": "who is ann?"}]}),
+        None,
+        3,
+        {},
+        {"parts": []},
+        {"parts": [3]},
+        {"parts": [{}]},
+        {"parts": [{"text": " "}]},
+        {"parts": [{"data": {}}]},
+        {"parts": [{"data": {"op": "nothing"}}]},
+        {"parts": [{"data": {"op": []}}]},
+        {"parts": [{"text": "?- p(?x"}]},
+        {"parts": [{"text": "who is ann?"}]},
     ],
 )
 def test_messages_without_an_operation(client: Client, message: Any) -> None:

@@ -86,7 +86,10 @@ def test_details_are_columns_where_there_are_some(filled: Client, path: str) -> 
     filled.tell("parent", "ann", "di", confidence=0.25, metadata={"by": "hand"})
     found = rows(arrow(filled, path, {"text": "parent(ann, ?who)"}))
     assert [(row["who"], row["confidence"]) for row in found] == [
-        *(("bob", None), ("cy", None), ("di", 0.25), ("ö", None))
+        ("bob", None),
+        ("cy", None),
+        ("di", 0.25),
+        ("ö", None),
     ]
     assert json.loads(found[2]["metadata"]) == {"by": "hand"}
     assert found[0]["metadata"] is None

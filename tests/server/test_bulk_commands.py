@@ -59,8 +59,15 @@ def test_a_folder_of_files_is_one_predicate_and_answers_can_be_facts(place):
     assert len(bulk.read(place / "out" / "reach.parquet")) == 20
     (place / "rules.kb").write_text("n(count(*)) :- reach(_, ?x).")
     completed = kbcore(
-        *("bulk", "run", str(place / "rules.kb"), "--goal", "n(?n)"),
-        *("--facts", str(place / "out"), "--out", str(place / "more")),
+        "bulk",
+        "run",
+        str(place / "rules.kb"),
+        "--goal",
+        "n(?n)",
+        "--facts",
+        str(place / "out"),
+        "--out",
+        str(place / "more"),
     )
     assert "1 answer from 20 facts" in completed.stdout
     assert bulk.read(place / "more" / "n.parquet") == [("20",)]

@@ -21,17 +21,23 @@ from kbserver.cli.shared.groups import summary_of
 from kbserver.routes import EVERY, PATHS, subject_of
 
 HEAVY = (
-    *("kbplanner.engine", "kbplanner._engine", "kbplanner.compile", "kbplanner.syntax.parser"),
-    *(
-        "kbcore.embed",
-        "kbcore.operations",
-        "kbcore.config",
-        "lark",
-        "flask",
-        "gevent",
-        "marshmallow",
-    ),
-    *("werkzeug", "httpx", "orjson", "pluggy", "kbserver.schemas", "kbserver.routes"),
+    "kbplanner.engine",
+    "kbplanner._engine",
+    "kbplanner.compile",
+    "kbplanner.syntax.parser",
+    "kbcore.embed",
+    "kbcore.operations",
+    "kbcore.config",
+    "lark",
+    "flask",
+    "gevent",
+    "marshmallow",
+    "werkzeug",
+    "httpx",
+    "orjson",
+    "pluggy",
+    "kbserver.schemas",
+    "kbserver.routes",
 )
 """Modules that a command for a server does not import."""
 

@@ -200,10 +200,17 @@ def test_commands_are_executed_in_order(client: Client):
     assert answer["result"] == DONE
     assert (answer["asserted"], answer["retracted"], len(answer["rules"])) == (2, 1, 2)
     assert [one["goal"] for one in answer["questions"]] == [
-        *("child(?who, ann)", "child(?who, ann)", "parent(ann, ?who)", "child(?who, ann)"),
+        "child(?who, ann)",
+        "child(?who, ann)",
+        "parent(ann, ?who)",
+        "child(?who, ann)",
     ]
     assert [one["bindings"]["?who"] for one in answer["answers"]] == [
-        *("bob", "cid", "bob", "cid", "cid"),
+        "bob",
+        "cid",
+        "bob",
+        "cid",
+        "cid",
     ]
 
 

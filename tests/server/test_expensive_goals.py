@@ -23,7 +23,12 @@ REACH = "reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)."
 NEVER = "never(?a) :- edge(?a, _), edge(?b, _), edge(?c, _), edge(?d, _), ?a < ?b, ?b < ?c, ?c < ?d, ?d < ?a."
 RULES = "\n".join(
     [
-        *(PAIRS, "tick(0) :- edge(_, _).", TICK, "reach(?x, ?y) :- edge(?x, ?y).", REACH, NEVER),
+        PAIRS,
+        "tick(0) :- edge(_, _).",
+        TICK,
+        "reach(?x, ?y) :- edge(?x, ?y).",
+        REACH,
+        NEVER,
         "total(sum(?c)) :- pairs(?a, ?b, ?c).",
     ]
 )

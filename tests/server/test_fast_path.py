@@ -151,14 +151,14 @@ raw = st.one_of(
 headers = st.dictionaries(
     st.sampled_from(
         [
-            *(
-                "HTTP_PREFER",
-                "HTTP_X_DATABASE",
-                "HTTP_X_TENANT_ID",
-                "CONTENT_TYPE",
-                "HTTP_X_TRANSACTION_ID",
-            ),
-            *("HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT_ENCODING", "HTTP_TRACEPARENT"),
+            "HTTP_PREFER",
+            "HTTP_X_DATABASE",
+            "HTTP_X_TENANT_ID",
+            "CONTENT_TYPE",
+            "HTTP_X_TRANSACTION_ID",
+            "HTTP_IDEMPOTENCY_KEY",
+            "HTTP_ACCEPT_ENCODING",
+            "HTTP_TRACEPARENT",
         ]
     ),
     st.sampled_from(

@@ -11,8 +11,19 @@ from support.stand_in import StandIn
 
 HOUR = 3_600_000
 ENTRY_KEYS = [
-    *("predicate", "args", "negated", "scope", "salience", "category", "charCount"),
-    *("provenance", "createdAt", "validFrom", "validUntil", "metadata", "contradicted"),
+    "predicate",
+    "args",
+    "negated",
+    "scope",
+    "salience",
+    "category",
+    "charCount",
+    "provenance",
+    "createdAt",
+    "validFrom",
+    "validUntil",
+    "metadata",
+    "contradicted",
 ]
 TEXT = """Here is what I know:
 works_at(ann, acme)
@@ -31,17 +42,15 @@ def test_ingest(client: Client) -> None:
     }
     found = client.post("/context/ingest", body).get_json()
     assert list(found) == [
-        *(
-            "extracted",
-            "rules",
-            "extractionProvider",
-            "extractionModel",
-            "unreadLines",
-            "rejected",
-            "failures",
-            "context",
-            "episodeIds",
-        )
+        "extracted",
+        "rules",
+        "extractionProvider",
+        "extractionModel",
+        "unreadLines",
+        "rejected",
+        "failures",
+        "context",
+        "episodeIds",
     ]
     assert [
         (one["predicate"], one["args"], one["negated"], one["confidence"])
@@ -118,8 +127,14 @@ def test_turns_of_a_conversation(client: Client) -> None:
         "/context", {"turns": ["Hi!", "likes(ann, tea)"], "sessionId": "s"}
     ).get_json()
     assert list(first) == [
-        *("facts", "totalFactsInKB", "factsReturned", "contradictions", "newFactsExtracted"),
-        *("sessionId", "warning", "briefingDelta"),
+        "facts",
+        "totalFactsInKB",
+        "factsReturned",
+        "contradictions",
+        "newFactsExtracted",
+        "sessionId",
+        "warning",
+        "briefingDelta",
     ]
     (fact,) = first["facts"]
     assert (fact["predicate"], fact["args"], fact["provenance"]) == ("likes", ["ann", "tea"], None)
@@ -182,16 +197,18 @@ def test_summary(served: Served) -> None:
     client.tell("p0", "z", scope="s")
     before = client.post("/context/summary", {"scope": None}).get_json()
     assert list(before) == [
-        *(
-            "totalFacts",
-            "predicateCount",
-            "topPredicates",
-            "factsWithTtl",
-            "factsExpiringWithin1h",
-            "contradictions",
-        ),
-        *("constraintViolations", "topViolations"),
-        *("topSalientFacts", "totalCharCount", "knowledgeGeneration", "generatedAt"),
+        "totalFacts",
+        "predicateCount",
+        "topPredicates",
+        "factsWithTtl",
+        "factsExpiringWithin1h",
+        "contradictions",
+        "constraintViolations",
+        "topViolations",
+        "topSalientFacts",
+        "totalCharCount",
+        "knowledgeGeneration",
+        "generatedAt",
     ]
     assert (before["totalFacts"], before["predicateCount"], before["contradictions"]) == (18, 15, 2)
     assert (before["factsWithTtl"], before["factsExpiringWithin1h"]) == (3, 3)

@@ -33,13 +33,11 @@ UNLISTED = {
     ("/console", "GET"),
     ("/console/", "GET"),
     ("/console/{name}", "GET"),
-    *(
-        ("/mcp", "POST"),
-        ("/mcp", "GET"),
-        ("/mcp", "DELETE"),
-        ("/mcp/sse", "GET"),
-        ("/mcp/messages", "POST"),
-    ),
+    ("/mcp", "POST"),
+    ("/mcp", "GET"),
+    ("/mcp", "DELETE"),
+    ("/mcp/sse", "GET"),
+    ("/mcp/messages", "POST"),
     ("/a2a", "POST"),
 }
 """Past its sunset; for browsers; and what speaks protocols that have descriptions of their own."""

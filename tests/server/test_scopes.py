@@ -86,8 +86,14 @@ def test_diff(base: Client, one: str, other: str) -> None:
     base.tell("same", "x", scope="s")
     found = base.post(DIFF, {one: None, other: "s"}).get_json()
     assert list(found) == [
-        *("added", "removed", "modified", "onlyInA", "onlyInB"),
-        *("inBoth", "conflicts", "unchanged"),
+        "added",
+        "removed",
+        "modified",
+        "onlyInA",
+        "onlyInB",
+        "inBoth",
+        "conflicts",
+        "unchanged",
     ]
     assert [row["args"] for row in found["added"]] == [["x"]]
     assert [row["args"] for row in found["removed"]] == [["b"]]

@@ -86,7 +86,12 @@ def test_messages_on_one_connection_change_between_tenants(server) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        *([], "text", None, {"params": []}, {"params": {"tenant": 7}}, {"params": {"tenant": ""}}),
+        [],
+        "text",
+        None,
+        {"params": []},
+        {"params": {"tenant": 7}},
+        {"params": {"tenant": ""}},
         {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"tenant": "a b"}},
         {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"tenant": {"a": 1}}},
     ],

@@ -8,11 +8,24 @@ import pytest
 from support.http import Client, error_of
 
 KEYS = [
-    *("goal", "holds", "truth", "candidates", "deniedBy", "nearFacts"),
-    *("unknownPredicates", "truncated"),
+    "goal",
+    "holds",
+    "truth",
+    "candidates",
+    "deniedBy",
+    "nearFacts",
+    "unknownPredicates",
+    "truncated",
 ]
 CANDIDATE_KEYS = [
-    *("rule", "scope", "bindings", "satisfied", "missing", "blockedBy", "undefined", "because"),
+    "rule",
+    "scope",
+    "bindings",
+    "satisfied",
+    "missing",
+    "blockedBy",
+    "undefined",
+    "because",
 ]
 
 

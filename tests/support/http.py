@@ -52,16 +52,29 @@ WRITES = (
     "/execute",
 )
 READS = (
-    *("/infer", "/ask", "/query", "/neighbours", "/aggregate"),
-    *("/memory/query/salient", "/memory/query/temporal", "/memory/recall"),
+    "/infer",
+    "/ask",
+    "/query",
+    "/neighbours",
+    "/aggregate",
+    "/memory/query/salient",
+    "/memory/query/temporal",
+    "/memory/recall",
 )
 ALONE = (
-    *("/memory/decay", "/memory/cleanup", "/memory/consolidate", "/memory/compress"),
-    *("/memory/priority", "/memory/prioritize"),
+    "/memory/decay",
+    "/memory/cleanup",
+    "/memory/consolidate",
+    "/memory/compress",
+    "/memory/priority",
+    "/memory/prioritize",
 )
 """Writes that are no part of a transaction."""
 CONTEXT = (
-    *("/memory/context", "/context/optimize", "/context/diff", "/context/session/clear"),
+    "/memory/context",
+    "/context/optimize",
+    "/context/diff",
+    "/context/session/clear",
     "/context/summary",
 )
 TEXTS = ("/context/ingest", "/context", "/extract", "/synthesize")

@@ -347,7 +347,12 @@ class Subject:
         ):
             place = {"X_Tenant_ID": tenant, "X_Database": database}
             for path in (
-                *("/predicates", "/rules", "/scopes", "/goals", "/episodes", "/memory/purges"),
+                "/predicates",
+                "/rules",
+                "/scopes",
+                "/goals",
+                "/episodes",
+                "/memory/purges",
                 "/facts/history?predicate=parent",
             ):
                 seen[f"{database} {tenant} {path}"] = self.ask("GET", path, **place).json
@@ -488,8 +493,14 @@ def body_of(declared: Operation) -> Any:
 
 
 _HARMS = (
-    *("/retract", "/forget", "/memory/correct", "/memory/undo", "/scope/merge"),
-    *("/tx/commit", "/tx/rollback", "/admin/promote"),
+    "/retract",
+    "/forget",
+    "/memory/correct",
+    "/memory/undo",
+    "/scope/merge",
+    "/tx/commit",
+    "/tx/rollback",
+    "/admin/promote",
 )
 _GREATER_HARMS = ("/memory/decay", "/memory/cleanup", "/memory/purge")
 

@@ -106,8 +106,13 @@ def run(scratch: Path, folder: Path) -> int:
         sys.executable,
         "-m",
         "kbserver.cli",
-        *("load", "--header", "no", "--storage-dir", str(folder)),
-        *(str(table), str(HERE / "rules.kb")),
+        "load",
+        "--header",
+        "no",
+        "--storage-dir",
+        str(folder),
+        str(table),
+        str(HERE / "rules.kb"),
     ]
     subprocess.run(command, check=True)
 

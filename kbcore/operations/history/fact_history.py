@@ -43,9 +43,19 @@ ASSERTED, REPLACED, RETRACTED, PURGED = "asserted", "replaced", "retracted", "pu
 EVENTS = ASSERTED, REPLACED, RETRACTED, PURGED
 
 CAUSES = (
-    *("assert", "retract", "correct", "undo", "evidence", "supersede"),
-    *("expired", "faded", "summarised"),
-    *("fork", "merge", "drop_scope", "purge"),
+    "assert",
+    "retract",
+    "correct",
+    "undo",
+    "evidence",
+    "supersede",
+    "expired",
+    "faded",
+    "summarised",
+    "fork",
+    "merge",
+    "drop_scope",
+    "purge",
 )
 
 DEFAULT_EVENTS = 100

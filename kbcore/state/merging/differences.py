@@ -164,7 +164,11 @@ def standing(
         until = None if end == FOREVER else end
         facts.append(
             ConflictingFact(
-                *(stored.schema.positive, int(at), start, until, sure),
+                stored.schema.positive,
+                int(at),
+                start,
+                until,
+                sure,
                 without_evidence(stored.metadata.get(key, {})),
             )
         )

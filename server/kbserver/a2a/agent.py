@@ -50,14 +50,15 @@ _GET_TASK = frozenset(
 )
 _REFUSED = frozenset(
     (
-        *("SendStreamingMessage", "ListTasks", "GetExtendedAgentCard"),
-        *(
-            "CreateTaskPushNotificationConfig",
-            "GetTaskPushNotificationConfig",
-            "ListTaskPushNotificationConfigs",
-        ),
+        "SendStreamingMessage",
+        "ListTasks",
+        "GetExtendedAgentCard",
+        "CreateTaskPushNotificationConfig",
+        "GetTaskPushNotificationConfig",
+        "ListTaskPushNotificationConfigs",
         "DeleteTaskPushNotificationConfig",
-        *("message/stream", "agent/getAuthenticatedExtendedCard"),
+        "message/stream",
+        "agent/getAuthenticatedExtendedCard",
         *(f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")),
     )
 )

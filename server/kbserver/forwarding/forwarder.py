@@ -47,8 +47,15 @@ BLOCK = 64 * 1024
 
 _NOT_FORWARDED = frozenset(
     (
-        *("CONNECTION", "KEEP_ALIVE", "TE", "TRAILER", "UPGRADE", "PROXY_CONNECTION"),
-        *("EXPECT", "TRANSFER_ENCODING", "X_REQUEST_ID"),
+        "CONNECTION",
+        "KEEP_ALIVE",
+        "TE",
+        "TRAILER",
+        "UPGRADE",
+        "PROXY_CONNECTION",
+        "EXPECT",
+        "TRANSFER_ENCODING",
+        "X_REQUEST_ID",
     )
 )
 _CONNECTION = re.compile(rb"\r\nconnection:([^\r]*)", re.IGNORECASE)

@@ -69,10 +69,26 @@ class Request:
     """
 
     __slots__ = (
-        *("environ", "id", "runtime", "started", "caller"),
-        *("principal", "is_admitted", "rate", "counted", "turn", "is_active"),
-        *("headers", "transaction", "arguments", "body_limit", "is_of_present", "keyed"),
-        *("ignored", "applied", "audited"),
+        "applied",
+        "arguments",
+        "audited",
+        "body_limit",
+        "caller",
+        "counted",
+        "environ",
+        "headers",
+        "id",
+        "ignored",
+        "is_active",
+        "is_admitted",
+        "is_of_present",
+        "keyed",
+        "principal",
+        "rate",
+        "runtime",
+        "started",
+        "transaction",
+        "turn",
     )
 
     def __init__(self, environ: dict[str, Any], runtime: Runtime) -> None:

@@ -217,9 +217,25 @@ OLD_NAMES = {
 
 PUBLISHED = frozenset(
     (
-        *("tell", "teach", "ask", "forget", "query", "aggregate", "bulk_assert"),
-        *("retract_pattern", "context", "context_diff", "ingest", "predicates", "recall"),
-        *("compress", "cleanup", "fork_scope", "merge_scope", "list_scopes", "delete_scope"),
+        "tell",
+        "teach",
+        "ask",
+        "forget",
+        "query",
+        "aggregate",
+        "bulk_assert",
+        "retract_pattern",
+        "context",
+        "context_diff",
+        "ingest",
+        "predicates",
+        "recall",
+        "compress",
+        "cleanup",
+        "fork_scope",
+        "merge_scope",
+        "list_scopes",
+        "delete_scope",
         "explain",
     )
 )

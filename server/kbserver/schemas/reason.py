@@ -452,8 +452,14 @@ class ProofStep(JsonObject):
     """The step that proved a goal."""
 
     type = Choice(
-        *("fact_match", "rule_application", "negation_as_failure", "explicit_negative"),
-        *("builtin", "aggregate", "external", "elided"),
+        "fact_match",
+        "rule_application",
+        "negation_as_failure",
+        "explicit_negative",
+        "builtin",
+        "aggregate",
+        "external",
+        "elided",
     )
     fact = One(QuotedRow, allow_none=True)
     rule = Text(allow_none=True)

@@ -10,8 +10,15 @@ HIDDEN = "(not shown)"
 
 SECRET_FIELDS = frozenset(
     (
-        *("authorization", "proxy_authorization", "cookie", "set_cookie", "x_api_key", "api_key"),
-        *("password", "secret", "token"),
+        "authorization",
+        "proxy_authorization",
+        "cookie",
+        "set_cookie",
+        "x_api_key",
+        "api_key",
+        "password",
+        "secret",
+        "token",
     )
 )
 """Names of fields whose values are never logged, in any spelling."""

@@ -334,6 +334,14 @@ ABILITIES: tuple[Callable[[World], None], ...] = (
     small_talk,
 )
 NAMES = (
-    *(SINGLE, HOPS, TEMPORAL, UPDATE, CONTRADICTION),
-    *(PREFERENCE, INSTRUCTION, ORDER, ABSTENTION, SUMMARY),
+    SINGLE,
+    HOPS,
+    TEMPORAL,
+    UPDATE,
+    CONTRADICTION,
+    PREFERENCE,
+    INSTRUCTION,
+    ORDER,
+    ABSTENTION,
+    SUMMARY,
 )

@@ -29,8 +29,15 @@ def tables(results: Sequence[Result]) -> str:
         for result in results
     ]
     header = (
-        *("system", "evidence recall", "answer in window", "supported", "alone", "exact answer"),
-        *("tokens", "ms p50 / p99", "turns/s"),
+        "system",
+        "evidence recall",
+        "answer in window",
+        "supported",
+        "alone",
+        "exact answer",
+        "tokens",
+        "ms p50 / p99",
+        "turns/s",
     )
     parts = [_table(header, rows)]
     abilities = list(results[0].by_ability())

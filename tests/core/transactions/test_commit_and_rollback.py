@@ -50,8 +50,13 @@ def test_a_read_that_fails_does_not(node):
 def test_every_method_that_writes_is_listed():
     assert all(callable(getattr(TransactionKB, name)) for name in WRITES)
     prefixes = (
-        *("assert_", "retract_", "execute", "ingest", "commit"),
-        *("add_episode", "correct"),
+        "assert_",
+        "retract_",
+        "execute",
+        "ingest",
+        "commit",
+        "add_episode",
+        "correct",
     )
     assert {name for name in dir(TransactionKB) if name.startswith(prefixes)} == WRITES
 

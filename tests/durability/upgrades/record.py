@@ -90,8 +90,17 @@ def later_writes() -> Iterator[Request]:
 def reads() -> Iterator[Request]:
     """Yield reads whose answers do not depend on the time."""
     goals = (
-        *("ancestor(ann, ?x)", "childless(?x)", "children(?x, ?n)", "adult(?x)", "older(?x, ?y)"),
-        *("~trusted(?x)", "label(?x, ?t)", "in_range(?x)", "wins(?x)", "root(?x)", "extra(?x)"),
+        "ancestor(ann, ?x)",
+        "childless(?x)",
+        "children(?x, ?n)",
+        "adult(?x)",
+        "older(?x, ?y)",
+        "~trusted(?x)",
+        "label(?x, ?t)",
+        "in_range(?x)",
+        "wins(?x)",
+        "root(?x)",
+        "extra(?x)",
     )
     for goal in goals:
         for scope in (None, "what-if"):

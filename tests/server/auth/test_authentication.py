@@ -35,7 +35,7 @@ def test_without_authentication_every_request_is_allowed(client):
 
 
 @pytest.mark.parametrize(("method", "path"), [
-    *(("GET", "/auth/keys"), ("POST", "/auth/keys"), ("DELETE", "/auth/keys/x"), ("POST", "/auth/keys/x/rotate")),
+    ("GET", "/auth/keys"), ("POST", "/auth/keys"), ("DELETE", "/auth/keys/x"), ("POST", "/auth/keys/x/rotate"),
     ("POST", "/auth/bootstrap"),
 ])  # fmt: skip
 def test_keys_cannot_be_created_while_authentication_is_off(client, path, method):

@@ -40,8 +40,10 @@ def test_resources(agent: Agent) -> None:
     assert read(agent, "kb://proof/anc/bob/c%2Fd%20e").startswith('anc(bob, "c/d e")  by anc')
     templates = agent.legacy("resources/templates/list")["result"]["resourceTemplates"]
     assert [each["uriTemplate"] for each in templates] == [
-        *("kb://facts/{predicate}", "kb://scopes/{scope}/facts/{predicate}"),
-        *("kb://context/{sessionId}", "kb://proof/{predicate}{/args*}"),
+        "kb://facts/{predicate}",
+        "kb://scopes/{scope}/facts/{predicate}",
+        "kb://context/{sessionId}",
+        "kb://proof/{predicate}{/args*}",
     ]
     agent.call("context", sessionId="w", maxFacts=1)
     assert len(read(agent, "kb://context/w")["entries"]) == 1
@@ -63,14 +65,12 @@ def test_facts_are_paged(agent: Agent) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        *(
-            "kb://nothing",
-            "http://facts",
-            "kb://facts/",
-            "kb://facts/a/b",
-            "kb://rules?offset=3",
-            "kb://facts?offset=-1",
-        ),
+        "kb://nothing",
+        "http://facts",
+        "kb://facts/",
+        "kb://facts/a/b",
+        "kb://rules?offset=3",
+        "kb://facts?offset=-1",
         *(
             "kb://facts?page=3",
             "kb://scopes/./facts/p",

@@ -20,8 +20,18 @@ def test_the_default_tool_list_is_small(agent: Agent) -> None:
     assert len(response.data) < 8192
     tools = response.get_json()["result"]["tools"]
     assert [tool["name"] for tool in tools] == [
-        *("aggregate", "ask", "bulk_assert", "context", "context_diff", "explain"),
-        *("forget", "ingest", "predicates", "query", "teach", "tell"),
+        "aggregate",
+        "ask",
+        "bulk_assert",
+        "context",
+        "context_diff",
+        "explain",
+        "forget",
+        "ingest",
+        "predicates",
+        "query",
+        "teach",
+        "tell",
     ]
     for tool in tools:
         assert len(tool["description"]) <= 300
@@ -45,19 +55,28 @@ def test_the_setting_can_list_all_tools() -> None:
         assert names == sorted(set(all_tools()) - {"extract", "synthesize"})
     assert set(tools_of("all", model=True)) == set(all_tools())
     assert {
-        *("extract", "synthesize"),
-        *(
-            "retract_pattern",
-            "recall",
-            "compress",
-            "cleanup",
-            "fork_scope",
-            "merge_scope",
-            "diff_scope",
-        ),
-        *("list_scopes", "delete_scope", "context_summary", "preview", "why_not"),
-        *("subscribe_goal", "goal_changes", "unsubscribe_goal"),
-        *("remember_episode", "episode", "correct", "undo", "purge"),
+        "extract",
+        "synthesize",
+        "retract_pattern",
+        "recall",
+        "compress",
+        "cleanup",
+        "fork_scope",
+        "merge_scope",
+        "diff_scope",
+        "list_scopes",
+        "delete_scope",
+        "context_summary",
+        "preview",
+        "why_not",
+        "subscribe_goal",
+        "goal_changes",
+        "unsubscribe_goal",
+        "remember_episode",
+        "episode",
+        "correct",
+        "undo",
+        "purge",
         "fact_history",
     } == set(all_tools()) - set(tools_of("default"))
 
@@ -65,10 +84,25 @@ def test_the_setting_can_list_all_tools() -> None:
 def test_roles_that_tools_need() -> None:
     readers = {name for name, tool in all_tools().items() if tool.needs == READER}
     assert readers == {
-        *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
-        *("explain", "list_scopes", "predicates", "preview", "query", "recall"),
-        *("synthesize", "why_not", "subscribe_goal", "goal_changes", "unsubscribe_goal"),
-        *("episode", "fact_history"),
+        "aggregate",
+        "ask",
+        "context",
+        "context_diff",
+        "context_summary",
+        "diff_scope",
+        "explain",
+        "list_scopes",
+        "predicates",
+        "preview",
+        "query",
+        "recall",
+        "synthesize",
+        "why_not",
+        "subscribe_goal",
+        "goal_changes",
+        "unsubscribe_goal",
+        "episode",
+        "fact_history",
     }
     assert all_tools()["purge"].needs == ADMIN
     others = all_tools().keys() - readers - {"purge"}

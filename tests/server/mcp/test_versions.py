@@ -26,12 +26,10 @@ def test_discover(agent: Agent) -> None:
 
 def test_results_without_sessions_carry_type_and_server_info(agent: Agent) -> None:
     for method, params in (
-        *(
-            ("tools/list", {}),
-            ("resources/list", {}),
-            ("resources/templates/list", {}),
-            ("prompts/list", {}),
-        ),
+        ("tools/list", {}),
+        ("resources/list", {}),
+        ("resources/templates/list", {}),
+        ("prompts/list", {}),
         ("resources/read", {"uri": "kb://rules"}),
     ):
         response = agent.modern(method, params)

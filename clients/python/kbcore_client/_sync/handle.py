@@ -10,9 +10,20 @@ from kbcore_client.requests import Reply, Request
 
 HISTORIC = frozenset(
     {
-        *("/ask", "/query", "/explain", "/aggregate", "/neighbours"),
-        *("/memory/context", "/context/summary", "/memory/query/salient", "/memory/recall"),
-        *("/rules", "/predicates", "/scopes", "/scope/diff", "/episodes"),
+        "/ask",
+        "/query",
+        "/explain",
+        "/aggregate",
+        "/neighbours",
+        "/memory/context",
+        "/context/summary",
+        "/memory/query/salient",
+        "/memory/recall",
+        "/rules",
+        "/predicates",
+        "/scopes",
+        "/scope/diff",
+        "/episodes",
     }
 )
 """The paths of the reads that can be answered from an earlier state."""

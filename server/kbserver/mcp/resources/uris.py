@@ -12,8 +12,13 @@ from kbcore.state.names import is_name
 SCHEME = "kb"
 
 FACTS, RULES, PREDICATES, SCOPES, SUMMARY, CONTEXT, PROOF = (
-    *("facts", "rules", "predicates", "scopes", "summary"),
-    *("context", "proof"),
+    "facts",
+    "rules",
+    "predicates",
+    "scopes",
+    "summary",
+    "context",
+    "proof",
 )
 
 _MAX_URI_CHARS = 8192

@@ -84,7 +84,9 @@ def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
         "Times: epoch ms or ISO 8601; ttl: ms.",
         takes=(
             *(*ATOM_OR_TEXT, "negated", "scope", "ttl", "validFrom", "validUntil"),
-            *("confidence", "metadata", "evidence"),
+            "confidence",
+            "metadata",
+            "evidence",
         ),
         answer=work.ToolStored,
         gives=("asserted", "updated?", "discarded?"),
