@@ -1,4 +1,5 @@
-"""The build settings that pyproject.toml cannot express, and an error message for missing build tools.
+"""The build settings that pyproject.toml cannot express, and an error message for missing build
+tools.
 
 `python setup.py --check-tools` only checks the tools; it needs nothing but Python.
 """

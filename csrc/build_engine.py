@@ -25,7 +25,9 @@ def declarations() -> str:
 
 
 def make_ffibuilder() -> FFI:
-    """Return the cffi builder; paths are relative to the project, so that builds are reproducible."""
+    """Return the cffi builder; paths are relative to the project, so that builds are
+    reproducible.
+    """
     flags = ["-std=c11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
     if os.environ.get("KB_WERROR") == "1":
         # the code that cffi generates casts integers to enums and leaves parameters unused

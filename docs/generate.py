@@ -315,7 +315,9 @@ def python_api() -> str:
 
 
 def _fields(kind: type) -> list[str]:
-    """Return a table of the public fields of a dataclass, but of the settings, which have a page."""
+    """Return a table of the public fields of a dataclass, but of the settings, which have a
+    page.
+    """
     if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
         return []
     fields = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
@@ -432,8 +434,9 @@ PASS_ORDER = (
     "first",
     "parts",
 )
-"""Modules of `kbplanner.passes` in the order they run; `order` is used by other passes, `instances`,
-`first` and `parts` by proofs."""
+"""Modules of `kbplanner.passes` in the order they run; `order` is used by other passes,
+`instances`, `first` and `parts` by proofs.
+"""
 
 
 def operation_list() -> str:
@@ -677,7 +680,9 @@ EXAMPLES = Path(document.__file__).with_name("examples.json")
 
 
 def examples() -> bool:
-    """Return True if the examples of the OpenAPI document are out of date; write them unless --check."""
+    """Return True if the examples of the OpenAPI document are out of date; write them unless
+    --check.
+    """
     text = json.dumps(scenario.record(), indent=1, ensure_ascii=False) + "\n"
     if EXAMPLES.exists() and EXAMPLES.read_text(encoding="utf-8") == text:
         return False

@@ -219,16 +219,20 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add the magics of the Python client to a notebook: `%load_ext kbcore`, like `%load_ext kbcore_client`.
+    """Add the magics of the Python client to a notebook: `%load_ext kbcore`, like `%load_ext
+    kbcore_client`.
 
     Raises ModuleNotFoundError if kbcore-client is not installed.
     """
-    # By name: the core knows no client, and this is the only place where a notebook asks it for one.
+    # By name: the core knows no client, and this is the only place where a notebook asks it for
+    # one.
     import_module("kbcore_client").load_ipython_extension(shell)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used: a plugin that needs an error class does not load the engine."""
+    """Load a public name when it is first used: a plugin that needs an error class does not load
+    the engine.
+    """
     home = "kbcore.plug.conformance" if name in _TESTS else _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'kbcore' has no attribute {name!r}")

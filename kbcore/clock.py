@@ -36,7 +36,9 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
-    """Seconds that never go back; the function itself, because every request asks it several times."""
+    """Seconds that never go back; the function itself, because every request asks it several
+    times.
+    """
 
 
 class ManualClock:
@@ -60,14 +62,17 @@ class ManualClock:
         self._monotonic += ms / 1000
 
     def step(self, ms: int) -> None:
-        """Set the wall clock forward or back, as an operator would; the monotonic clock does not change."""
+        """Set the wall clock forward or back, as an operator would; the monotonic clock does not
+        change.
+        """
         self._now += ms
 
 
 class LoggedClock:
     """Times for the log: the wall clock, but never before a time given out earlier.
 
-    `steps_back` counts how often the wall clock went back by more than STEP_BACK_MS, which is also logged.
+    `steps_back` counts how often the wall clock went back by more than STEP_BACK_MS, which is also
+    logged.
     """
 
     def __init__(self, clock: Clock, last: int = 0) -> None:

@@ -64,7 +64,9 @@ __all__ = [
 
 
 class LoadError(InvalidInput):
-    """A line of a file that cannot be read; details: `line`, `problem`, and `file` where it is known."""
+    """A line of a file that cannot be read; details: `line`, `problem`, and `file` where it is
+    known.
+    """
 
     def __init__(self, line: int, problem: str, file: str | None = None) -> None:
         where = f"line {line}" if file is None else f"{file}: line {line}"
@@ -122,7 +124,9 @@ class AlreadyExists(Conflict):
 
 
 class Diverged(Conflict):
-    """A follower's log that is not the beginning of its leader's; `details`: reason, and the leader's logId, epoch, head."""
+    """A follower's log that is not the beginning of its leader's; `details`: reason, and the
+    leader's logId, epoch, head.
+    """
 
 
 class BadShipment(KBError):
@@ -132,8 +136,8 @@ class BadShipment(KBError):
 
 
 class ReadOnlyFollower(KBError):
-    """A write sent to a follower; `details.leader` is where to send it. `subject` names the follower, or
-    its storage if no node runs.
+    """A write sent to a follower; `details.leader` is where to send it. `subject` names the
+    follower, or its storage if no node runs.
     """
 
     code = "FOLLOWER_READ_ONLY"
@@ -186,7 +190,9 @@ class ModelNotConfigured(KBError):
 
 
 class ModelFailed(KBError):
-    """The language model answered badly or not at all; nothing was stored. `details`: provider, model, reason, attempts."""
+    """The language model answered badly or not at all; nothing was stored. `details`: provider,
+    model, reason, attempts.
+    """
 
     code = "LLM_FAILED"
 
@@ -194,8 +200,9 @@ class ModelFailed(KBError):
 class ProviderFailed(KBError):
     """One call of a language model failed; raised by providers. Clients get ModelFailed.
 
-    `kind` is timeout, rate_limited, refused (the request is at fault: asking again does not help) or error; `retry` says
-    whether another try may help, `retry_after` in how many seconds at the earliest. The message holds no key.
+    `kind` is timeout, rate_limited, refused (the request is at fault: asking again does not help)
+    or error; `retry` says whether another try may help, `retry_after` in how many seconds at the
+    earliest. The message holds no key.
     """
 
     code = "LLM_FAILED"
@@ -252,7 +259,9 @@ class PluginFailed(KBError):
 
 
 class PredicateFailed(KBError):
-    """A predicate of a plugin failed or returned invalid rows; nothing was changed. `details`: predicate, reason."""
+    """A predicate of a plugin failed or returned invalid rows; nothing was changed. `details`:
+    predicate, reason.
+    """
 
     code = "PLUGIN_FAILED"
 
@@ -284,7 +293,9 @@ class LogTruncated(KBError):
 
 
 class LogCorrupted(KBError):
-    """A damaged log or snapshot; start-up only. `details`: directory, segment, offset and what is known."""
+    """A damaged log or snapshot; start-up only. `details`: directory, segment, offset and what is
+    known.
+    """
 
     def __init__(
         self, message: str, *, directory: str, segment: str, offset: int, **more: Any

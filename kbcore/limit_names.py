@@ -1,7 +1,7 @@
 """Names of the limits that errors report: `details.limit` has the name, `details.value` the size.
 
-A limit that a setting decides has the name of the setting. The others are listed here: budgets of an
-evaluation, which requests can lower, and limits that are fixed.
+A limit that a setting decides has the name of the setting. The others are listed here: budgets of
+an evaluation, which requests can lower, and limits that are fixed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FIXED_LIMITS = {
     "tenant": "requests of a tenant: `RATE_LIMIT_TENANT`",
     "valueBytes": "bytes of a body over 64 KiB without a comma between two values",
 }
-"""Limits of PAYLOAD_TOO_LARGE and RATE_LIMITED that are not the name of a setting, with their meaning.
+"""Limits of PAYLOAD_TOO_LARGE and RATE_LIMITED that are not the name of a setting, with their
+meaning.
 
 `address`, `default` and `tenant` are names of policies in the header `RateLimit-Policy`.
 """

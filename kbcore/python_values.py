@@ -62,7 +62,8 @@ def refuse_atom(name: str, predicate: str) -> None:
 
 
 def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], bool | None]:
-    """Return the predicate, arguments and sign of a fact or pattern; without `args`, `predicate` is its whole text.
+    """Return the predicate, arguments and sign of a fact or pattern; without `args`, `predicate` is
+    its whole text.
 
     The sign is False for a text such as `~p(a)`, None otherwise. Raises InvalidInput.
     """
@@ -81,7 +82,9 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
 
 
 def fact(predicate: str, args: Sequence[Arg] | None) -> tuple[str, tuple[str, ...], bool]:
-    """Return the predicate, arguments and sign of a fact, given as for `atom`; raises InvalidInput."""
+    """Return the predicate, arguments and sign of a fact, given as for `atom`; raises
+    InvalidInput.
+    """
     name, arguments, positive = atom(predicate, args)
     check_fact(Atom(name, tuple(arguments)))
     return name, tuple(term for term in arguments if isinstance(term, str)), positive is not False

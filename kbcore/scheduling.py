@@ -59,10 +59,10 @@ class Scheduling:
     """Hooks of the program that hosts a node; by default the node blocks its threads.
 
     `offload` runs a blocking call without holding up other work, `offload_disk` one that uses the
-    disk (default: `offload`), `offload_wait` one that waits for another service (default: `offload`).
-    `call_within` runs foreign code, which may take too long (default: in a thread of its own).
-    `yield_now` lets other work run between slices of a request,
-    `yield_in_background` between slices of background work (default: `yield_now`).
+    disk (default: `offload`), `offload_wait` one that waits for another service (default:
+    `offload`). `call_within` runs foreign code, which may take too long (default: in a thread of
+    its own). `yield_now` lets other work run between slices of a request, `yield_in_background`
+    between slices of background work (default: `yield_now`).
     """
 
     def __init__(

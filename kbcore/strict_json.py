@@ -37,8 +37,8 @@ _MESSAGE_KEY = 60
 class NotJson(InvalidInput):
     """A document that is not JSON: its syntax, its encoding or a number is wrong.
 
-    `problem` is the message of the parser and `column` the position in the line, from 1, of an error
-    of syntax.
+    `problem` is the message of the parser and `column` the position in the line, from 1, of an
+    error of syntax.
     """
 
     problem = ""

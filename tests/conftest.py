@@ -14,8 +14,8 @@ from support.postgres import OwnServer, answering, schema
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which folders were left out; add the counts of this run to the file KB_TEST_COUNTS, as tox
-    hides what its environments print.
+    """Say which folders were left out; add the counts of this run to the file KB_TEST_COUNTS, as
+    tox hides what its environments print.
     """
     for folder, needs in LEFT_OUT.items():
         terminalreporter.write_line(f"LEFT OUT tests/{folder}: needs {needs}")

@@ -1,1 +1,3 @@
-"""Example scenarios: requests sent to real servers, recorded as the examples of the OpenAPI document."""
+"""Example scenarios: requests sent to real servers, recorded as the examples of the OpenAPI
+document.
+"""

@@ -1,4 +1,6 @@
-"""The example scenario on a node of a cluster, whose coordinator is a file: it sees and changes the placement."""
+"""The example scenario on a node of a cluster, whose coordinator is a file: it sees and changes the
+placement.
+"""
 
 from __future__ import annotations
 

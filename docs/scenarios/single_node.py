@@ -171,8 +171,9 @@ STEPS: tuple[Step, ...] = (
     ("POST", "/tx/commit/{id}", {"_path": {"id": "none"}}),
     ("POST", "/tx/commit/{id}", {}),
 )
-"""Method, path and body. What stands for `{...}` in a path is in the body of GET and DELETE, else in its `_path`, else the
-last transaction or key."""
+"""Method, path and body. What stands for `{...}` in a path is in the body of GET and DELETE, else
+in its `_path`, else the last transaction or key.
+"""
 
 ERRORS = (
     Unauthorized("missing or unknown key"),

@@ -62,8 +62,8 @@ def run_job(
     """Evaluate a job and write its answers to a new Parquet file, or folder of them, in `out`.
 
     Temporary files are in a hidden folder inside `out`. A run that is stopped after it has read the
-    facts leaves it, so that another run with `resume` can continue. Raises InvalidInput if the answers
-    exist or the run to resume had other inputs, BudgetExceeded, ConfigError.
+    facts leaves it, so that another run with `resume` can continue. Raises InvalidInput if the
+    answers exist or the run to resume had other inputs, BudgetExceeded, ConfigError.
     """
     options = options or RunOptions()
     goal = job.plan.goal

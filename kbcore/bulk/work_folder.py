@@ -1,4 +1,6 @@
-"""The folder of a run's temporary files: one run at a time, and what a stopped run has completed."""
+"""The folder of a run's temporary files: one run at a time, and what a stopped run has
+completed.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Progress:
 
     `round_` is None before the stratum has begun. `facts`, `rows` and `rounds` count the facts
     read, the rows derived and the rounds of all strata. Rows of a later, incomplete round may be
-    counted in memory, but never in the file. `now` is the instant of a run that reads `now()`, in epoch
-    milliseconds.
+    counted in memory, but never in the file. `now` is the instant of a run that reads `now()`, in
+    epoch milliseconds.
     """
 
     stratum: int = 0

@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A live node: its name, its address for the others, its weight, and if it is about to leave."""
+    """A live node: its name, its address for the others, its weight, and if it is about to
+    leave.
+    """
 
     name: str
     url: str

@@ -56,8 +56,9 @@ STEPS = 5
 """Renewals of the leases, and looks at those of the others, per time to live."""
 
 MARGIN = 0.1
-"""Part of the time to live before its end in which a node does not rely on a lease: clocks may run at
-different speeds."""
+"""Part of the time to live before its end in which a node does not rely on a lease: clocks may run
+at different speeds.
+"""
 
 DRAIN_SECONDS = 0.5
 """Time that requests under way have to end before their shard is released."""

@@ -1,4 +1,6 @@
-"""Records of a cluster in its coordinator: names of leases, the cluster's own record, the placement."""
+"""Records of a cluster in its coordinator: names of leases, the cluster's own record, the
+placement.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ NODE_LEASE = "cluster/node/"
 """Beginning of the name of the lease that a node holds while it is alive."""
 
 LEAVING_LEASE = "cluster/leaving/"
-"""Beginning of the name of the lease that a node also holds while it gives its shards away to stop."""
+"""Beginning of the name of the lease that a node also holds while it gives its shards away to
+stop.
+"""
 
 SHARD_LEASE = "cluster/shard/"
 """Beginning of the name of the lease on a shard."""

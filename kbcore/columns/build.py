@@ -105,7 +105,9 @@ def table_of_rows(
 
 
 def scope_column(scopes: Iterable[tuple[str | None, int]]) -> ArrowColumn:
-    """Return the column of the scopes of answers, given for consecutive answers with their number."""
+    """Return the column of the scopes of answers, given for consecutive answers with their
+    number.
+    """
     listed = chain.from_iterable(repeat(scope, size) for scope, size in scopes)
     return _optional_text("scope", list(listed))
 

@@ -1,4 +1,6 @@
-"""Settings with their defaults, parsers and help texts; the only module that reads the environment."""
+"""Settings with their defaults, parsers and help texts; the only module that reads the
+environment.
+"""
 
 from __future__ import annotations
 

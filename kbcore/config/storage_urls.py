@@ -49,8 +49,8 @@ def path_of(url: str) -> str:
 def redacted(url: str) -> str:
     """Return the URL with its secrets hidden, for logs and messages.
 
-    A text that is no well-formed URL, and may have a secret in any part of it, is hidden whole except
-    for its scheme. User, path and other parameters of a well-formed one are shown.
+    A text that is no well-formed URL, and may have a secret in any part of it, is hidden whole
+    except for its scheme. User, path and other parameters of a well-formed one are shown.
     """
     parts = _network_parts(url)
     if parts is not None:
@@ -133,8 +133,8 @@ class _NetworkParts:
 def _network_parts(url: str) -> _NetworkParts | None:
     """Return the parts of a URL with `//`; None if an unescaped character may belong to a password.
 
-    As in libpq, the login ends at the first `@` before a slash. Another `@` after it, or a port that
-    is no number, shows that the password had characters that need percent-encoding.
+    As in libpq, the login ends at the first `@` before a slash. Another `@` after it, or a port
+    that is no number, shows that the password had characters that need percent-encoding.
     """
     matched = _NETWORK_URL.fullmatch(url)
     if matched is None:

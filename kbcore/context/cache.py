@@ -67,7 +67,9 @@ class Recent:
         return same, tenant.version, tenant.generation, tenant.accesses.epoch, vectors
 
     def get(self, key: Key) -> Made | None:
-        """Return the cached window for a request, or None if it is missing, expired or out of date."""
+        """Return the cached window for a request, or None if it is missing, expired or out of
+        date.
+        """
         with self._lock:
             known = self._known.get(key)
         if known is None or self._clock.monotonic() - known[0] >= SECONDS:

@@ -1,4 +1,6 @@
-"""Capacity of a window: accepted facts, and the remaining limits on facts, tokens and predicates."""
+"""Capacity of a window: accepted facts, and the remaining limits on facts, tokens and
+predicates.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +180,9 @@ class Room:
             self.notes.append(note)
 
     def take_rules(self, rules: Iterable[str]) -> None:
-        """Add the rules that fit, using the reserve; count the other rules as cut by `maxTokens`."""
+        """Add the rules that fit, using the reserve; count the other rules as cut by
+        `maxTokens`.
+        """
         self.reserve = 0
         for rule in rules:
             if self._fits([rule]):

@@ -102,7 +102,9 @@ def stored_clashes(
 def _pairs(
     partition: Partition, predicates: Sequence[str] | None
 ) -> Iterator[tuple[StoredRelation, StoredRelation]]:
-    """Yield the positive and the negative relation of each predicate that has facts of both signs."""
+    """Yield the positive and the negative relation of each predicate that has facts of both
+    signs.
+    """
     ordered = sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity))
     for stored in ordered:
         if stored.schema.positive or not stored.relation.counts().visible:

@@ -12,7 +12,9 @@ from kbcore.context.window import Entry, Window
 from kbplanner.syntax.diagnostics import counted
 
 REFRESH_ABOVE = 0.5
-"""Part of the previous window from which on reading the whole new one is easier than the changes."""
+"""Part of the previous window from which on reading the whole new one is easier than the
+changes.
+"""
 
 NO_WINDOW = "none"
 
@@ -23,7 +25,8 @@ class WindowDiff:
 
     An entry with any change other than in salience or category is in both lists. `previous` is None
     if the session is unknown. If `refresh` is True, the client should request the whole window;
-    `reason` says why. `format` is the requested format of the new window, `templates` the phrases of its text.
+    `reason` says why. `format` is the requested format of the new window, `templates` the phrases
+    of its text.
     """
 
     previous: str | None

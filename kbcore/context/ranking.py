@@ -30,7 +30,9 @@ PREDICATE_BATCH = 16
 """Facts per predicate that are ranked first if the number of facts per predicate is limited."""
 
 Lexical = Mapping[tuple[StoredRelation, int], float]
-"""Match of stored facts with a query, by relation and row id: above 0, at most 1; other facts are absent."""
+"""Match of stored facts with a query, by relation and row id: above 0, at most 1; other facts are
+absent.
+"""
 
 
 class Supplied(NamedTuple):

@@ -29,7 +29,9 @@ EXPIRED = "expired"
 """Its validity has ended, or that of a fact it was concluded from."""
 
 SUPERSEDED = "superseded"
-"""It is still true: its summary stands for it, or the same fact is in the new window with other details."""
+"""It is still true: its summary stands for it, or the same fact is in the new window with other
+details.
+"""
 
 CONTRADICTED = "contradicted"
 """The opposite is known since then, or has won against it."""

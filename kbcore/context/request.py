@@ -32,12 +32,16 @@ STRUCTURED = "structured"
 NATURAL = "natural"
 FACTS = "facts"
 FORMATS = (STRUCTURED, NATURAL, FACTS)
-"""The forms in which a window is sent: entries alone, or also a text of sentences or of facts in the rule language."""
+"""The forms in which a window is sent: entries alone, or also a text of sentences or of facts in
+the rule language.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A share of the window for facts of some predicates (None: any), by weight among all buckets."""
+    """A share of the window for facts of some predicates (None: any), by weight among all
+    buckets.
+    """
 
     name: str
     predicates: tuple[str, ...] | None = None
@@ -93,9 +97,9 @@ class WindowRequest:
     `query` is free text: matching facts come first, best match first. Facts below `min_relevance`
     (0 to 1, a share of the best match) do not count as matches. Unless some fact has `min_coverage`
     (0 to 1) of the words of the query, by their weights, no fact does. `asker` is the constant that
-    "I" in the query refers to. `fill` selects whether the capacity left by goals and query is filled
-    with the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if there
-    are goals or a query.
+    "I" in the query refers to. `fill` selects whether the capacity left by goals and query is
+    filled with the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if
+    there are goals or a query.
 
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds

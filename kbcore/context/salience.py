@@ -217,7 +217,9 @@ class Scores:
         )
 
     def _each(self, stored: StoredRelation, ids: array[int]) -> Iterator[tuple[float, int, int]]:
-        """Yield score, creation time and id of each row by a custom formula; raises BudgetExceeded."""
+        """Yield score, creation time and id of each row by a custom formula; raises
+        BudgetExceeded.
+        """
         for part in self._budget.slices(len(ids)):
             self._budget.check_time()
             chunk = ids[part.start : part.stop]

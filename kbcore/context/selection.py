@@ -1,4 +1,6 @@
-"""Selection of the stored facts that fill a window after its goals: buckets in order, then by rank."""
+"""Selection of the stored facts that fill a window after its goals: buckets in order, then by
+rank.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ RECENT_MS = 300_000
 """A fact told less than this long ago is recent."""
 
 MAX_REFUSALS = 256
-"""Facts in a row that are too long for the rest of `maxTokens`; shorter ones are not searched for after that."""
+"""Facts in a row that are too long for the rest of `maxTokens`; shorter ones are not searched for
+after that.
+"""
 
 EXAMPLES = 20
 """Facts that did not fit which are named, of those that were looked at."""

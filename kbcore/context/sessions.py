@@ -1,4 +1,6 @@
-"""Sessions: the last window of each conversation, kept in memory to compare with the next window."""
+"""Sessions: the last window of each conversation, kept in memory to compare with the next
+window.
+"""
 
 from __future__ import annotations
 

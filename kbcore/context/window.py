@@ -41,7 +41,9 @@ class Provenance:
 
 
 ABSENCE = "negation as failure"
-"""Rule text in the provenance of a negated goal that holds because its opposite cannot be derived."""
+"""Rule text in the provenance of a negated goal that holds because its opposite cannot be
+derived.
+"""
 
 UNPROVED = Provenance("", ())
 """Provenance of a conclusion whose proof exceeds the limits of the request."""
@@ -198,7 +200,9 @@ def is_absence(entry: Entry) -> bool:
 
 
 def fact_key(predicate: str, args: Sequence[str], *, negated: bool, scope: str | None) -> str:
-    """Return the key of a fact: `predicate/arg1/arg2`, prefixed `not:`, with the suffix `@scope`."""
+    """Return the key of a fact: `predicate/arg1/arg2`, prefixed `not:`, with the suffix
+    `@scope`.
+    """
     path = "/".join([predicate, *map(quote_part, args)])
     return ("not:" if negated else "") + path + ("" if scope is None else f"@{scope}")
 

@@ -6,10 +6,10 @@
     foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all
               | 4 CRC-32 and 32 SHA-256 of all bytes before each
 
-All numbers are little endian; nothing follows the foot. Every part and the whole file have checksums.
-The description has the id, term and sequence number of the log, and the time of the backup in epoch
-milliseconds. Format 2 is for a node with several shards: the description lists the logs of all, and
-an empty section follows the sections of each shard.
+All numbers are little endian; nothing follows the foot. Every part and the whole file have
+checksums. The description has the id, term and sequence number of the log, and the time of the
+backup in epoch milliseconds. Format 2 is for a node with several shards: the description lists the
+logs of all, and an empty section follows the sections of each shard.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def verify(path: Path) -> BackupInfo:
 def chunks_of(path: Path) -> Iterator[Iterator[bytes]]:
     """Yield the chunks of each shard in a backup file, to be read in order.
 
-    Chunks that are not read are skipped: an empty log needs none. Raises LogCorrupted if the file is
-    damaged.
+    Chunks that are not read are skipped: an empty log needs none. Raises LogCorrupted if the file
+    is damaged.
     """
     with path.open("rb") as file:
         reading = _Reading(path, file)

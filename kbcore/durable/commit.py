@@ -101,8 +101,8 @@ class _BatchWrites:
 class Committer:
     """Makes change sets durable and applies them.
 
-    `scheduling` runs a blocking call (the append and sync) where it does not hold up other work, and
-    lets other work run while a change set is applied, under the lock of its tenant.
+    `scheduling` runs a blocking call (the append and sync) where it does not hold up other work,
+    and lets other work run while a change set is applied, under the lock of its tenant.
     `on_failure` is called after a failed sync: the process must stop then, since the contents of
     the disk are unknown. `synced` is called with the seconds of each batch. `feed` publishes the
     applied change sets.
@@ -135,7 +135,9 @@ class Committer:
         self._leading = False
         self._closed: KBError | None = None
         self._placing = threading.Lock()
-        """Held while confirmed change sets are placed, and by `exclusively`; taken before `_mutex`."""
+        """Held while confirmed change sets are placed, and by `exclusively`; taken before
+        `_mutex`.
+        """
         self._unconfirmed: list[_Pending] = []
         self._confirmed = 0
         self._stalled = False
@@ -143,7 +145,9 @@ class Committer:
         self._waiting_ended = ""
         """Why nothing is confirmed any more, "" while it is."""
         self.held = False
-        """True if durable change sets are applied only after `confirm`; set within `exclusively`."""
+        """True if durable change sets are applied only after `confirm`; set within
+        `exclusively`.
+        """
         self.admitting: Callable[[], None] | None = None
         """Called for each change set; raises NotReady if it could not be acknowledged now."""
         self.confirmed: Callable[[float], None] | None = None
@@ -151,7 +155,9 @@ class Committer:
         self.applied_late: Callable[[ChangeSet, Delta], None] | None = None
         """Called for each change set that was confirmed after its writer got `Unconfirmed`."""
         self.leader: str | None = None
-        """Address of the leader on a follower, which takes no writes itself; "" if it is unknown."""
+        """Address of the leader on a follower, which takes no writes itself; "" if it is
+        unknown.
+        """
         self.wrote: Callable[[int, int], None] | None = None
         """Called after each durable batch with its last sequence number and the bytes of all
         batches so far."""
@@ -262,7 +268,9 @@ class Committer:
         self._go_on()
 
     def drop_unconfirmed(self) -> None:
-        """Forget the unconfirmed change sets, because the log was replaced; within `exclusively`."""
+        """Forget the unconfirmed change sets, because the log was replaced; within
+        `exclusively`.
+        """
         with self._mutex:
             dropped, self._unconfirmed, self._confirmed = self._unconfirmed, [], 0
         for pending in dropped:
@@ -357,7 +365,8 @@ class Committer:
             id(each.tenant): each.tenant for each in pending if each.tenant is not None
         }.values():
             drain(tenant)
-        # A change that could not be applied makes its tenant unusable; other tenants are not affected.
+        # A change that could not be applied makes its tenant unusable; other tenants are not
+        # affected.
         return [(each.changes, each.delta) for each in pending if each.delta is not None]
 
     @property
@@ -658,7 +667,8 @@ def _application(
             if feed.heard:
                 feed.note(_committed(pending, pending.delta))
         except BaseException as error:
-            # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
+            # The change is durable but not in memory: this tenant must not be read until a restart
+            # has replayed it.
             tenant.failed = tenant.failed or EngineFault(
                 f"a durable change could not be applied: {str(error) or type(error).__name__}"
             )

@@ -307,7 +307,8 @@ class KnownStates:
         states = EarlierStates(store, scratch, owner, budget, self.max_bytes)
         states.restore(moment.seq, min(moment.at, instant))
         tenant = scratch.find(*owner) or scratch.empty_tenant(*owner)
-        # Only to the last change of visibility, so that the state is right for earlier instants too.
+        # Only to the last change of visibility, so that the state is right for earlier instants
+        # too.
         while (due := tenant.next_due()) is not None and due <= instant:
             tenant.advance(due)
         return _Known(

@@ -2,9 +2,9 @@
 
 A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each
 change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
-of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key, not its
-secret, and `undoes` the number of the record that this one undoes; records of versions before 0.3 have
-neither. Derived facts are never logged; they follow from facts and rules.
+of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key,
+not its secret, and `undoes` the number of the record that this one undoes; records of versions
+before 0.3 have neither. Derived facts are never logged; they follow from facts and rules.
 """
 
 from __future__ import annotations
@@ -72,20 +72,23 @@ CHANGES = 1
 VERSION = 8
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
-keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`, `unsubscribe`,
-`delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored ones."""
+keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
+`unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
+ones.
+"""
 
 
 OBJECTS_PER_YIELD = 200
 LISTS_PER_YIELD = 50
 TEXTS_PER_YIELD = 10_000
-"""Elements of an array written between two calls of `yield_now`: objects such as facts, objects with an
-array, and texts. About a millisecond."""
+"""Elements of an array written between two calls of `yield_now`: objects such as facts, objects
+with an array, and texts. About a millisecond.
+"""
 
 
 LANGUAGE = 2
-"""Version of the rule language in texts of rules. A text without it has version 1, in which the names
-of BUILTINS_SINCE_2 are predicates.
+"""Version of the rule language in texts of rules. A text without it has version 1, in which the
+names of BUILTINS_SINCE_2 are predicates.
 """
 
 BUILTINS_SINCE_2 = frozenset(
@@ -96,7 +99,8 @@ BUILTINS_SINCE_2 = frozenset(
 def encode_changes(changes: ChangeSet) -> bytes:
     """Return the payload without its time.
 
-    `stamp` adds the time when the position in the log is known. Raises what `changes.yield_now` raises.
+    `stamp` adds the time when the position in the log is known. Raises what `changes.yield_now`
+    raises.
     """
     body: dict[str, Any] = {"db": changes.database, "tenant": changes.tenant}
     parts = [orjson.dumps(body)[:-1], b',"changes":[']

@@ -1,8 +1,9 @@
 """Which snapshots and records stay, so that states of the last days can be rebuilt.
 
-Each snapshot is a whole state, so only a few of those in the kept time stay: one at its beginning or
-before, and further ones at least an eighth of the time apart. Of the records, the last one that the
-first of these snapshots includes stays, because it has the time of that state, and all later ones.
+Each snapshot is a whole state, so only a few of those in the kept time stay: one at its beginning
+or before, and further ones at least an eighth of the time apart. Of the records, the last one that
+the first of these snapshots includes stays, because it has the time of that state, and all later
+ones.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ PARTS = 8
 
 
 class Kept(NamedTuple):
-    """The snapshots to keep, and whether records that the oldest of them includes may be dropped."""
+    """The snapshots to keep, and whether records that the oldest of them includes may be
+    dropped.
+    """
 
     snapshots: tuple[int, ...]
     drops: bool

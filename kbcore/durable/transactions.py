@@ -192,8 +192,8 @@ def apply_to_overlay(
     overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow
 ) -> Delta:
     """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
-    read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay must
-    not be used any more.
+    read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay
+    must not be used any more.
     """
     delta = Delta(now)
     with overlay.unnoted():

@@ -89,7 +89,9 @@ class CommitFeed:
         return unsubscribe
 
     def note(self, committed: Committed) -> None:
-        """Record an applied change set; the caller holds the lock that orders the tenant's changes."""
+        """Record an applied change set; the caller holds the lock that orders the tenant's
+        changes.
+        """
         if self._audience(committed):
             self._noted.append(committed)
 
@@ -123,9 +125,9 @@ class CommitFeed:
 class Feeds:
     """The feeds of the shards of a node, by their numbers, as one feed.
 
-    `shard_of` returns the shard of a tenant. Subscriptions outlive a shard: they continue when it is
-    added again. A change of a whole database is made in every shard; listeners to several tenants
-    get the lowest shard's only.
+    `shard_of` returns the shard of a tenant. Subscriptions outlive a shard: they continue when it
+    is added again. A change of a whole database is made in every shard; listeners to several
+    tenants get the lowest shard's only.
     """
 
     def __init__(

@@ -1,1 +1,3 @@
-"""Reading of text, files and model answers into facts and rules, and answers in natural language."""
+"""Reading of text, files and model answers into facts and rules, and answers in natural
+language.
+"""

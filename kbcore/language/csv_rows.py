@@ -138,7 +138,9 @@ class _Lines:
         self._row.clear()
 
     def open_quotes(self) -> int | None:
-        """Return how many lines before the last one quotes open that are not closed; None: none do."""
+        """Return how many lines before the last one quotes open that are not closed; None: none
+        do.
+        """
         opened, is_open = 0, False
         before = self._delimiter
         for index, line in enumerate(self._row):

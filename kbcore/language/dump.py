@@ -4,10 +4,10 @@ The functions take facts as rows with the keys of the HTTP interface, so that a 
 from a server as well as from an open knowledge base. Rows and lines are iterators: a dump of any
 size takes constant memory.
 
-A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names,
-confidence and scopes of rules. It does not keep creation times, accesses and priorities, episodes
-and evidence, nor scopes without facts and rules. A fact that is valid from its creation is written without
-`validFrom`, and is valid from the load on.
+A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names, confidence
+and scopes of rules. It does not keep creation times, accesses and priorities, episodes and
+evidence, nor scopes without facts and rules. A fact that is valid from its creation is written
+without `validFrom`, and is valid from the load on.
 """
 
 from __future__ import annotations

@@ -109,6 +109,8 @@ def _known(known: Vocabulary) -> list[str]:
 
 
 def _marked(mark: str, lines: Sequence[str]) -> list[str]:
-    """Return lines enclosed in tags, with closing tags inside escaped and invalid Unicode replaced."""
+    """Return lines enclosed in tags, with closing tags inside escaped and invalid Unicode
+    replaced.
+    """
     inside = "\n".join(lines).replace("</", "<\\/").encode("utf-8", "replace").decode()
     return [f"<{mark}>\n{inside}\n</{mark}>"] if lines else []

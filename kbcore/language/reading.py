@@ -100,7 +100,9 @@ def read_statements_of(text: str, scope: str | None, yield_now: YieldNow) -> Tak
 
 
 def first_lines(turns: Sequence[str], yield_now: YieldNow = go_on) -> tuple[int, ...]:
-    """Return the number of the line at which each turn begins in the turns joined by line breaks."""
+    """Return the number of the line at which each turn begins in the turns joined by line
+    breaks.
+    """
     counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], yield_now))
     return tuple(accumulate(counts, initial=1))
 
@@ -283,7 +285,9 @@ def _rules(
     known: _Known,
     yield_now: YieldNow,
 ) -> Taken:
-    """Return the statements of lines with `:-`, which must be valid rules: an error names its line."""
+    """Return the statements of lines with `:-`, which must be valid rules: an error names its
+    line.
+    """
     first, last = numbers
     source = "\n".join(lines[first - 1 : last])
     try:

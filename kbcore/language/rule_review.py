@@ -1,4 +1,6 @@
-"""Reviews of texts beside what is stored: warnings about the rules of a load, and checks of whole texts."""
+"""Reviews of texts beside what is stored: warnings about the rules of a load, and checks of whole
+texts.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?( .*)")
 
 
 def merged(expositions: Iterable[tuple[int, str]]) -> str:
-    """Return the samples of several workers by family; the label `worker` has the number of each."""
+    """Return the samples of several workers by family; the label `worker` has the number of
+    each.
+    """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for worker, text in expositions:
         family = ""

@@ -22,8 +22,8 @@ class Directory:
 
     `version` grows with every change. A database has its name and the times at which it was created
     and last emptied; `drops` are the databases that were dropped (`Catalog.drops`). Only what is
-    among these is dropped in a shard: a database that is missing may be one that this directory does
-    not know.
+    among these is dropped in a shard: a database that is missing may be one that this directory
+    does not know.
     """
 
     version: int

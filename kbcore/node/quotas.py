@@ -291,7 +291,9 @@ def _bytes_already(tenant: Tenant, changes: ChangeSet) -> int:
 
 
 def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
-    """Yield the entries of a change set whose sizes count; a tenant that does not exist has none."""
+    """Yield the entries of a change set whose sizes count; a tenant that does not exist has
+    none.
+    """
     rules = RuleBook() if tenant is None else tenant.rules
     episodes = Episodes() if tenant is None else tenant.episodes
     goals = Subscriptions() if tenant is None else tenant.subscriptions

@@ -259,8 +259,8 @@ class Runtime:
         """Add a shard to a node of a cluster, from which it is served then.
 
         `directory` was asked for after the log was opened; None for the system shard, whose own
-        databases and keys are the directory from now on. Raises what prevents its databases from being those of the
-        directory.
+        databases and keys are the directory from now on. Raises what prevents its databases from
+        being those of the directory.
         """
         with self._aligning:
             listener = replace(self._listener, failed=partial(self._fail_shard, number))
@@ -530,7 +530,9 @@ class Runtime:
         return self.shard(database, tenant).store.status().log_id
 
     def log_head(self, database: str = DEFAULT, tenant: str = DEFAULT) -> int:
-        """Return the sequence number of the last change in the log of a tenant that reads can see."""
+        """Return the sequence number of the last change in the log of a tenant that reads can
+        see.
+        """
         return self.shard(database, tenant).committer.visible
 
     def applied(self, database: str, name: str) -> int:
@@ -608,7 +610,8 @@ class Runtime:
         return tuple(logs), chunks
 
     def erase(self, database: str, tenant: str) -> bool:
-        """Remove purged text of a tenant from its log and snapshots now; return True if that is done.
+        """Remove purged text of a tenant from its log and snapshots now; return True if that is
+        done.
 
         If followers still need the records, it is done later, when they have later ones. A failure
         is logged, and the removal is tried again later.
@@ -782,7 +785,9 @@ class Runtime:
                 goals.forget_changes()
 
     def align_again(self) -> None:
-        """Repeat what the system shard decided where that has failed, or was cut short by a crash."""
+        """Repeat what the system shard decided where that has failed, or was cut short by a
+        crash.
+        """
         try:
             with self._aligning:
                 self._align()

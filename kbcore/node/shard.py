@@ -250,8 +250,8 @@ class Shard:
 
         The system shard decides: it records a change first. After a crash in between, a database
         that it has dropped, or emptied later, is dropped or emptied here. A database with data that
-        it neither has nor has dropped is quarantined. Return the creations that failed: the database
-        has no data here yet. Raises what the log raises if data could not be removed.
+        it neither has nor has dropped is quarantined. Return the creations that failed: the
+        database has no data here yet. Raises what the log raises if data could not be removed.
         """
         repeated, unknown = overdue(system, self.catalog)
         self._quarantine(unknown)

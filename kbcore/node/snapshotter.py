@@ -111,7 +111,8 @@ class Snapshots:
         )
 
     def erase(self, seq: int) -> bool:
-        """Remove the bytes of all records up to `seq` from the storage; return True if that is done.
+        """Remove the bytes of all records up to `seq` from the storage; return True if that is
+        done.
 
         A follower that still needs the records delays it, and a store that cannot erase never does
         it. Raises what `take` raises.

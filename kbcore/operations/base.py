@@ -148,8 +148,8 @@ class TenantHandle:
         """Make changes durable and apply them, unless `check` raises on the state at the write.
 
         `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
-        change that these changes undo. `yield_now` is called about once a millisecond until the changes
-        wait for the log; what it raises refuses them.
+        change that these changes undo. `yield_now` is called about once a millisecond until the
+        changes wait for the log; what it raises refuses them.
         """
         return self._services.commit(
             ChangeSet(
@@ -290,7 +290,9 @@ class TenantHandle:
             budget.release()
 
     def _deadline(self, request_limits: RequestLimits | None = None) -> Deadline:
-        """Return what long work before an evaluation calls: it ends with the time of the request."""
+        """Return what long work before an evaluation calls: it ends with the time of the
+        request.
+        """
         services = self._services
         own = None if request_limits is None else request_limits.timeout_ms
         timeout_ms = _lower(own, services.config.query_timeout_ms)
@@ -330,7 +332,9 @@ class TenantHandle:
 
 
 class Reading:
-    """Context manager of a read: yields the tenant under its read lock, and the request's budget."""
+    """Context manager of a read: yields the tenant under its read lock, and the request's
+    budget.
+    """
 
     __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant", "_token")
 

@@ -1,4 +1,5 @@
-"""Command words in scripts: `ASSERT`, `INFER`, `QUERY` and `RETRACT`, as published clients send them.
+"""Command words in scripts: `ASSERT`, `INFER`, `QUERY` and `RETRACT`, as published clients send
+them.
 
     ASSERT parent(ann, bob);
     ASSERT FORALL ?x, ?y { child(?y, ?x) <- parent(?x, ?y) };

@@ -1,4 +1,5 @@
-"""Conflict strategies: decisions about facts whose opposite is stored, or that violate a constraint.
+"""Conflict strategies: decisions about facts whose opposite is stored, or that violate a
+constraint.
 
 A stored fact that loses ends when the winner begins to hold, and stays in the history. A new fact
 that loses is discarded.
@@ -46,8 +47,8 @@ class Constraints(Protocol):
     def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
         """Commit facts if they violate no constraint and `check` does not raise.
 
-        Raises Conflict for a violation that there was not before, and Outdated if the knowledge base
-        changed in the meantime.
+        Raises Conflict for a violation that there was not before, and Outdated if the knowledge
+        base changed in the meantime.
         """
         ...
 
@@ -57,8 +58,9 @@ class ConflictResolver:
 
     `places` returns the places that a fact takes, of which the first is that of its opposite, and
     `rivals` the stored facts that take such a place in another way. A strategy that refuses every
-    opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput that
-    lists the strategies if the name is unknown. `yield_now` is called about once a millisecond.
+    opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput
+    that lists the strategies if the name is unknown. `yield_now` is called about once a
+    millisecond.
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class ConflictResolver:
         return (EndFacts(gone), asserted) if gone else (asserted,)
 
     def _beaten(self, fact: Fact, places: Sequence[Place], now: int) -> list[Row] | None:
-        """Return the stored facts that end because of a new one, None if the new one is discarded."""
+        """Return the stored facts that end because of a new one, None if the new one is
+        discarded.
+        """
         new = _new_standing(fact, now)
         beaten = []
         for claim in places:
@@ -241,8 +245,8 @@ def _contradiction(row: Row) -> Conflict:
 class StoredConstraints:
     """The constraints of the stored facts: they are evaluated with the new facts before the commit.
 
-    A constraint that depends on an external predicate refuses nothing: its rows cannot be fetched for
-    facts that are not stored.
+    A constraint that depends on an external predicate refuses nothing: its rows cannot be fetched
+    for facts that are not stored.
     """
 
     def __init__(

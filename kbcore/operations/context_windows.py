@@ -151,7 +151,8 @@ class ContextWindows(TenantHandle):
             return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in hits]
 
     def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
-        """Return the keys of the facts of a scope whose vectors are near that of a text, best first.
+        """Return the keys of the facts of a scope whose vectors are near that of a text, best
+        first.
 
         With their cosines, at most MAX_MATCHES. Raises BudgetExceeded, and PredicateFailed if the
         embedder gives no vector.
@@ -303,7 +304,8 @@ class ContextWindows(TenantHandle):
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
-            # Rows of plugins are those of one request, and so are the limits that leave premises out.
+            # Rows of plugins are those of one request, and so are the limits that leave premises
+            # out.
             is_whole = not any(note.unproved for note in selected.window.notes)
             if not staged and is_whole and budget.external is None:
                 recent.keep(key, selected)

@@ -160,9 +160,9 @@ class NaturalLanguage(TenantHandle, ABC):
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
-        are left out. With `citations`, sentences cite the evidence of their facts, which `sources` of
-        the result lists. `request_limits` limits each query. Raises ModelNotConfigured, ModelFailed,
-        RateLimited.
+        are left out. With `citations`, sentences cite the evidence of their facts, which `sources`
+        of the result lists. `request_limits` limits each query. Raises ModelNotConfigured,
+        ModelFailed, RateLimited.
         """
         model, options = self._model(), AnswerOptions(scope, request_limits=request_limits)
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
@@ -202,7 +202,8 @@ class NaturalLanguage(TenantHandle, ABC):
         parsed. Prose goes to the language model, with `hint`. Without a model, prose is skipped, or
         stored as episodes with EXTRACTION_FALLBACK=episode; `turns` are the numbers of the lines
         with which the turns of a conversation begin. The text is stored as episodes, of the speaker
-        and at the time of `source`, and is the evidence of the facts, each with its line or sentence.
+        and at the time of `source`, and is the evidence of the facts, each with its line or
+        sentence.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,

@@ -179,7 +179,9 @@ def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -
 
 
 def is_mixed(blocks: Sequence[Block]) -> bool:
-    """Return True if blocks change something and do more than that, so that they need a transaction."""
+    """Return True if blocks change something and do more than that, so that they need a
+    transaction.
+    """
     steps = sum(bool(block.clauses) + bool(block.goal) for block in blocks)
     return steps > 1 and any(block.writes for block in blocks)
 

@@ -34,8 +34,8 @@ class Erasure:
     """Progress of the removal of purged text from the log and the snapshots of a node.
 
     No record up to `erased` has bytes in the storage. While `pending` is not 0, the text of records
-    up to it is to be removed. `waits_for` is None if nothing is pending, and otherwise `work` (it is
-    done soon), `followers` (one still needs the records), `retry` (the last attempt failed with
+    up to it is to be removed. `waits_for` is None if nothing is pending, and otherwise `work` (it
+    is done soon), `followers` (one still needs the records), `retry` (the last attempt failed with
     `problem`), or `storage` (which cannot erase).
     """
 

@@ -473,8 +473,8 @@ class TenantKB(
         """Return the warnings of the check of each rule, and those of the lint, which follow all
         others.
 
-        `defined` are predicates that get facts or rules with these. `yield_now` is called about once a
-        millisecond. Raises InvalidInput for a rule that is refused.
+        `defined` are predicates that get facts or rules with these. `yield_now` is called about
+        once a millisecond. Raises InvalidInput for a rule that is refused.
         """
         if not rules:
             return [], []

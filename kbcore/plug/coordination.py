@@ -77,12 +77,13 @@ class Watch(Protocol):
 class Coordinator(Protocol):
     """Leases on names, shared by several processes.
 
-    Contract: a name has at most one holder; the clock of the coordinator decides when a lease ends. A holder that does not
-    renew its lease in time loses it, also while its process is stopped. Because a holder may notice
-    that late, the store that it writes to must refuse a token smaller than the largest one seen.
-    A name is any Unicode text; a value is any bytes, up to 64 KiB. All methods may be called by
-    several threads at a time. They raise InvalidInput for an unusable argument, and NotReady if the
-    coordinator does not answer: the call then may have had its effect or not.
+    Contract: a name has at most one holder; the clock of the coordinator decides when a lease ends.
+    A holder that does not renew its lease in time loses it, also while its process is stopped.
+    Because a holder may notice that late, the store that it writes to must refuse a token smaller
+    than the largest one seen. A name is any Unicode text; a value is any bytes, up to 64 KiB. All
+    methods may be called by several threads at a time. They raise InvalidInput for an unusable
+    argument, and NotReady if the coordinator does not answer: the call then may have had its effect
+    or not.
     """
 
     def acquire(self, name: str, ttl_ms: int, value: bytes) -> Lease | None:

@@ -86,8 +86,9 @@ def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[emp
     """Name strategies for a new fact whose opposite is stored, or another value of a declared key.
 
     The conflict has the new fact as its source and the stored one as its target. SOURCE stores the
-    new fact and ends the other where the new one begins to hold, TARGET does not store the new fact, BOTH keeps both, REFUSE
-    refuses the write; FACTS has no meaning here. The log records the outcome.
+    new fact and ends the other where the new one begins to hold, TARGET does not store the new
+    fact, BOTH keeps both, REFUSE refuses the write; FACTS has no meaning here. The log records the
+    outcome.
     """
 
 

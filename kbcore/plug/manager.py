@@ -113,7 +113,7 @@ class Plugins:
                 names.extend(self._call(implementation, hook, {"config": self._config}))
         return sorted(names)
 
-    # -- used by the core ---------------------------------------------------------------------------------------------
+    # -- used by the core --------------------------------------------------------------------------
 
     def open_storage(self) -> LogStore:
         """Open the log that STORAGE_BACKEND names.
@@ -289,7 +289,7 @@ class Plugins:
                 ) from error
         return pairs
 
-    # -- calling hooks --------------------------------------------------------------------------------------------------
+    # -- calling hooks -----------------------------------------------------------------------------
 
     def listens(self, hook: str) -> bool:
         """Return True if any plugin implements a hook."""
@@ -336,7 +336,7 @@ class Plugins:
             for each in self._implementations(hook)
         ]
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _register(self, plugin: ModuleType | object, source: Source | None) -> None:
         name = None if source is None else source.name

@@ -338,7 +338,8 @@ class ShardPlaces(Protocol):
 class LogReader(Protocol):
     """A log that is read while another process writes it, by a node that will take it over.
 
-    It has no lock and holds up no other process. Methods raise NotReady if the storage does not answer.
+    It has no lock and holds up no other process. Methods raise NotReady if the storage does not
+    answer.
     """
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
@@ -552,11 +553,10 @@ class Embedder(Protocol):
 
     Contract: the same text has the same vector in every process, because vectors are saved. If an
     embedder has an attribute `revision`, saved vectors of another revision are discarded: it is a
-    text, such as a digest of the model. `embed` returns one vector per text, in their order, each of
-    `dimension` finite numbers. It may be called by several
-    threads at a time and may raise anything: only words are compared then, and the exception is
-    logged, so it must not contain a key. It is never called under a lock, but a request waits for
-    it, so it has its own time limit.
+    text, such as a digest of the model. `embed` returns one vector per text, in their order, each
+    of `dimension` finite numbers. It may be called by several threads at a time and may raise
+    anything: only words are compared then, and the exception is logged, so it must not contain a
+    key. It is never called under a lock, but a request waits for it, so it has its own time limit.
     """
 
     @property
@@ -657,10 +657,10 @@ class BulkFacts:
 class BulkEngine(Protocol):
     """One bulk run on a database that works beyond memory.
 
-    Contract: `bind` or `restore` is called once and first, `close` last. The rows of a derived relation remember
-    the round that added them, from 0; clause versions read them by view. Constants are the same
-    exactly when their texts are. `cancel` may be called by another thread; the call at work then
-    raises Cancelled.
+    Contract: `bind` or `restore` is called once and first, `close` last. The rows of a derived
+    relation remember the round that added them, from 0; clause versions read them by view.
+    Constants are the same exactly when their texts are. `cancel` may be called by another thread;
+    the call at work then raises Cancelled.
 
     What `bind`, `make` and `extend` have completed survives the death of this process: an engine
     opened on the same folder continues with `restore`.
@@ -689,8 +689,8 @@ class BulkEngine(Protocol):
         """
 
     def answers(self, plan: BulkPlan, path: str) -> int:
-        """Write all arguments of the goal for each answer to a Parquet file, or to a folder of them,
-        at this path; return their number.
+        """Write all arguments of the goal for each answer to a Parquet file, or to a folder of
+        them, at this path; return their number.
         """
 
     def drop(self, relation: str) -> None:

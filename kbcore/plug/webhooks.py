@@ -8,7 +8,9 @@ from typing import Protocol, runtime_checkable
 
 
 class DeliveryOutcome(Enum):
-    """DeliveryOutcome of a delivery: accepted, to be tried again, or not wanted any more (410 Gone)."""
+    """DeliveryOutcome of a delivery: accepted, to be tried again, or not wanted any more (410
+    Gone).
+    """
 
     DELIVERED = "delivered"
     FAILED = "failed"

@@ -77,9 +77,9 @@ Their proofs share lemmas, but the size of a run could grow out of proportion.
 """
 
 LOWEST_LIMITS = Limits(rows=20_000, steps=200_000)
-"""Limits of a run for the lowest proofs where a recursion has several recursive premises: one or two
-milliseconds. Its instances can be many more than its conclusions: those of a transitive relation
-grow with the cube of the names.
+"""Limits of a run for the lowest proofs where a recursion has several recursive premises: one or
+two milliseconds. Its instances can be many more than its conclusions: those of a transitive
+relation grow with the cube of the names.
 """
 
 EXPANSIONS_PER_YIELD = 50
@@ -461,7 +461,9 @@ class Proof:
         return bindings, [self._premise(item, instance, values) for item in rule.body]
 
     def _table(self, schema: RelationSchema) -> dict[Symbols, int]:
-        """Return the numbers of the facts of a relation; stored and derived facts share one table."""
+        """Return the numbers of the facts of a relation; stored and derived facts share one
+        table.
+        """
         numbers = self._numbers.get(schema)
         if numbers is None:
             numbers = self._numbers[schema] = self._numbers.setdefault(schema.stored, {})

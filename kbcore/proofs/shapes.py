@@ -229,7 +229,9 @@ def _text(arg: object) -> str:
 
 
 def _variables(item: BodyItem) -> Item:
-    """Return the variables of a body item of a rule, or of the goal, with their argument indexes."""
+    """Return the variables of a body item of a rule, or of the goal, with their argument
+    indexes.
+    """
     terms = item.atom.args if isinstance(item, Literal) else ()
     return tuple(
         (str(arg), index)

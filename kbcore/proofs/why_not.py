@@ -53,7 +53,9 @@ from kbplanner.passes.check import bound_variables, counterpart
 from kbplanner.syntax.printer import print_item, print_term
 
 DEFAULT_CANDIDATES, MAX_CANDIDATES = 5, 100
-"""Candidates of an explanation: as many as are returned if a request names no limit, and at most."""
+"""Candidates of an explanation: as many as are returned if a request names no limit, and at
+most.
+"""
 
 MAX_DEPTH = 10
 """Maximum number of missing premises that are followed below one another."""
@@ -542,8 +544,8 @@ def _ordered(body: Sequence[BodyItem], values: Substitution, modes: Modes) -> tu
     """Return the premises with values filled in, in the order of evaluation.
 
     It is the order of the text, except that comparisons and negated literals come as soon as the
-    premises before them bind their variables, premises that plugins decide after those that bind the
-    arguments they need, and generators when no other premise can come.
+    premises before them bind their variables, premises that plugins decide after those that bind
+    the arguments they need, and generators when no other premise can come.
     """
     waiting = [substituted(item, values) for item in body]
     chosen: list[BodyItem] = []

@@ -1,4 +1,6 @@
-"""Answers of a query for Python programs: tuples, dicts by variable name, or rows, made when read."""
+"""Answers of a query for Python programs: tuples, dicts by variable name, or rows, made when
+read.
+"""
 
 from __future__ import annotations
 
@@ -167,8 +169,9 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
 
     @property
     def warnings(self) -> int:
-        """Number of times that a function or an aggregate had no value, such as a division by zero or a whole
-        number beyond 64 bits. Whether it is zero does not depend on the order of evaluation.
+        """Number of times that a function or an aggregate had no value, such as a division by zero
+        or a whole number beyond 64 bits. Whether it is zero does not depend on the order of
+        evaluation.
         """
         return self._answers.warnings
 

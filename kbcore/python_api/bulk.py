@@ -80,10 +80,10 @@ class Bulk(Handle):
         the derived rows; 0 is no limit.
 
         With `out` the answers are written to a new Parquet file in that folder, or a folder of
-        files, whose path is returned; otherwise they are returned as tuples, all in memory. `into` stores them as facts,
-        too: in a scope of this knowledge base by its name, or in the base of another knowledge
-        base. A run that is repeated stores nothing twice. Raises InvalidInput, RuleSyntaxError,
-        BudgetExceeded, and ConfigError naming what to install.
+        files, whose path is returned; otherwise they are returned as tuples, all in memory. `into`
+        stores them as facts, too: in a scope of this knowledge base by its name, or in the base of
+        another knowledge base. A run that is repeated stores nothing twice. Raises InvalidInput,
+        RuleSyntaxError, BudgetExceeded, and ConfigError naming what to install.
         """
         plugins = self.kb.plugins()
         atom = read_goal(text("goal", goal))

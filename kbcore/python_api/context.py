@@ -175,9 +175,9 @@ class Context(Handle):
         """Store the facts and rules of a text or of the turns of a conversation, all or none.
 
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
-        with `hint`. Without a model, prose is skipped, or stored as facts
-        `said(speaker, text, when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`, the
-        numbers of the `unread` lines, a `window` made with the options of `context`, and its
+        with `hint`. Without a model, prose is skipped, or stored as facts `said(speaker, text,
+        when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`,
+        the numbers of the `unread` lines, a `window` made with the options of `context`, and its
         `changes` since the last window of the session. The text is stored as episodes, one for each
         turn, said by `speaker` at `at`, and is the evidence of the facts; a turn may begin with its
         speaker, as in `ann: ...`.

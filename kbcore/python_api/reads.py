@@ -325,9 +325,9 @@ class Reads(Handle):
     ) -> WhyNot:
         """Explain why a goal has no answer: how far each rule gets, and its first missing premise.
 
-        `why_not(...).text` says it in words. `limit` bounds the candidates, 5 if it is None; `depth`
-        follows the missing premise of each down to this number of levels. The other options are
-        those of `ask`. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        `why_not(...).text` says it in words. `limit` bounds the candidates, 5 if it is None;
+        `depth` follows the missing premise of each down to this number of levels. The other options
+        are those of `ask`. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
         """
         options = AnswerOptions(
             scope,

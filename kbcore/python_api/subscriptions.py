@@ -40,7 +40,8 @@ class AnswersChanged:
 class FollowedGoal:
     """A goal whose answers are kept current. Iterating waits for the next change, without an end.
 
-    Changes are read by one thread at a time. `close`, or the end of a `with` block, ends the subscription.
+    Changes are read by one thread at a time. `close`, or the end of a `with` block, ends the
+    subscription.
     """
 
     def __init__(
@@ -166,8 +167,8 @@ class Following(Handle):
         """Keep the answers of a goal current, and tell how they change.
 
         `follow("ancestor(ann, ?who)")` has the answers in `answers`; iterating it waits for each
-        change. Each commit that changes the answers is one change, exactly as a new evaluation after
-        the commit would show. The goal ends `ttl_ms` milliseconds after its last use. Raises
+        change. Each commit that changes the answers is one change, exactly as a new evaluation
+        after the commit would show. The goal ends `ttl_ms` milliseconds after its last use. Raises
         InvalidInput for a goal that depends on `now()` or on predicates of plugins, RateLimited
         beyond the number of goals per tenant, and BudgetExceeded.
         """

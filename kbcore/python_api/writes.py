@@ -103,9 +103,10 @@ class Writes(Handle):
 
         `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
         time are epoch milliseconds, ISO 8601 texts or aware datetimes. `evidence` are ids of
-        episodes, or spans `(id, start, end)`, that support the fact, beside those it has. `conflict` names a strategy
-        for facts whose opposite is stored: KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a
-        plugin. Raises InvalidInput, RuleSyntaxError, Conflict.
+        episodes, or spans `(id, start, end)`, that support the fact, beside those it has.
+        `conflict` names a strategy for facts whose opposite is stored: KEEP_BOTH, REJECT,
+        NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput, RuleSyntaxError,
+        Conflict.
         """
         details = Fact(
             "",
@@ -165,12 +166,13 @@ class Writes(Handle):
     ) -> LoadOutcome:
         """Load a file or a text in the rule language.
 
-        A path object, or a string that ends in .kb, .jsonl, .csv or .tsv, names a file; any other string
-        is a text. A file is stored batch by batch: after an error, the batches before the faulty
-        one stay. For CSV files, `predicate` is the predicate of every row (None: the first cell of
-        the row), and `header` ("auto", "yes" or "no") says whether the first row is a header;
-        "auto" skips the row only if the rows below leave no doubt. `delimiter` is "comma",
-        "semicolon", "tab" or "auto", the first of them that is in every row. Raises InvalidInput, OSError.
+        A path object, or a string that ends in .kb, .jsonl, .csv or .tsv, names a file; any other
+        string is a text. A file is stored batch by batch: after an error, the batches before the
+        faulty one stay. For CSV files, `predicate` is the predicate of every row (None: the first
+        cell of the row), and `header` ("auto", "yes" or "no") says whether the first row is a
+        header; "auto" skips the row only if the rows below leave no doubt. `delimiter` is "comma",
+        "semicolon", "tab" or "auto", the first of them that is in every row. Raises InvalidInput,
+        OSError.
         """
         mode, sign = header_mode(header), delimiter_mode(delimiter)
         if isinstance(source, str) and not source.endswith(FORMATS):

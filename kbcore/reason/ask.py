@@ -373,8 +373,8 @@ class Reasoner:
     def plain_answers(
         self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
     ) -> PlainAnswers | None:
-        """Return at most `limit` answers from `offset` on as symbols; None if some have a confidence
-        or metadata of their own.
+        """Return at most `limit` answers from `offset` on as symbols; None if some have a
+        confidence or metadata of their own.
         """
         schema = RelationSchema(atom.predicate, len(atom.args), atom.positive)
         stored = partition.get(schema)
@@ -413,7 +413,9 @@ class Reasoner:
     def facts_json(
         self, partition: Partition, search: FactSearch, budget: Budget, notes: Notes | None
     ) -> list[bytes] | None:
-        """Return the stored facts of a search, each with its truth value, as `answers_json` does."""
+        """Return the stored facts of a search, each with its truth value, as `answers_json`
+        does.
+        """
         parts: list[bytes] = []
         for _, stored, facts in search.pages((partition,), budget, notes):
             if not plain(stored):

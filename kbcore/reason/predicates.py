@@ -1,4 +1,6 @@
-"""Predicates of a knowledge base: the schema, and the unknown ones of a goal with a similar name."""
+"""Predicates of a knowledge base: the schema, and the unknown ones of a goal with a similar
+name.
+"""
 
 from __future__ import annotations
 

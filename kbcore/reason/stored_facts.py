@@ -210,7 +210,9 @@ class FactSearch(NamedTuple):
     def _filtered(
         self, facts: OrderedFacts, stored: StoredRelation, budget: Budget
     ) -> OrderedFacts:
-        """Return the facts of which an argument contains the text of the options, in their order."""
+        """Return the facts of which an argument contains the text of the options, in their
+        order.
+        """
         if not self.options.folded:
             return facts
         return containing(

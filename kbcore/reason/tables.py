@@ -94,7 +94,8 @@ class GoalTables:
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded.
 
-        A plan with `now()` always gets a run of its own: its answers hold for the instant of the request.
+        A plan with `now()` always gets a run of its own: its answers hold for the instant of the
+        request.
         """
         if goal.loaded.dated:
             return self.once(goal, pattern, bind, budget, options)

@@ -25,8 +25,9 @@ COMBINED_GOAL = "?together"
 """Predicate that depends on several others; no rule text can use this name."""
 
 MAX_TOGETHER = 2000
-"""Predicates evaluated in one run, if they do not depend on each other: the engine verifies and opens
-a plan of this size in a few milliseconds."""
+"""Predicates evaluated in one run, if they do not depend on each other: the engine verifies and
+opens a plan of this size in a few milliseconds.
+"""
 
 CLAUSES_PER_YIELD = 500
 """Clauses looked at between two calls of `yield_now`: about a millisecond."""
@@ -48,9 +49,9 @@ def viewed(
     """Provide a view of rules over a partition for goals on stored schemas (None: any); raises
     BudgetExceeded.
 
-    Inside, `budget.now` is the point in time. `denied` is the set of explicit negatives with rows, if
-    the caller knows it. External predicates have the rows that the request knows. The caller holds the
-    tenant's read lock.
+    Inside, `budget.now` is the point in time. `denied` is the set of explicit negatives with rows,
+    if the caller knows it. External predicates have the rows that the request knows. The caller
+    holds the tenant's read lock.
     """
     as_of_view = None if as_of is None else AsOfView(partition, as_of, budget)
     now = budget.now

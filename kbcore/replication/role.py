@@ -502,7 +502,9 @@ class Replication:
         return self._last[1]
 
     def accepted(self, cursor: Cursor) -> None:
-        """Apply the unconfirmed writes of this node from its time as a leader: the new leader has them."""
+        """Apply the unconfirmed writes of this node from its time as a leader: the new leader has
+        them.
+        """
         if self._committer.unconfirmed:
             self._committer.confirm(cursor.after)
             self._committer.exclusively(self._applied.moved)  # when everything is applied

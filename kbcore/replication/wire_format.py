@@ -3,7 +3,8 @@ r"""Wire format of the log and of snapshots for followers, with checksums over e
 Records travel in the frames of the durable log (docs/reference/log-format.md): a header of 32
 bytes, then the payload. A snapshot has these parts:
 
-    head      8 "KBSHIP\0\1" | 16 log id | 4 epoch | 8 sequence number | 4 CRC-32 of the bytes before
+    head      8 "KBSHIP\0\1" | 16 log id | 4 epoch | 8 sequence number
+              | 4 CRC-32 of the bytes before
     section   4 length | 4 CRC-32 of the data | data           (one per chunk, in order)
     foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all | 4 CRC-32 of all bytes before
 

@@ -159,8 +159,8 @@ def before(
 ) -> list[Clause]:
     """Return the clauses over the facts before the change.
 
-    Of a relation that only lost rows these are the stored and the changed rows together. Of one that
-    got rows they are the rows that are either stored or changed, but not both.
+    Of a relation that only lost rows these are the stored and the changed rows together. Of one
+    that got rows they are the rows that are either stored or changed, but not both.
     """
     touched = {*removed, *added}
 

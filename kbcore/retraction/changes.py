@@ -49,8 +49,8 @@ constant. Beyond it testing each candidate takes less time.
 class Changes:
     """The changed rows of one relation: the conclusions that fell, and those that hold only now.
 
-    `rows` has all of them if a clause reads the relation. `added` counts the rows that hold only now,
-    `has_fallen` is True if there are rows that held only before, stored facts included.
+    `rows` has all of them if a clause reads the relation. `added` counts the rows that hold only
+    now, `has_fallen` is True if there are rows that held only before, stored facts included.
     """
 
     rows: Relation

@@ -55,7 +55,9 @@ class Rows:
         return Rows(symbols, len(indexes), arity)
 
     def common(self) -> list[int]:
-        """Return for each column the symbol that all rows share, or 0; there is at least one row."""
+        """Return for each column the symbol that all rows share, or 0; there is at least one
+        row.
+        """
         return [self._shared(column) for column in range(self.arity)]
 
     def patterns(self, engine: Engine) -> list[list[int]]:

@@ -224,8 +224,8 @@ class _Shelf:
         self.words = sum(part.words for part in parts)
 
     def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
-        """Return for each owner the rank of its relation, or EXCLUDED_RANK unless its predicate is in
-        `predicates` (None: all).
+        """Return for each owner the rank of its relation, or EXCLUDED_RANK unless its predicate is
+        in `predicates` (None: all).
         """
         if predicates is None:
             return self.ranks

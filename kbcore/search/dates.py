@@ -1,5 +1,5 @@
-"""Words of dates: the month and the weekday of a date that a fact has, and the dates that a question
-means, such as "last May" or "three days ago".
+"""Words of dates: the month and the weekday of a date that a fact has, and the dates that a
+question means, such as "last May" or "three days ago".
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def date_words(text: str) -> list[str]:
 def resolved_dates(text: str, now: int, yield_now: YieldNow = go_on) -> str:
     """Return the dates that a text names relative to an instant (epoch milliseconds), as words.
 
-    "last May" gives the month and its year, "yesterday" and "two weeks ago" the day, "last month" and
-    "last year" the month and the year. The result is empty if the text has none of them. `yield_now` is
-    called about once a millisecond.
+    "last May" gives the month and its year, "yesterday" and "two weeks ago" the day, "last month"
+    and "last year" the month and the year. The result is empty if the text has none of them.
+    `yield_now` is called about once a millisecond.
     """
     today = datetime.fromtimestamp(now / 1000, timezone.utc).date()
     words: list[str] = []

@@ -111,8 +111,8 @@ class Postings:
         return mask
 
     def ranks(self, order: Iterable[StoredRelation]) -> array[int]:
-        """Return for each owner the index of its relation in `order`, or EXCLUDED_RANK if it is not in
-        `order`.
+        """Return for each owner the index of its relation in `order`, or EXCLUDED_RANK if it is not
+        in `order`.
         """
         ranks = array("I", [EXCLUDED_RANK]) * len(self.parts)
         for rank, stored in enumerate(order):

@@ -4,9 +4,10 @@ Irregular forms count as their base form: `went` and `gone` are `go`.
 
 Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of
 digits; `worksAt`, `works_at`, `works-at` and "works at" are the same words. An identifier, letters
-and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Vowel signs and viramas are
-letters of their word; accents and points are dropped. Scripts written without spaces (Chinese,
-Japanese, Thai, Lao, Burmese, Khmer) are cut into pairs of characters. Turkish dotless i counts as i.
+and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Vowel signs and viramas
+are letters of their word; accents and points are dropped. Scripts written without spaces (Chinese,
+Japanese, Thai, Lao, Burmese, Khmer) are cut into pairs of characters. Turkish dotless i counts as
+i.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def name_words(predicate: str) -> list[str]:
 
 
 def in_first_person(text: str, yield_now: YieldNow) -> bool:
-    """Return whether a text has a word of the first person, such as I or our; `yield_now` is called about
-    once a millisecond.
+    """Return whether a text has a word of the first person, such as I or our; `yield_now` is called
+    about once a millisecond.
     """
     return next(_first_person(text, yield_now), None) is not None
 

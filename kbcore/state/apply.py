@@ -74,8 +74,8 @@ def apply(
 
     `seq` is the sequence number of the change set in the log, 0 for a change set that is not
     logged. With `noted`, the delta lists the facts that were asserted again. Changes that were
-    accepted into the log must not fail here. `yield_now` is called about once a millisecond, while the
-    changes are applied in part: it lets work run that waits for the lock before it looks at the
+    accepted into the log must not fail here. `yield_now` is called about once a millisecond, while
+    the changes are applied in part: it lets work run that waits for the lock before it looks at the
     tenant.
     """
     tenant.advance(at)
@@ -110,7 +110,9 @@ def _keep_answers(tenant: Tenant, changes: Iterable[Change], at: int) -> None:
 def apply_changes(
     tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta, yield_now: YieldNow = go_on
 ) -> None:
-    """Apply changes to a tenant and record in `delta` what they changed; `yield_now` as for `apply`."""
+    """Apply changes to a tenant and record in `delta` what they changed; `yield_now` as for
+    `apply`.
+    """
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta, yield_now)

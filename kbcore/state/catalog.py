@@ -124,15 +124,17 @@ class Catalog:
         return self._quarantined
 
     def quarantine(self, names: Iterable[str]) -> None:
-        """Hide these databases from requests, and no others; the caller makes sure that no writer is
-        active.
+        """Hide these databases from requests, and no others; the caller makes sure that no writer
+        is active.
         """
         with self._mutex:
             self._quarantined = frozenset(names)
 
     @property
     def drops(self) -> dict[str, int]:
-        """The latest drops of databases, oldest first: name, and creation time of what was dropped."""
+        """The latest drops of databases, oldest first: name, and creation time of what was
+        dropped.
+        """
         return dict(self._drops)
 
     def has_dropped(self, name: str, created_at: int) -> bool:

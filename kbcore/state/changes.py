@@ -36,7 +36,9 @@ class AssertFacts:
 
 @dataclass(frozen=True, slots=True)
 class EndFacts:
-    """End the validity of stored facts: part of storing the facts that a conflict strategy prefers."""
+    """End the validity of stored facts: part of storing the facts that a conflict strategy
+    prefers.
+    """
 
     facts: tuple[EndedFact, ...]
 
@@ -201,8 +203,8 @@ class AddEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PurgeMemory:
-    """Remove exactly these facts, episodes and subscriptions to goals, and stored answers, which may
-    repeat their text.
+    """Remove exactly these facts, episodes and subscriptions to goals, and stored answers, which
+    may repeat their text.
 
     `id` names the purge, of which this may be a part; `by` says by what its facts were selected.
     `goals` are the ids of subscriptions.
@@ -430,8 +432,8 @@ class ChangeSet:
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
     and digest of its request, `key` the id of the API key that it was made with. `undoes` is the
-    number of the change in the log that the set undoes. `yield_now` is called about once a millisecond
-    until the set waits for the log; what it raises refuses the set.
+    number of the change in the log that the set undoes. `yield_now` is called about once a
+    millisecond until the set waits for the log; what it raises refuses the set.
     """
 
     database: str

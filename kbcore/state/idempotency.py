@@ -4,9 +4,9 @@ A client that lost an answer can repeat its request, or ask whether its commit t
 after a restart.
 
 The change sets of such a request carry its key and digest, so the request is known as executed as
-soon as it is durable, with its outcome: what applying the change sets has counted, which is the same
-on every node and after every start. An answer that cannot be made again from the request and its
-outcome follows in a separate record.
+soon as it is durable, with its outcome: what applying the change sets has counted, which is the
+same on every node and after every start. An answer that cannot be made again from the request and
+its outcome follows in a separate record.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ memory."""
 class Reads:
     """The read set of a transaction.
 
-    Relations, version of the rules, names of scopes and version of the list of episodes at the first
-    read, and the ids of episodes that were not found.
+    Relations, version of the rules, names of scopes and version of the list of episodes at the
+    first read, and the ids of episodes that were not found.
 
     `aged` is True if a fact of the transaction itself has become valid or invalid since. `new_text`
     counts the characters of constants in goals that no fact has.

@@ -487,7 +487,7 @@ class Partition:
     def _known(self) -> Iterable[StoredRelation]:
         return self._relations.values()
 
-    # -- statistics for the planner -------------------------------------------------------------------------------
+    # -- statistics for the planner ----------------------------------------------------------------
 
     def rows(self, schema: RelationSchema) -> int:
         """Count the visible rows of a stored relation."""

@@ -189,7 +189,8 @@ class RuleBook:
         """Raise if rules cannot be stored.
 
         An id belongs to another rule, or a partition could no longer be evaluated. `external` has
-        the modes of the predicates that plugins provide. `yield_now` is called about once a millisecond.
+        the modes of the predicates that plugins provide. `yield_now` is called about once a
+        millisecond.
 
         Return the cycles through negation that the rules are part of, each as the predicates along
         the cycle.

@@ -45,7 +45,8 @@ class Webhook:
 
     @property
     def public_url(self) -> str:
-        """The address without what may be a secret: scheme, host, port and first segment of the path.
+        """The address without what may be a secret: scheme, host, port and first segment of the
+        path.
 
         `...` stands for the rest, and for an address that cannot be split.
         """
@@ -67,10 +68,10 @@ class Webhook:
 class Subscription:
     """A subscription to the answers of a goal.
 
-    `goal` is its text, `scope` the partition where it is asked, None for the base partition. It ends
-    at `expires_at` (epoch milliseconds), `ttl` milliseconds after its last use. `owner` names the
-    API key that subscribed, None if the server needs no key. `delivered` is the state up to which the
-    receiver of the webhook has acknowledged the changes.
+    `goal` is its text, `scope` the partition where it is asked, None for the base partition. It
+    ends at `expires_at` (epoch milliseconds), `ttl` milliseconds after its last use. `owner` names
+    the API key that subscribed, None if the server needs no key. `delivered` is the state up to
+    which the receiver of the webhook has acknowledged the changes.
     """
 
     id: str

@@ -44,7 +44,9 @@ rows or more has grown or shrunk tenfold."""
 
 
 RELATIONS_PER_YIELD = 100
-"""Relations without metadata copied or dropped between two calls of `yield_now`: about a millisecond."""
+"""Relations without metadata copied or dropped between two calls of `yield_now`: about a
+millisecond.
+"""
 
 PUSHES_PER_YIELD = 1000
 """Times pushed to the heap between two calls of `yield_now`: about a millisecond."""
@@ -263,10 +265,12 @@ class Tenant:
         """Count the facts stored in all partitions."""
         return sum(partition.live() for partition in self.partitions())
 
-    # -- time ---------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def next_due(self) -> int | None:
-        """Return the next time at which the visibility of a fact may change (epoch milliseconds)."""
+        """Return the next time at which the visibility of a fact may change (epoch
+        milliseconds).
+        """
         return self._moments[0][0] if self._moments else None
 
     def due(self, now: int) -> bool:
@@ -306,7 +310,8 @@ class Tenant:
         if relation.hide(symbols, ids, not valid):
             self.changed(1, relation)
         following = start if self._now < start < end else end
-        # A fact asserted repeatedly with a ttl has one entry: the check at its earlier end schedules the next.
+        # A fact asserted repeatedly with a ttl has one entry: the check at its earlier end
+        # schedules the next.
         if self._now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
             relation.scheduled[row] = following
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))

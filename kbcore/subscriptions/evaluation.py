@@ -1,4 +1,6 @@
-"""Evaluation of a standing goal: all its answers, or those that a change of stored facts changes."""
+"""Evaluation of a standing goal: all its answers, or those that a change of stored facts
+changes.
+"""
 
 from __future__ import annotations
 

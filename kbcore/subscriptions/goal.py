@@ -36,7 +36,9 @@ CHEAP_ROWS = 500
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """The objects that evaluate the goals of one tenant; they are used under a lock of the tenant."""
+    """The objects that evaluate the goals of one tenant; they are used under a lock of the
+    tenant.
+    """
 
     tenant: Tenant
     reasoner: Reasoner
@@ -49,12 +51,12 @@ class StandingGoal:
     """A goal whose answers are kept current.
 
     `goal` is its text, `scope` the partition where it is asked, None for the base partition. The
-    goal ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `moment` is the state that
-    the current answers belong to. `is_behind` is True after a change whose effect could not be
-    computed within the budget of a write, and before the first evaluation: the next reader computes
-    it. `ended` is the error that ended the goal, None while it is kept current. `subscription` is
-    that of a goal that survives a restart, None for one that lives in memory. `owner` names the API
-    key that subscribed, None if the server needs no key.
+    goal ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use.
+    `moment` is the state that the current answers belong to. `is_behind` is True after a change
+    whose effect could not be computed within the budget of a write, and before the first
+    evaluation: the next reader computes it. `ended` is the error that ended the goal, None while it
+    is kept current. `subscription` is that of a goal that survives a restart, None for one that
+    lives in memory. `owner` names the API key that subscribed, None if the server needs no key.
     """
 
     def __init__(

@@ -38,7 +38,9 @@ class AnswerChange:
 
 
 class History:
-    """Changes of one goal since the state `start`; thread-safe for one writer and several readers."""
+    """Changes of one goal since the state `start`; thread-safe for one writer and several
+    readers.
+    """
 
     def __init__(self) -> None:
         self._changes: deque[AnswerChange] = deque()

@@ -16,7 +16,9 @@ ChangedFacts = dict[PartitionKey, dict[RelationSchema, FactChanges]]
 
 
 class Journals:
-    """Journals of the relations of a tenant that goals depend on; there is one object per tenant."""
+    """Journals of the relations of a tenant that goals depend on; there is one object per
+    tenant.
+    """
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant

@@ -64,10 +64,11 @@ class StandingGoals:
         return tenant.attached.get(cls)
 
     def tenant_ended(self) -> None:
-        """End all goals, because the tenant was dropped or emptied, or is no longer in this process.
+        """End all goals, because the tenant was dropped or emptied, or is no longer in this
+        process.
 
-        No lock is taken, because an evaluation that goes on may hold it for long: what the goals hold
-        of the engine is freed with the engine, when no reader is left.
+        No lock is taken, because an evaluation that goes on may hold it for long: what the goals
+        hold of the engine is freed with the engine, when no reader is left.
         """
         for goal in list(self._goals.values()):
             goal.abandon(NotFound("the tenant was emptied, dropped or moved"))
@@ -86,9 +87,9 @@ class StandingGoals:
 
         If a goal of the same id, text and scope exists, it is renewed and returned; a goal that an
         error has ended is replaced. The caller holds the read lock, so the state does not change
-        while a new goal is evaluated; other goals can be used at the same time. Raises RateLimited beyond
-        the limit of goals, AlreadyExists for an id that another goal has, Forbidden for a goal of
-        another owner unless `is_admin`, and what `StandingGoal.begin` raises.
+        while a new goal is evaluated; other goals can be used at the same time. Raises RateLimited
+        beyond the limit of goals, AlreadyExists for an id that another goal has, Forbidden for a
+        goal of another owner unless `is_admin`, and what `StandingGoal.begin` raises.
         """
         with self._mutex:
             gone = self._renewed()

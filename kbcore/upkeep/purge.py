@@ -334,7 +334,9 @@ def _facts(
 
 
 def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, ...]]:
-    """Yield the facts of a plan in parts that each fit into a log record; nearly always one part."""
+    """Yield the facts of a plan in parts that each fit into a log record; nearly always one
+    part.
+    """
     part: list[FactRows] = []
     size = 0
     for selected in plan.facts:

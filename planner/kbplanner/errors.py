@@ -26,7 +26,9 @@ class KBError(Exception):
 
 
 class InvalidInput(KBError):
-    """A request or text that cannot be accepted; `details` names the field where one is at fault."""
+    """A request or text that cannot be accepted; `details` names the field where one is at
+    fault.
+    """
 
     code = "VALIDATION_ERROR"
 

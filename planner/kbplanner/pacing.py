@@ -27,8 +27,8 @@ current_yield = _CURRENT.get
 
 
 class yielding:  # noqa: N801  used like a function, in `with yielding(yield_now):`
-    """Context manager: have the readers of texts and the compiler of rules in this block call `yield_now`, unless they
-    are given another one.
+    """Context manager: have the readers of texts and the compiler of rules in this block call
+    `yield_now`, unless they are given another one.
 
     The block reads the body of a request, or evaluates one: it has texts and rules in many places.
     While it holds a lock, other work waits only if it needs the same lock.
@@ -88,7 +88,8 @@ CHARS_PER_YIELD = 1 << 16
 def may_have(
     text: str, pattern: re.Pattern[str], longest: int, yield_now: Callable[[], None]
 ) -> bool:
-    """Return False if a text has no match of a pattern, whose matches have at most `longest` characters.
+    """Return False if a text has no match of a pattern, whose matches have at most `longest`
+    characters.
 
     The text is searched in pieces, with `yield_now` called between them. True may be wrong, because
     the end of a piece counts as the end of a word.

@@ -1,4 +1,5 @@
-"""A plugin for kbcore: a merge strategy, a salience scorer, a tokenizer, a metrics sink, and a listener.
+"""A plugin for kbcore: a merge strategy, a salience scorer, a tokenizer, a metrics sink, and a
+listener.
 
 Each of the functions at the end is one hook. Delete those you do not need.
 """
@@ -34,7 +35,9 @@ class LatestTold:
 
 
 class Newest:
-    """A salience scorer: a fact matters less with each day since it was asserted, however often it is used."""
+    """A salience scorer: a fact matters less with each day since it was asserted, however often it
+    is used.
+    """
 
     weights = None  # a formula of its own
 
@@ -45,9 +48,11 @@ class Newest:
 
 
 class Words:
-    """A tokenizer: every run of letters or digits is a token, and so is every other character that is not a space.
+    """A tokenizer: every run of letters or digits is a token, and so is every other character that
+    is not a space.
 
-    Models split rare words further. For one model, wrap its own tokenizer in a class with the same two members.
+    Models split rare words further. For one model, wrap its own tokenizer in a class with the same
+    two members.
     """
 
     name = "words"

@@ -1,1 +1,3 @@
-"""The built-in plugins: storage, metrics, language models and strategies behind the hooks of kbcore."""
+"""The built-in plugins: storage, metrics, language models and strategies behind the hooks of
+kbcore.
+"""

@@ -64,7 +64,9 @@ def _packages() -> tuple[Any, ModuleType]:
 
 
 class DuckDBRun:
-    """One bulk run, as `BulkEngine`. `run` executes SQL; all names in it are made by the planner."""
+    """One bulk run, as `BulkEngine`. `run` executes SQL; all names in it are made by the
+    planner.
+    """
 
     def __init__(self, duckdb: Any, options: BulkOptions) -> None:
         self._duckdb = duckdb
@@ -85,7 +87,7 @@ class DuckDBRun:
         self._closed = self._cancelled = False
         self._lock = threading.Lock()
 
-    # -- the protocol -------------------------------------------------------------------------------
+    # -- the protocol ------------------------------------------------------------------------------
 
     def bind(self, plan: BulkPlan, facts: Sequence[BulkFacts]) -> int:
         """Read the facts: first all texts into the dictionary, then each relation as ids."""
@@ -176,10 +178,12 @@ class DuckDBRun:
                 self._closed = True
                 self._db.close()
 
-    # -- facts and the dictionary -------------------------------------------------------------------
+    # -- facts and the dictionary ------------------------------------------------------------------
 
     def _raw(self, facts: BulkFacts) -> None:
-        """Create the view `raw_...` of a predicate's facts as texts; refuse files that do not fit."""
+        """Create the view `raw_...` of a predicate's facts as texts; refuse files that do not
+        fit.
+        """
         selects = [self._file(facts, file) for file in facts.files]
         names = [f"c{index}" for index in range(facts.arity)]
         if facts.rows or not selects:
@@ -248,7 +252,7 @@ class DuckDBRun:
             parameters,
         )
 
-    # -- clauses ------------------------------------------------------------------------------------
+    # -- clauses -----------------------------------------------------------------------------------
 
     def _rows(self, version: ClauseVersion, round_: int) -> str:
         """Return the query of the rows of a clause version, after its functions are evaluated."""
@@ -343,7 +347,7 @@ class DuckDBRun:
             selected.append(f"k{index}.id AS c{index}")
         return f"SELECT {', '.join(selected)} FROM {name} AS g{''.join(joins)}"  # nosec B608
 
-    # -- statements ---------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _batches(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a query in batches, through a cursor of its own."""

@@ -123,7 +123,9 @@ def _mebibytes(size: str) -> str:
 
 
 class SparkRun:
-    """One bulk run, as `BulkEngine`. `_query` executes SQL; all names in it are made by the planner."""
+    """One bulk run, as `BulkEngine`. `_query` executes SQL; all names in it are made by the
+    planner.
+    """
 
     def __init__(self, options: BulkOptions) -> None:
         self._folder = Path(options.folder)
@@ -136,7 +138,7 @@ class SparkRun:
         self._chunks: dict[str, int] = {}
         self._next_id = 0
 
-    # -- the protocol -------------------------------------------------------------------------------
+    # -- the protocol ------------------------------------------------------------------------------
 
     def bind(self, plan: BulkPlan, facts: Sequence[BulkFacts]) -> int:
         """Read the facts: first all texts into the dictionary, then each relation as ids."""
@@ -232,7 +234,7 @@ class SparkRun:
             if self._owns_spark:
                 self._session.stop()
 
-    # -- facts and the dictionary -------------------------------------------------------------------
+    # -- facts and the dictionary ------------------------------------------------------------------
 
     def _raw(self, facts: BulkFacts) -> None:
         """Make the view `raw_...` of a predicate's facts as texts; refuse files that do not fit."""
@@ -303,7 +305,7 @@ class SparkRun:
         self._chunk("kb_text", _TEXT_COLUMNS, query)
         self._next_id += self._partitions << 33
 
-    # -- clauses ------------------------------------------------------------------------------------
+    # -- clauses -----------------------------------------------------------------------------------
 
     def _rows(self, version: ClauseVersion, round_: int) -> str:
         """Return the query of the rows of a clause version, after its functions are evaluated."""
@@ -386,7 +388,7 @@ class SparkRun:
                 selected.append(f"g.c{index}")
         return f"SELECT {', '.join(selected)} FROM {groups} AS g{''.join(joins)}"  # nosec B608
 
-    # -- files --------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def _declare(self, relation: str, arity: int) -> None:
         """Note the columns of a relation; one without arguments has a column for its one row."""

@@ -1,4 +1,6 @@
-"""Conflict strategies for a fact whose opposite is stored: keep both, refuse, newest wins, highest confidence wins."""
+"""Conflict strategies for a fact whose opposite is stored: keep both, refuse, newest wins, highest
+confidence wins.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from kbplugins.merge_basic import Always
 
 
 class HighestConfidence:
-    """The higher confidence wins; an unknown confidence counts as 1, and the new fact wins a tie."""
+    """The higher confidence wins; an unknown confidence counts as 1, and the new fact wins a
+    tie.
+    """
 
     always = None
 

@@ -3,8 +3,8 @@
 Each name has a folder of its own with one small file per version of its lease. A process changes
 the lease by linking a complete file under the next version number. The link fails if that number
 exists, so that of several processes one succeeds, and no lock is held for it: a process that is
-stopped in the middle blocks no other process. The largest version counts; the version that acquired the
-name is its token.
+stopped in the middle blocks no other process. The largest version counts; the version that acquired
+the name is its token.
 
 A lease ends when its time to live has passed, by a clock that starts with the machine and goes on
 while the machine is suspended, or when its process has died: each coordinator holds a lock on a
@@ -213,7 +213,9 @@ class FileCoordinator:
         self._watches.discard(watch)
 
     def close(self) -> None:
-        """End watches and leases; the lock goes last, and with it the leases that could not be released."""
+        """End watches and leases; the lock goes last, and with it the leases that could not be
+        released.
+        """
         if self._closed.is_set():
             return
         for watch in list(self._watches):
@@ -226,7 +228,7 @@ class FileCoordinator:
             (self._holders / self._id).unlink()
         os.close(self._lock)
 
-    # -- versions -----------------------------------------------------------------------------------------------------
+    # -- versions ----------------------------------------------------------------------------------
 
     def _path(self, key: bytes) -> Path:
         return self._names / sha256(key).hexdigest()
@@ -302,14 +304,15 @@ class FileCoordinator:
             path.unlink(missing_ok=True)
         if not keep:
             _sync(folder)
-        # A process that was stopped before the link may have linked a version that was long removed.
+        # A process that was stopped before the link may have linked a version that was long
+        # removed.
         largest = _largest(folder)
         for old in _versions(folder):
             if old != keep and (old < version or old == version < largest):
                 (folder / str(old)).unlink(missing_ok=True)
         return largest == version
 
-    # -- ends of leases -----------------------------------------------------------------------------------------------
+    # -- ends of leases ----------------------------------------------------------------------------
 
     def _expiry(self, ttl_ms: int) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ttl_ms * 1_000_000
@@ -317,7 +320,8 @@ class FileCoordinator:
     def _is_over(self, record: _Record) -> bool:
         if not record.holder or not self._is_alive(record.holder):
             return True
-        # A time of another boot means nothing here; the lock of that holder has ended with the boot.
+        # A time of another boot means nothing here; the lock of that holder has ended with the
+        # boot.
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         return record.boot == self._boot and now >= record.expires_ns
 

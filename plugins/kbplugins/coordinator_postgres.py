@@ -1,4 +1,5 @@
-"""Leases in a PostgreSQL database: `postgresql://user@host/database`. psycopg comes with the extra `postgres`.
+"""Leases in a PostgreSQL database: `postgresql://user@host/database`. psycopg comes with the extra
+`postgres`.
 
 A lease is a row with its token and its end in time of the server. Each operation is a single
 statement that commits by itself, so that a process that is stopped in the middle holds no lock that
@@ -356,7 +357,9 @@ class _Watch:
 
 
 def connect(driver: Driver) -> Any:
-    """Return a connection whose commits are durable on the server; raises ConfigError, Unreachable."""
+    """Return a connection whose commits are durable on the server; raises ConfigError,
+    Unreachable.
+    """
     connection = driver.connect("coordinator")
     connection.prepare_threshold = (
         None  # a pooler in between may give each statement another session
@@ -370,7 +373,9 @@ def held_rows(rows: Sequence[tuple[Any, ...]]) -> list[Held]:
 
 
 def translated(driver: Driver, error: Exception) -> KBError:
-    """Translate an error of a statement: a missing privilege or schema is a mistake in the setup."""
+    """Translate an error of a statement: a missing privilege or schema is a mistake in the
+    setup.
+    """
     errors = driver.psycopg.errors
     text = f"coordinator {driver.location!r}: {driver.clean(str(error))}"
     if isinstance(error, (errors.InsufficientPrivilege, errors.InvalidSchemaName)):

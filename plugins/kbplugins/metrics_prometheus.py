@@ -32,7 +32,9 @@ class Series:
         self.counts = [0] * (len(spec.buckets) + 1)
 
     def recorder(self) -> Callable[[float], None]:
-        """Return a thread-safe function that takes a value; it locks only once in FOLD_AT values."""
+        """Return a thread-safe function that takes a value; it locks only once in FOLD_AT
+        values.
+        """
         waiting = self._waiting
         append, fold = waiting.append, self.fold
 
@@ -94,7 +96,9 @@ class Prometheus:
         """Do nothing: there is nothing to send."""
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families in the form of the library, which calls this like a registry's method."""
+        """Yield the families in the form of the library, which calls this like a registry's
+        method.
+        """
         for spec, known in self._families.items():
             every = sorted(known.items())
             for _, series in every:

@@ -1,8 +1,8 @@
 """Metrics sent to a StatsD daemon by UDP: `METRICS_SINKS=statsd`, `STATSD_ADDRESS`.
 
 Counters are added up and gauges stored until the next second; durations are sent one by one. Labels
-become tags in the DogStatsD format. Values that do not fit into the queue or the socket are dropped,
-so no request waits for the daemon.
+become tags in the DogStatsD format. Values that do not fit into the queue or the socket are
+dropped, so no request waits for the daemon.
 """
 
 from __future__ import annotations

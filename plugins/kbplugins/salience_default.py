@@ -31,7 +31,9 @@ class DefaultScorer:
 
 @hookimpl
 def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:
-    """Offer the default formula, with the weights and the half-life of the settings, under the name `default`."""
+    """Offer the default formula, with the weights and the half-life of the settings, under the name
+    `default`.
+    """
     recency, frequency, priority = config.salience_weights
     return {
         "default": DefaultScorer(

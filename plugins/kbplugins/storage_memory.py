@@ -1,7 +1,7 @@
 """A log that stores nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
 
-It counts records and discards them, so it never grows. Reading it back would only be useful in the same
-process, whose state is in memory already. Reading appended records raises `LogTruncated`,
+It counts records and discards them, so it never grows. Reading it back would only be useful in the
+same process, whose state is in memory already. Reading appended records raises `LogTruncated`,
 snapshots are not taken (their chunks are not even generated), and a new store begins at 0.
 """
 

@@ -47,7 +47,9 @@ class StoreBase:
         self._kept_also = frozenset(numbers)
 
     def chosen(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Return the snapshots to keep, of ascending numbers: the newest, and those to keep also."""
+        """Return the snapshots to keep, of ascending numbers: the newest, and those to keep
+        also.
+        """
         return tuple(
             number
             for number in numbers

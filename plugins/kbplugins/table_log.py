@@ -109,7 +109,9 @@ class Tables(ABC):
         """Return the finished snapshots, oldest first."""
 
     def bounds(self, first: int) -> tuple[int, int, int]:
-        """Return lowest number, highest number and count of the records from `first` on, or zeros."""
+        """Return lowest number, highest number and count of the records from `first` on, or
+        zeros.
+        """
         text = (
             "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?"
         )
@@ -185,7 +187,9 @@ class TableStore(StoreBase, ABC):
         return records(self._tables, self._seed, after, self._head)
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the newest snapshot; it was verified when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was verified when the log was opened or when it was
+        saved.
+        """
         self._check()
         if not self._snapshots:
             return None
@@ -267,7 +271,9 @@ class TableStore(StoreBase, ABC):
 
 
 def seed(log_id: bytes) -> int:
-    """Return the start value of every checksum of a log, so that rows of another log never match."""
+    """Return the start value of every checksum of a log, so that rows of another log never
+    match.
+    """
     return crc32(log_id)
 
 

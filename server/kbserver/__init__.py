@@ -12,7 +12,9 @@ __all__ = ["create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the application on first use, after `kbcore serve` has patched the standard library."""
+    """Import the application on first use, after `kbcore serve` has patched the standard
+    library.
+    """
     if name != "create_app":
         raise AttributeError(f"module 'kbserver' has no attribute {name!r}")
     return import_module("kbserver.app").create_app

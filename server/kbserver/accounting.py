@@ -1,4 +1,6 @@
-"""Accounting of requests, used by the fast path and by Flask: ids, common headers, metrics, access and audit lines."""
+"""Accounting of requests, used by the fast path and by Flask: ids, common headers, metrics, access
+and audit lines.
+"""
 
 from __future__ import annotations
 

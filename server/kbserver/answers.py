@@ -167,7 +167,9 @@ def members(shape: Mapping[str, Any]) -> bytes:
 
 
 def rows_written(rows: list[dict[str, Any]], yield_now: Callable[[], None]) -> bytes:
-    """Write rows, which are used up: written and let go in slices yielding to other requests between slices."""
+    """Write rows, which are used up: written and let go in slices yielding to other requests
+    between slices.
+    """
     return b"".join(row_parts(rows, yield_now))
 
 

@@ -204,7 +204,9 @@ def _compress(response: Response, runtime: Runtime) -> None:
 
 
 def stop_process(error: StorageFailed) -> None:
-    """End the process at once: the content of the disk is unknown, so no request may be acknowledged."""
+    """End the process at once: the content of the disk is unknown, so no request may be
+    acknowledged.
+    """
     log.critical("storage failed, stopping: %s", error.message)
     logging.shutdown()
     os._exit(STORAGE_FAILED_STATUS)

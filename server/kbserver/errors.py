@@ -169,7 +169,9 @@ def _kb_answer(error: KBError, id: str) -> ErrorAnswer:
 
 
 def _for_clients(error: KBError, id: str) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the message and details of an error without paths of the server and exception texts."""
+    """Return the message and details of an error without paths of the server and exception
+    texts.
+    """
     message = next(
         (text for kind, text in _CLIENT_MESSAGES.items() if isinstance(error, kind)), None
     )

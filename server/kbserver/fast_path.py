@@ -1,8 +1,9 @@
 """The entry of every request, and the fast path for common requests of the five hot routes.
 
-The fast path serves POSTs with a small JSON body and common headers, with the same readers, schemas and core methods as the
-Flask routes. All other requests, and every invalid body, are passed on to Flask unchanged. A differential test checks that
-both give the same bytes. `kbserver.http.request` describes the way of a request.
+The fast path serves POSTs with a small JSON body and common headers, with the same readers, schemas
+and core methods as the Flask routes. All other requests, and every invalid body, are passed on to
+Flask unchanged. A differential test checks that both give the same bytes. `kbserver.http.request`
+describes the way of a request.
 """
 
 from __future__ import annotations
@@ -198,7 +199,9 @@ class Entry:
     def _encoded(
         self, environ: Environ, parts: list[bytes], size: int, content_type: str
     ) -> tuple[list[bytes], int, tuple[tuple[str, str], ...]]:
-        """Return the body, compressed if the client wants that, its size, and the headers that say so."""
+        """Return the body, compressed if the client wants that, its size, and the headers that say
+        so.
+        """
         if not compressible(content_type, size):
             return parts, size, NO_HEADERS
         if not wanted_by(environ):

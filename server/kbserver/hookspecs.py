@@ -1,4 +1,6 @@
-"""Plugin hooks of the HTTP server, in addition to those of the core; programs without a server ignore them."""
+"""Plugin hooks of the HTTP server, in addition to those of the core; programs without a server
+ignore them.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 class Principal:
     """The caller of a request, and the databases and tenants it may access; empty means all.
 
-    A principal with limits may not use routes that concern all databases or tenants. `role` is reader, writer, admin
-    or replica; `key` is the id of the API key, None if a plugin authenticated the caller.
+    A principal with limits may not use routes that concern all databases or tenants. `role` is
+    reader, writer, admin or replica; `key` is the id of the API key, None if a plugin authenticated
+    the caller.
     """
 
     name: str
@@ -43,14 +46,17 @@ class Principal:
 
 @hookspec(firstresult=True)
 def kb_http_authenticate(headers: Mapping[str, str]) -> Principal | None:
-    """Authenticate a request by its headers (names in lower case); None passes it to the next plugin.
+    """Authenticate a request by its headers (names in lower case); None passes it to the next
+    plugin.
 
-    Raise `kbcore.errors.Unauthorized` for wrong credentials. With such a plugin every request except those for public
-    routes needs a principal: if no plugin returns one, the keys of the server are checked, and without keys the
-    response is 401. Other exceptions give 500.
+    Raise `kbcore.errors.Unauthorized` for wrong credentials. With such a plugin every request
+    except those for public routes needs a principal: if no plugin returns one, the keys of the
+    server are checked, and without keys the response is 401. Other exceptions give 500.
     """
 
 
 @hookspec
 def kb_http_blueprints(runtime: Runtime) -> Iterable[Blueprint]:  # type: ignore[empty-body]
-    """Return blueprints to mount under `/x/`; their errors and metrics are handled like those of the server."""
+    """Return blueprints to mount under `/x/`; their errors and metrics are handled like those of
+    the server.
+    """

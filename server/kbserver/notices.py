@@ -1,4 +1,6 @@
-"""Notices about a request that was accepted: ignored fields, predicates that do not exist. Answers carry them in headers."""
+"""Notices about a request that was accepted: ignored fields, predicates that do not exist. Answers
+carry them in headers.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
 
 
 def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:
-    """Return the member of a tool result that names the predicates without facts and rules; none if all exist."""
+    """Return the member of a tool result that names the predicates without facts and rules; none if
+    all exist.
+    """
     rows = [
         {"name": each.name, "arity": each.arity, "didYouMean": each.suggestion}
         for each in unknown[:MAX_NAMES]

@@ -1,4 +1,5 @@
-"""Operations: one record for each, from which the route, its permission, its MCP tool and its documentation are made.
+"""Operations: one record for each, from which the route, its permission, its MCP tool and its
+documentation are made.
 
 `@operation` above a function declares one. With a `core` method, the route reads the body, calls
 the method on the knowledge base of the request, and passes the outcome to the function, which makes
@@ -46,7 +47,9 @@ TEXT: Json = {"type": "string"}
 COUNT: Json = {"type": "integer", "minimum": 0}
 
 ALWAYS = frozenset({400, 401, 403, 429, 500, 503})
-"""Statuses of any request: malformed head, missing or insufficient key, rate limit, bug, shutdown."""
+"""Statuses of any request: malformed head, missing or insufficient key, rate limit, bug,
+shutdown.
+"""
 
 OF_TENANTS = frozenset({404})
 OF_BODIES = frozenset({413, 415, 422})
@@ -102,7 +105,9 @@ def as_object(
 
 
 Work = Callable[[TenantKB, Json, bool, int], Json]
-"""A tool: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch ms."""
+"""A tool: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch
+ms.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +149,12 @@ class Operation:
     nothing. `query` describes the query string and `headers` more headers. `prefer`: preferences
     beside `handling=strict`. `tagged`: responses have an ETag, and If-None-Match gives 304.
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
-    OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it.
-    `bulk`: a body has up to MAX_BODY_BYTES, others have MAX_TEXT_BODY_BYTES.
-    `further_tools`: MCP tools for other uses of the same body. `again` makes the answer of an
-    executed write from its outcome and its arguments (of the body and the path), for a repetition
-    with the same idempotency key; a header that depends on the state of then may be missing. `example`: a body
-    for the documentation, of an operation that has no step in the example scenario.
+    OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it. `bulk`: a
+    body has up to MAX_BODY_BYTES, others have MAX_TEXT_BODY_BYTES. `further_tools`: MCP tools for
+    other uses of the same body. `again` makes the answer of an executed write from its outcome and
+    its arguments (of the body and the path), for a repetition with the same idempotency key; a
+    header that depends on the state of then may be missing. `example`: a body for the
+    documentation, of an operation that has no step in the example scenario.
     """
 
     routes: tuple[str, ...]

@@ -46,7 +46,9 @@ def _deadline(data: Mapping[str, Any]) -> Deadline | None:
 
 
 def writing() -> AbstractContextManager[None]:
-    """Return a block that writes an answer. No deadline ends it, for the request was carried out."""
+    """Return a block that writes an answer. No deadline ends it, for the request was carried
+    out.
+    """
     runtime = _runtime()
     return _INSIDE if runtime is None else yielding(runtime.yield_now)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """State of a limit: `quota` requests per `window` seconds, `left` remaining, full again in `reset` seconds.
+    """State of a limit: `quota` requests per `window` seconds, `left` remaining, full again in
+    `reset` seconds.
 
     With `window` None the quota limits concurrent requests.
     """
@@ -34,7 +35,8 @@ def rate_headers(rate: Rate | None) -> dict[str, str]:
 
 
 def used_up(details: Mapping[str, Any] | None, seconds: float) -> Rate:
-    """Return the exhausted limit in the details of RateLimited (`limit`; `value`, or `requests` and `seconds`).
+    """Return the exhausted limit in the details of RateLimited (`limit`; `value`, or `requests` and
+    `seconds`).
 
     Errors of plugins may lack these details; defaults replace them.
     """

@@ -82,7 +82,9 @@ MAX_DISK_THREADS = 8
 """Threads for syncs of the shards' logs and for snapshots."""
 
 PRIVATE_IDLE_SECONDS = 3600.0
-"""Idle time after which a connection between workers is closed; they close it earlier themselves."""
+"""Idle time after which a connection between workers is closed; they close it earlier
+themselves.
+"""
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]
@@ -185,7 +187,9 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return True
 
     def _hand_over(self, owner: Hashable, buffered: bytes) -> bool:
-        """Give the connection to the worker that owns the tenant of the request; False if it stays."""
+        """Give the connection to the worker that owns the tenant of the request; False if it
+        stays.
+        """
         handover = self.server.handover
         # Otherwise a part of the request has left the buffer.
         is_whole = b"\r\n\r\n" in buffered and self.environ["wsgi.input"] is self.wsgi_input

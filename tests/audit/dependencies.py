@@ -1,6 +1,7 @@
 """Known weaknesses of what kbcore installs, at the versions installed here, by pip-audit.
 
-Ends with 0 where none is known, with 1 where one is. Where the advisory database cannot be asked it says so and ends with 0.
+Ends with 0 where none is known, with 1 where one is. Where the advisory database cannot be asked it
+says so and ends with 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Access control: groups in groups, folders in folders, grants, bans that win; lists, checks, and now and then a write."""
+"""Access control: groups in groups, folders in folders, grants, bans that win; lists, checks, and
+now and then a write.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Peer = Callable[[graphs.Access, str, "Sequence[Step]", Effort], "tuple[list[floa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A goal (`thing` None: the list of `who`), or a write: `tell` or `retract` of `relation`(`args`)."""
+    """A goal (`thing` None: the list of `who`), or a write: `tell` or `retract` of
+    `relation`(`args`).
+    """
 
     args: tuple[str, ...]
     thing: str | None = None
@@ -51,7 +55,9 @@ def goals(base: graphs.Access, count: int, checks: bool, rng: random.Random) -> 
 def with_writes(
     base: graphs.Access, asked: list[Step], share: float, rng: random.Random
 ) -> list[Step]:
-    """`share` of the steps become writes: by turns a fact of a random relation goes and comes back."""
+    """`share` of the steps become writes: by turns a fact of a random relation goes and comes
+    back.
+    """
     made: list[Step] = []
     gone: list[tuple[str, tuple[str, str]]] = []
     relations = {
@@ -96,7 +102,9 @@ def goal_of(step: Step) -> list[str]:
 
 
 def write(kb: EmbeddedKB, step: Step, counts: bool) -> None:
-    """Do what a step that writes says; with `counts` a retraction counts the conclusions that fall."""
+    """Do what a step that writes says; with `counts` a retraction counts the conclusions that
+    fall.
+    """
     relation, args = step.relation, list(step.args)
     if relation == "allowed":
         relation, args = "grant", [args[0], "read", args[1]]
@@ -140,7 +148,9 @@ def ours(
 
 
 def compared(row: Row, name: str, counts: list[int], times: list[float], other: list[int]) -> None:
-    """Put a peer's stream into a row; goal by goal its answers must be ours, as far as both have come."""
+    """Put a peer's stream into a row; goal by goal its answers must be ours, as far as both have
+    come.
+    """
     both = min(len(counts), len(other))
     if other[:both] != counts[:both] or not both:
         place = next(
@@ -153,7 +163,9 @@ def compared(row: Row, name: str, counts: list[int], times: list[float], other: 
 def again(
     row: Row, base: graphs.Access, script: Sequence[Step], effort: Effort, peers: Mapping[str, Peer]
 ) -> None:
-    """Ours and that of the floor's peer once more, side by side: the quieter of two counts, for both."""
+    """Ours and that of the floor's peer once more, side by side: the quieter of two counts, for
+    both.
+    """
     assert isinstance(row.ours, Sample)
     row.ours = quieter(row.ours, stream_of(ours(base, script, effort).times))
     for floor in row.floors:

@@ -1,7 +1,8 @@
 """Aggregates over stored facts, and grouped in a rule, against SQL over the same rows.
 
-Arguments are texts here, also those that are numbers; so the peers' tables have them as texts and their queries cast them.
-That is what the floor is about. What DuckDB takes where the column is a native integer stands next to it.
+Arguments are texts here, also those that are numbers; so the peers' tables have them as texts and
+their queries cast them. That is what the floor is about. What DuckDB takes where the column is a
+native integer stands next to it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Answers in a Python program: counted, read as tuples, as Arrow columns and as JSON.
 
-Counting makes no tuples, so that it should take a small part of the time and memory of reading. Memory is what Python has
-allocated more at the peak (tracemalloc); it is measured in a run of its own, because that slows the program down.
+Counting makes no tuples, so that it should take a small part of the time and memory of reading.
+Memory is what Python has allocated more at the peak (tracemalloc); it is measured in a run of its
+own, because that slows the program down.
 
-The named answers of a closure are handed out in the forms that DuckDB has too: both sides evaluate the closure each time
-and give names.
+The named answers of a closure are handed out in the forms that DuckDB has too: both sides evaluate
+the closure each time and give names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Goals that would take for ever, from four clients at once, beside a server's signs of life and a neighbour's goals."""
+"""Goals that would take for ever, from four clients at once, beside a server's signs of life and a
+neighbour's goals.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import FactRows
 
 LINEAR = 2.0
-"""What a fact of the larger scope may cost beside one of the smaller: the smaller one fits the caches."""
+"""What a fact of the larger scope may cost beside one of the smaller: the smaller one fits the
+caches.
+"""
 
 
 def branching(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:

@@ -1,4 +1,5 @@
-"""Overhead of the Python client: the time of a request through it and through plain httpx, and of its import.
+"""Overhead of the Python client: the time of a request through it and through plain httpx, and of
+its import.
 
     python tests/bench/client.py [REQUESTS]
 
@@ -61,7 +62,9 @@ def import_seconds(statement: str, repeat: int = 7) -> float:
 
 
 def main() -> None:
-    """Print the overhead of a read and of a write, and the time to import the client and its library."""
+    """Print the overhead of a read and of a write, and the time to import the client and its
+    library.
+    """
     empty = import_seconds("pass")
     for statement in ("import kbcore_client", "import httpx", "from kbcore_client import connect"):
         print(f"{statement}: {(import_seconds(statement) - empty) * 1000:.0f} ms")

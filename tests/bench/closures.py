@@ -1,4 +1,6 @@
-"""Transitive closure and same generation, free and bound, in right-, left- and non-linear form; and work in proportion."""
+"""Transitive closure and same generation, free and bound, in right-, left- and non-linear form; and
+work in proportion.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,16 @@ SAME_ASP = {
     "bf": "up(n, 0). up(Y, D + 1) :- up(X, D), edge(X, Y). down(X, D) :- up(X, D), D > 0."
     " down(X, D - 1) :- down(Y, D), D > 0, edge(X, Y). goal(X) :- down(X, 0).",
 }
-"""What clingo grounds; `n` is the constant of a bound goal, for which the program is written by hand as the SQL is."""
+"""What clingo grounds; `n` is the constant of a bound goal, for which the program is written by
+hand as the SQL is.
+"""
 
 
 def closure_graph(name: str, size: str, edges: list[graphs.Pair], wanted: Iterable[str]) -> Program:
     """Goals like `right bf`: the form of the recursion and the binding pattern.
 
-    Goals start from the ends of some edge; where edges lead downhill, from the top and to the bottom, to reach far.
+    Goals start from the ends of some edge; where edges lead downhill, from the top and to the
+    bottom, to reach far.
     """
     source, target = int(edges[0][0][1:]), int(edges[-1][1][1:])
     if "acyclic" in name:
@@ -130,7 +135,9 @@ def same_generation(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
 
 
 def proportion(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
-    """Engine steps of goals that reach the same 100 nodes in ever larger graphs: they must stay the same."""
+    """Engine steps of goals that reach the same 100 nodes in ever larger graphs: they must stay the
+    same.
+    """
     core = effort.pick(100, 20)
     sizes = [effort.pick(10_000, 100), effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)]
     x = graphs.node(1)

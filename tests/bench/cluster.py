@@ -1,10 +1,11 @@
-"""Pauses of a cluster: planned move and loss of a node, with a large tenant; cost of passing a request on.
+"""Pauses of a cluster: planned move and loss of a node, with a large tenant; cost of passing a
+request on.
 
     python tests/bench/cluster.py [--facts 1000000] [--ttl-ms 2000]
 
-It starts nodes against the PostgreSQL server that the tests use, in a schema of its own, and prints:
-the pause of a tenant whose shard moves, its unavailability after its node was killed, the time to
-open its shard, and the latency of a request to its node and to another one.
+It starts nodes against the PostgreSQL server that the tests use, in a schema of its own, and
+prints: the pause of a tenant whose shard moves, its unavailability after its node was killed, the
+time to open its shard, and the latency of a request to its node and to another one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ BATCH = 10_000
 
 
 class Prober(threading.Thread):
-    """Writes to a tenant through a node all the time; `gap` is the longest time without a success."""
+    """Writes to a tenant through a node all the time; `gap` is the longest time without a
+    success.
+    """
 
     def __init__(self, node, tenant=TENANT):
         super().__init__(daemon=True)

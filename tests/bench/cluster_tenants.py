@@ -1,4 +1,5 @@
-"""Many tenants on a cluster of three nodes: load, memory, steady use, a node that joins, one that is lost.
+"""Many tenants on a cluster of three nodes: load, memory, steady use, a node that joins, one that
+is lost.
 
     python tests/bench/cluster_tenants.py [--tenants 10000] [--facts 1000] [--shards 64]
 

@@ -1,4 +1,6 @@
-"""The `kbcore` command: CPU time of whole commands for a server, beside an interpreter that imports click alone."""
+"""The `kbcore` command: CPU time of whole commands for a server, beside an interpreter that imports
+click alone.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def cpu_seconds(arguments: list[str], environ: dict[str, str]) -> float:
 
 
 def commands(effort: Effort, peers: object) -> Iterator[Row]:
-    """Each command in turn, some rounds, beside the same interpreter without kbcore in the same round."""
+    """Each command in turn, some rounds, beside the same interpreter without kbcore in the same
+    round.
+    """
     rounds = 1 if effort.small else 7
     with tempfile.TemporaryDirectory(prefix="kbcore-bench-") as folder:
         file = Path(folder, "facts.kb")

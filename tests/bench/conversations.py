@@ -1,8 +1,10 @@
-"""Conversations of agents: what a model would read every turn, as all turns again, as a window, as a diff.
+"""Conversations of agents: what a model would read every turn, as all turns again, as a window, as
+a diff.
 
-Each turn tells some facts among small talk, and at times takes one back, denies one, or tells one that ends soon; each asks
-a question on the rules, which is the same for TOPIC turns. The premises of right answers are known from the proofs of the
-engine, independently of how windows are made. Windows and diffs are counted as natural text, tokens as characters by 4.
+Each turn tells some facts among small talk, and at times takes one back, denies one, or tells one
+that ends soon; each asks a question on the rules, which is the same for TOPIC turns. The premises
+of right answers are known from the proofs of the engine, independently of how windows are made.
+Windows and diffs are counted as natural text, tokens as characters by 4.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ SMALL_TALK = (
 SKILLS = 24
 
 TOPIC = 5
-"""Turns about one topic; tokens are counted over this many turns, which include one change of topic."""
+"""Turns about one topic; tokens are counted over this many turns, which include one change of
+topic.
+"""
 
 Key = tuple[str, tuple[str, ...], bool]
 
@@ -186,7 +190,8 @@ def question(seed: int, topic: int) -> Literal:
 def needed(kb: TenantKB, goal: Literal) -> tuple[set[Key], set[Key]]:
     """The premises of the gold answers: the stored facts, and with them the conclusions on the way.
 
-    An answer that depends on a fact of which the opposite is stored is none of gold: a window has one sign of it only.
+    An answer that depends on a fact of which the opposite is stored is none of gold: a window has
+    one sign of it only.
     """
     facts: set[Key] = set()
     nodes: set[Key] = set()
@@ -210,14 +215,18 @@ def needed(kb: TenantKB, goal: Literal) -> tuple[set[Key], set[Key]]:
 
 
 def applied(before: Window, removed: Any, added: Any, after: Window) -> bool:
-    """Whether the first window without what went and with what came is the second, entry for entry."""
+    """Whether the first window without what went and with what came is the second, entry for
+    entry.
+    """
     gone = {entry.key for entry in removed}
     kept = [entry for entry in before.entries if entry.key not in gone]
     return _told([*kept, *added]) == _told(after.entries)
 
 
 def _told(entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
-    """Entries by key, without what drifts by itself: salience, category and when something was concluded."""
+    """Entries by key, without what drifts by itself: salience, category and when something was
+    concluded.
+    """
     plain = (
         e._replace(
             salience=0.0, category="", created_at=e.created_at if e.provenance is None else 0

@@ -17,14 +17,18 @@ points(?x, ?z) :- points(?x, ?y), points(?y, ?z).
 points(?x, ?y) :- through(?x, ?y).
 through(?x, ?y) :- load(?x, ?p), points(?p, ?q), store(?q, ?y).
 """
-"""The form of a points-to analysis, in four rules. Each answer to `points` is new demand for `points`."""
+"""The form of a points-to analysis, in four rules. Each answer to `points` is new demand for
+`points`.
+"""
 
 MAX_RATIO = 2.0
 """Time of a goal with constants to the time of the open goal."""
 
 
 def program(nodes: int) -> Program:
-    """Facts with a fixed seed: one and a half flows a node, a load and a store for every fifth node."""
+    """Facts with a fixed seed: one and a half flows a node, a load and a store for every fifth
+    node.
+    """
     rng = random.Random(14)
 
     def pairs(count: int) -> Rows:

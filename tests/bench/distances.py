@@ -1,6 +1,7 @@
 """Shortest distances from one node: a recursion that keeps the least value of each group.
 
-DuckDB has the same as a recursive query with a key; next to it, Dijkstra's algorithm written by hand in Python.
+DuckDB has the same as a recursive query with a key; next to it, Dijkstra's algorithm written by
+hand in Python.
 """
 
 from __future__ import annotations

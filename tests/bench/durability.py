@@ -1,10 +1,11 @@
-"""What durability costs: how long requests wait for a snapshot at a million facts, and how long a start takes.
+"""What durability costs: how long requests wait for a snapshot at a million facts, and how long a
+start takes.
 
     python tests/bench/durability.py
 
-A workload of the table. Recovery is the wall time of `kbcore serve` from its call to its address, from a snapshot and from
-the log alone; the stall is the longest of many small requests, one after the other on two connections, while a snapshot is
-taken, beside the longest without one.
+A workload of the table. Recovery is the wall time of `kbcore serve` from its call to its address,
+from a snapshot and from the log alone; the stall is the longest of many small requests, one after
+the other on two connections, while a snapshot is taken, beside the longest without one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""An equivalence relation: the class of a name, the test of a pair, and all pairs, from nothing each time.
+"""An equivalence relation: the class of a name, the test of a pair, and all pairs, from nothing
+each time.
 
 DuckDB gets a recursive query with a key that labels each name with the least number of its class.
 """

@@ -1,7 +1,8 @@
-"""Facts joined with a table of an SQLite file, an external predicate of the plugin `predicates-sql`.
+"""Facts joined with a table of an SQLite file, an external predicate of the plugin
+`predicates-sql`.
 
-Next to it, the same rows stored as facts, and the same join by hand: SQLite has both tables in one file, and all rows are
-fetched.
+Next to it, the same rows stored as facts, and the same join by hand: SQLite has both tables in one
+file, and all rows are fetched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Games: `win(?x) :- move(?x, ?y), not win(?y).` under the well-founded semantics, against SWI-Prolog's tabling."""
+"""Games: `win(?x) :- move(?x, ?y), not win(?y).` under the well-founded semantics, against
+SWI-Prolog's tabling.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def grid(side: int) -> list[graphs.Pair]:
 
 
 def games(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
-    """Boards on which every position is decided, and graphs with cycles, on which some are drawn."""
+    """Boards on which every position is decided, and graphs with cycles, on which some are
+    drawn.
+    """
     n, side, m = effort.pick(20_000, 200), effort.pick(100, 10), effort.pick(40_000, 300)
     boards = {
         ("chain", f"{n:,}"): graphs.chain(n),
@@ -77,7 +81,9 @@ def won_by_name(kb: EmbeddedKB) -> int:
 
 
 def tabled(moves: Sequence[graphs.Pair], effort: Effort, decides: bool) -> Sample:
-    """SWI-Prolog's time. Where it does not decide every position that is decided, its answers are not counted as such."""
+    """SWI-Prolog's time. Where it does not decide every position that is decided, its answers are
+    not counted as such.
+    """
     lines = [
         ":- use_module(library(time)).",
         SWIPL_RULES,

@@ -2,8 +2,8 @@
 
 `python tests/bench/gaps.py PATH FIELD --rules N` sends N rules, `--facts N` facts; `--text FILE`
 sends the content of a file. `--fork N`, `--merge N` and `--drop N` in place of a path and a field
-fork, merge or drop a scope of N facts of each kind. Prints the CPU seconds, the longest gap, and for
-each gap of more than `--over` milliseconds the stacks that a second thread found in it.
+fork, merge or drop a scope of N facts of each kind. Prints the CPU seconds, the longest gap, and
+for each gap of more than `--over` milliseconds the stacks that a second thread found in it.
 
 Calls that a server makes in its thread pool are made in place and are no part of a gap.
 """
@@ -196,8 +196,8 @@ def _sent(client: FlaskClient, method: str, path: str, data: bytes) -> TestRespo
 
 
 def _facts(count: int, scope: str | None, **more: Any) -> Iterator[Request]:
-    """Yield requests that store facts of each kind: plain, with a confidence, with metadata and with
-    an end.
+    """Yield requests that store facts of each kind: plain, with a confidence, with metadata and
+    with an end.
     """
     for name, extra in KINDS.items():
         for start in range(0, count, FACTS_OF_A_BODY):

@@ -1,9 +1,11 @@
-"""A second labelled collection, gathered by lexicographers: the nouns of WordNet 3.0, with their words and definitions.
+"""A second labelled collection, gathered by lexicographers: the nouns of WordNet 3.0, with their
+words and definitions.
 
-Two kinds of questions, drawn with a fixed seed. *Words of a definition*: three of the content words of a definition of six
-or more, in their order; the noun it defines answers. A search for a known item: what is lost is lost by ranking alone.
-*Usage examples*: a sentence in which the noun is used, quoted beside the definition and not stored; the noun meant there
-answers, not another one of the same spelling. Few words are shared but the noun's own, so no search by words does well.
+Two kinds of questions, drawn with a fixed seed. *Words of a definition*: three of the content words
+of a definition of six or more, in their order; the noun it defines answers. A search for a known
+item: what is lost is lost by ranking alone. *Usage examples*: a sentence in which the noun is used,
+quoted beside the definition and not stored; the noun meant there answers, not another one of the
+same spelling. Few words are shared but the noun's own, so no search by words does well.
 
 Debian has it as wordnet-base; KB_WORDNET names another folder with data.noun.
 """
@@ -29,7 +31,9 @@ Asked = list[tuple[str, int]]
 
 
 def glosses(most: int | None = None) -> tuple[list[Fact], Asked, Asked] | None:
-    """Facts `noun(words, definition)`, both kinds of questions with the place of the answer; None: not installed."""
+    """Facts `noun(words, definition)`, both kinds of questions with the place of the answer; None:
+    not installed.
+    """
     if not DATA.exists():
         return None
     facts: list[Fact] = []

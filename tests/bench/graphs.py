@@ -42,7 +42,9 @@ def downhill(nodes: int, edges: int, seed: int) -> list[Pair]:
 
 
 def zipf(nodes: int, edges: int, seed: int) -> list[Pair]:
-    """Distinct random edges without loops; the k-th node is an end of an edge as often as 1/k^0.8 says: hubs."""
+    """Distinct random edges without loops; the k-th node is an end of an edge as often as 1/k^0.8
+    says: hubs.
+    """
     rng = random.Random(seed)
     places = list(range(nodes))
     rng.shuffle(places)
@@ -67,7 +69,8 @@ def generations(layers: int, width: int, seed: int) -> list[Pair]:
 
 
 def with_surroundings(core: int, edges: int, seed: int) -> list[Pair]:
-    """A ring of `core` nodes from n0, in edges that no path from (or, mirrored, to) the ring uses, up to `edges` in all.
+    """A ring of `core` nodes from n0, in edges that no path from (or, mirrored, to) the ring uses,
+    up to `edges` in all.
 
     What n0 reaches is the ring, however many edges there are.
     """
@@ -100,7 +103,9 @@ class Access:
 
 
 def access(facts: int, seed: int) -> Access:
-    """About `facts` facts: a user may read some hundreds of things, some through four groups and five folders."""
+    """About `facts` facts: a user may read some hundreds of things, some through four groups and
+    five folders.
+    """
     rng = random.Random(seed)
     made = Access()
     users, groups, folders, things = (

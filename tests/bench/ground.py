@@ -1,6 +1,8 @@
-"""What needs instances of rules: inherited values, proofs, and windows with goals, beside the goal alone.
+"""What needs instances of rules: inherited values, proofs, and windows with goals, beside the goal
+alone.
 
-Recursions with several recursive premises in a rule, whose instances can grow with the cube of the names.
+Recursions with several recursive premises in a rule, whose instances can grow with the cube of the
+names.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ pt(?y, ?x) :- assign(?y, ?z), pt(?z, ?x).
 pt(?y, ?w) :- load(?y, ?x), pt(?x, ?z), pt(?z, ?w).
 pt(?z, ?w) :- store(?y, ?x), pt(?y, ?z), pt(?x, ?w).
 """
-"""Andersen's analysis ("Program analysis and specialization for the C programming language", 1994)."""
+"""Andersen's analysis ("Program analysis and specialization for the C programming language",
+1994).
+"""
 PASCAL = """
 pascal(?n, 0, 1) :- row(?n).
 pascal(?n, ?n, 1) :- row(?n).
@@ -85,7 +89,9 @@ class Fresh:
 
 @dataclass
 class Noted(Fresh):
-    """The same with confidences or ends of validity of the facts of one relation, by their place."""
+    """The same with confidences or ends of validity of the facts of one relation, by their
+    place.
+    """
 
     notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     noted: str = "alias"

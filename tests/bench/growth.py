@@ -1,8 +1,8 @@
 """Growth of the time of checking, storing and evaluating generated programs with their size.
 
-`python tests/bench/growth.py [--only NAME ...]` prints, for each shape of program and operation, the
-CPU seconds for programs of n, 2n and 4n rules, the exponent of the growth from 2n to 4n, and the
-longest time without a turn of other requests.
+`python tests/bench/growth.py [--only NAME ...]` prints, for each shape of program and operation,
+the CPU seconds for programs of n, 2n and 4n rules, the exponent of the growth from 2n to 4n, and
+the longest time without a turn of other requests.
 """
 
 from __future__ import annotations

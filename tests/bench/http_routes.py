@@ -1,4 +1,6 @@
-"""HTTP: a server in a process of its own, this process as the client, over 1 and 32 keep-alive connections."""
+"""HTTP: a server in a process of its own, this process as the client, over 1 and 32 keep-alive
+connections.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def request(method: str, path: str, body: object = None) -> bytes:
 
 @dataclass(slots=True)
 class Load:
-    """What a run of requests came to: seconds of each, the whole time, bytes of the bodies by request."""
+    """What a run of requests came to: seconds of each, the whole time, bytes of the bodies by
+    request.
+    """
 
     latencies: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -123,7 +127,9 @@ class Connection:
 def drive(
     server: Server, requests: Iterator[bytes], connections: int, seconds: float, most: int
 ) -> Load:
-    """Keep one request under way on each connection for `seconds` or `most` requests; every answer must be 200."""
+    """Keep one request under way on each connection for `seconds` or `most` requests; every answer
+    must be 200.
+    """
     load = Load()
     selector = selectors.DefaultSelector()
     opened = []
@@ -199,7 +205,9 @@ def one(server: Server, message: bytes) -> object:
 
 
 def sync_rate(folder: str, seconds: float, more: Callable[[], object] = lambda: None) -> float:
-    """How many times a second the disk takes a single write of 200 bytes and a sync of it, and `more`."""
+    """How many times a second the disk takes a single write of 200 bytes and a sync of it, and
+    `more`.
+    """
     path = Path(folder, "syncs")
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -261,7 +269,9 @@ class Route:
 
 
 def over_http(effort: Effort, peers: object) -> Iterator[Row]:
-    """Each route over 1 and 32 connections in turn, beside the empty route and the disk's rate of single syncs."""
+    """Each route over 1 and 32 connections in turn, beside the empty route and the disk's rate of
+    single syncs.
+    """
     rounds, seconds = (1, 0.1) if effort.small else (5, 1.0)
     with tempfile.TemporaryDirectory(
         prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")

@@ -1,4 +1,6 @@
-"""Rules without recursion, and negation over recursion: a three-way join, triangles, what is not reached."""
+"""Rules without recursion, and negation over recursion: a three-way join, triangles, what is not
+reached.
+"""
 
 from __future__ import annotations
 

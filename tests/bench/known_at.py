@@ -1,9 +1,9 @@
 """Questions about what was known at an earlier instant, beside the same questions now.
 
-People work for companies, and a rule names colleagues. After the instant some people change their company, so that the
-state has to be rebuilt from the log: by the first question about it, in CPU time that grows with the log. Later questions
-find the state in memory. Every question is about another person, and its answers are compared with those that were given
-at the instant.
+People work for companies, and a rule names colleagues. After the instant some people change their
+company, so that the state has to be rebuilt from the log: by the first question about it, in CPU
+time that grows with the log. Later questions find the state in memory. Every question is about
+another person, and its answers are compared with those that were given at the instant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MOST_TIMES_NOW = 2.0
 
 
 def known_at(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
-    """Time of questions now, of the first one at an earlier instant, and of the later ones at it."""
+    """Time of questions now, of the first one at an earlier instant, and of the later ones at
+    it.
+    """
     people, moves = effort.pick(100_000, 500), effort.pick(MOVES, 20)
     draw = random.Random(29)
     names = [f"p{number}" for number in range(people)]

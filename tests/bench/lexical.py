@@ -1,4 +1,6 @@
-"""Free text: time of a search at 100,000 facts beside rank_bm25, and how often the answer is among the first ten."""
+"""Free text: time of a search at 100,000 facts beside rank_bm25, and how often the answer is among
+the first ten.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def quality(
     asked: Sequence[tuple[str, int]],
     plainly: bool = False,
 ) -> Iterator[Row]:
-    """Recall of the first ten on a labelled collection; `plainly` the peer is also asked with lower-case words."""
+    """Recall of the first ten on a labelled collection; `plainly` the peer is also asked with
+    lower-case words.
+    """
     size = f"{len(facts):,}"
     questions = [text for text, _ in asked]
     with open_runtime(Config.from_env({"STORAGE_BACKEND": "memory"})) as node:

@@ -197,7 +197,9 @@ def in_child(task: str, count: int, folder: str) -> dict[str, Any]:
 
 
 def pairs_in_batches(count: int) -> Iterator[list[tuple[str, str]]]:
-    """`count` distinct pairs without keeping them: what remains in memory afterwards is the knowledge base."""
+    """`count` distinct pairs without keeping them: what remains in memory afterwards is the
+    knowledge base.
+    """
     names = max(count // 5, 10)
     rng = random.Random(10)
     order = list(range(names))

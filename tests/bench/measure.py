@@ -18,8 +18,9 @@ class Skipped(Exception):
 class Sample:
     """CPU seconds of one evaluation and how many answers it had.
 
-    `tail` is the 99th percentile where `seconds` is the median of a stream. Without `seconds` it was not measured: `note`
-    says why, and `beyond` is what it would have taken at least (infinity: it cannot do it).
+    `tail` is the 99th percentile where `seconds` is the median of a stream. Without `seconds` it
+    was not measured: `note` says why, and `beyond` is what it would have taken at least (infinity:
+    it cannot do it).
     """
 
     seconds: float | None
@@ -59,9 +60,9 @@ def quieter(one: Sample, other: Sample) -> Sample:
 class Effort:
     """How much is measured.
 
-    `repeats` of each evaluation, none begun after `seconds`; a single evaluation of a peer is stopped at `limit`; a stream
-    ends after `stream` seconds. `rows`, if not empty, is a part of the names of the rows to measure, for workloads
-    that can leave out others.
+    `repeats` of each evaluation, none begun after `seconds`; a single evaluation of a peer is
+    stopped at `limit`; a stream ends after `stream` seconds. `rows`, if not empty, is a part of the
+    names of the rows to measure, for workloads that can leave out others.
     """
 
     small: bool = False
@@ -92,10 +93,12 @@ def median_of(
     *,
     from_nothing: bool = False,
 ) -> Sample:
-    """The median CPU time of `call`, which returns its number of answers; `guard` is entered outside the clock.
+    """The median CPU time of `call`, which returns its number of answers; `guard` is entered
+    outside the clock.
 
-    A short evaluation is made several times more, whose mean counts: by itself it would show what the caches had forgotten.
-    With `from_nothing` it is not: the first evaluation makes the plans too.
+    A short evaluation is made several times more, whose mean counts: by itself it would show what
+    the caches had forgotten. With `from_nothing` it is not: the first evaluation makes the plans
+    too.
     """
     times: list[float] = []
     counts = set()

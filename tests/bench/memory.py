@@ -1,6 +1,8 @@
-"""Memory upkeep through the core, the durable log on: the most salient of many facts, and decay that evicts a tenth of them.
+"""Memory upkeep through the core, the durable log on: the most salient of many facts, and decay
+that evicts a tenth of them.
 
-Beside each stands a plain pass over the columns that salience is worked out from, as many bytes in memory used before.
+Beside each stands a plain pass over the columns that salience is worked out from, as many bytes in
+memory used before.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ COLUMNS = 5
 """Creation, last access, accesses, priority and confidence: what salience reads of a fact."""
 
 THRESHOLD = 0.1
-"""Facts that fade have a confidence of 0.01, so their salience is below this, and that of all others above."""
+"""Facts that fade have a confidence of 0.01, so their salience is below this, and that of all
+others above.
+"""
 
 
 def memory(effort: Effort, peers: object = None) -> Iterator[Row]:

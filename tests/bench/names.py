@@ -1,13 +1,13 @@
-"""Names of the same person: a labelled set of 1,000 pairs, made with a fixed seed, and the error rates of
-rules that merge them.
+"""Names of the same person: a labelled set of 1,000 pairs, made with a fixed seed, and the error
+rates of rules that merge them.
 
     python tests/bench/names.py [--pairs FILE]
 
-Half of the pairs are two spellings of one name: a letter changed, left out, doubled or exchanged with
-its neighbour, the words in the other order, an initial, another case, an accent dropped. The other
-half are different people with names that have something in common: the same surname, the same first
-name, a similar first name, or nothing. Made names are cleaner than those of real data, so the rates say
-how the rules compare, and not what to expect of other data.
+Half of the pairs are two spellings of one name: a letter changed, left out, doubled or exchanged
+with its neighbour, the words in the other order, an initial, another case, an accent dropped. The
+other half are different people with names that have something in common: the same surname, the same
+first name, a similar first name, or nothing. Made names are cleaner than those of real data, so the
+rates say how the rules compare, and not what to expect of other data.
 """
 
 from __future__ import annotations

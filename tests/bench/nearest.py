@@ -3,8 +3,8 @@
     python tests/bench/nearest.py --vectors 1000000
     python tests/bench/nearest.py --onnx MODEL TOKENIZER --texts 20000
 
-Times do not depend on the numbers, which are random. Recall does: it is measured with the vectors of
-definitions from WordNet, and with the usage examples as queries. A list of candidates of another
+Times do not depend on the numbers, which are random. Recall does: it is measured with the vectors
+of definitions from WordNet, and with the usage examples as queries. A list of candidates of another
 length stands for another number of vectors, because the share of the candidates counts.
 """
 

@@ -1,8 +1,9 @@
 """Where the time of a point goal goes: `kb.ask` taken apart into its stages, as they are called.
 
-Each stage is a function of the code, wrapped for the time of the measurement. A stage is charged with its own time only, not
-with that of a stage it calls, and not with what the wrapping costs, which is measured first. What no stage has is `other`:
-the time of the same goals without any wrapping, less that of the stages.
+Each stage is a function of the code, wrapped for the time of the measurement. A stage is charged
+with its own time only, not with that of a stage it calls, and not with what the wrapping costs,
+which is measured first. What no stage has is `other`: the time of the same goals without any
+wrapping, less that of the stages.
 """
 
 from __future__ import annotations
@@ -163,7 +164,9 @@ def asked(kb: KnowledgeBase, goals: Sequence[list[str]]) -> float:
 
 
 def taken_apart(kb: KnowledgeBase, goals: Sequence[list[str]], cost: Wrapping) -> dict[str, float]:
-    """Own nanoseconds a goal of every stage; a function that the code no longer has is left out, here and in `gone`."""
+    """Own nanoseconds a goal of every stage; a function that the code no longer has is left out,
+    here and in `gone`.
+    """
     clock = Clock()
     with ExitStack() as patches:
         for stage, functions in STAGES.items():
@@ -183,7 +186,9 @@ def gone(stage: str) -> str:
 
 
 def point_goal(effort: Effort, peers: object) -> Iterator[Row]:
-    """Check goals and lists of random users, one after the other, no writes; the least of five rounds of each stage."""
+    """Check goals and lists of random users, one after the other, no writes; the least of five
+    rounds of each stage.
+    """
     base = graphs.access(effort.pick(100_000, 1000), 8)
     cost = min(
         (wrapping() for _ in range(effort.repeats)), key=lambda found: found.inner + found.outer

@@ -1,4 +1,5 @@
-"""A goal below the Python API: its plan made once, run for each binding, answers counted but not named.
+"""A goal below the Python API: its plan made once, run for each binding, answers counted but not
+named.
 
 This is what a peer's `SELECT count(*)` does, so closures are compared at this level.
 """
@@ -14,7 +15,9 @@ from kbplanner.syntax.parser import parse_goal
 
 
 class Prepared:
-    """One goal of an open knowledge base, evaluated from nothing at every call: no goal table is kept."""
+    """One goal of an open knowledge base, evaluated from nothing at every call: no goal table is
+    kept.
+    """
 
     def __init__(self, kb: EmbeddedKB, goal: str) -> None:
         inner = kb.kb

@@ -1,4 +1,6 @@
-"""A program: relations, rules over them, goals with the queries that other engines are given for them."""
+"""A program: relations, rules over them, goals with the queries that other engines are given for
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,17 @@ from kbcore.config import Config
 from kbcore.embed import EmbeddedKB
 
 Rows = Sequence[tuple[str, ...]]
-"""Facts of one relation; every argument is `n` and a number, which is what engines over integers are given."""
+"""Facts of one relation; every argument is `n` and a number, which is what engines over integers
+are given.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
     """A goal in the rule language, and what a peer is given for it.
 
-    `sql` counts the answers, with `constant` as its parameter if there is one. `asp` is a program for clingo whose atoms of
-    `goal` are the answers, or empty where it is not asked.
+    `sql` counts the answers, with `constant` as its parameter if there is one. `asp` is a program
+    for clingo whose atoms of `goal` are the answers, or empty where it is not asked.
     """
 
     label: str

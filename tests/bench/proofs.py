@@ -1,4 +1,6 @@
-"""Proofs of a long chain, and of a rule with very many instances: what they cost beside the same goal without."""
+"""Proofs of a long chain, and of a rule with very many instances: what they cost beside the same
+goal without.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Programs that other engines publish times for, over generated data: our time on one core beside their published ones.
+"""Programs that other engines publish times for, over generated data: our time on one core beside
+their published ones.
 
-The rules are those of the FlowLog benchmark (https://github.com/flowlog-rs/flowlog-bench). At a small size every program
-is compared with clingo, where it is installed. `cc` and `sssp` recurse through an aggregate there, which the rule language
-refuses: they are written with a recursion whose rows are aggregated at the end. `doop-like` and `ddisasm-like` are small
-programs of the kind that the two large published ones are: their published rules number hundreds and belong to their tools.
+The rules are those of the FlowLog benchmark (https://github.com/flowlog-rs/flowlog-bench). At a
+small size every program is compared with clingo, where it is installed. `cc` and `sssp` recurse
+through an aggregate there, which the rule language refuses: they are written with a recursion whose
+rows are aggregated at the end. `doop-like` and `ddisasm-like` are small programs of the kind that
+the two large published ones are: their published rules number hundreds and belong to their tools.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from table import Row
 
 Relations = dict[str, Rows]
 MACHINE = "128 cores, 251 GiB; 32 threads; median of 3; FlowLog 20f2aa0, Soufflé 2.5"
-"""Where the published times were taken: docs/historical/sweep-20260611-4engine-w32/RESULTS.md of that repository."""
+"""Where the published times were taken: docs/historical/sweep-20260611-4engine-w32/RESULTS.md of
+that repository.
+"""
 
 ASKED_MS = {
     ("tc", 5000): 60,
@@ -150,7 +154,9 @@ points_to(?this, ?h) :- this_of(?m, ?this), this_points_to(?m, ?h).
 points_to(?formal, ?h) :- calls(?i, ?m), actual(?i, ?n, ?a), formal(?m, ?n, ?formal), points_to(?a, ?h).
 points_to(?to, ?h) :- calls(?i, ?m), returned(?m, ?v), result(?i, ?to), points_to(?v, ?h).
 """
-"""Points-to analysis of an object-oriented program whose call graph is found on the way, without contexts."""
+"""Points-to analysis of an object-oriented program whose call graph is found on the way, without
+contexts.
+"""
 DDISASM_LIKE = """
 invalid(?a) :- undecoded(?a).
 invalid(?a) :- falls_through(?a, ?b), invalid(?b).
@@ -166,15 +172,17 @@ reaches(?d, ?r, ?b) :- defines(?d, ?r), next(?d, ?b).
 reaches(?d, ?r, ?c) :- reaches(?d, ?r, ?b), not defines(?b, ?r), next(?b, ?c).
 used(?d, ?r, ?u) :- reaches(?d, ?r, ?u), uses(?u, ?r).
 """
-"""Disassembly: which decoded addresses are code, and which definition of a register reaches which use."""
+"""Disassembly: which decoded addresses are code, and which definition of a register reaches which
+use.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """A program: its rules, the goal whose answers are counted, and its facts by size.
 
-    `sizes` are those of a full run; the program is compared with another engine at `small`. `asp` is the program for
-    clingo where it is not the translation of the rules.
+    `sizes` are those of a full run; the program is compared with another engine at `small`. `asp`
+    is the program for clingo where it is not the translation of the rules.
     """
 
     name: str
@@ -200,7 +208,9 @@ def translated(rules: str) -> str:
 
 
 def random_graph(size: int) -> Relations:
-    """An edge from each node to one of a thousand of the others: G5K-0.001 and G10K-0.001 of the published list."""
+    """An edge from each node to one of a thousand of the others: G5K-0.001 and G10K-0.001 of the
+    published list.
+    """
     return {"arc": graphs.scattered(size, max(size * size // 1000, 3 * size), 1)}
 
 
@@ -210,7 +220,9 @@ def sparse_graph(size: int) -> Relations:
 
 
 def undirected(size: int) -> Relations:
-    """Nodes as numbers; each edge in both directions, two a node, so that there are several components."""
+    """Nodes as numbers; each edge in both directions, two a node, so that there are several
+    components.
+    """
     pairs = [(x[1:], y[1:]) for x, y in graphs.scattered(size, size, 3)]
     return {"arc": list(dict.fromkeys([*pairs, *((y, x) for x, y in pairs)]))}
 
@@ -223,7 +235,9 @@ def weighted(size: int) -> Relations:
 
 
 def control_flow(size: int) -> Relations:
-    """Procedures of a hundred statements, one after the other with some jumps, and a null in every tenth."""
+    """Procedures of a hundred statements, one after the other with some jumps, and a null in every
+    tenth.
+    """
     rng = random.Random(5)
     edges: dict[graphs.Pair, None] = {}
     for start in range(0, size, 100):
@@ -320,9 +334,11 @@ def objects(size: int) -> Relations:
 
 
 def classes(size: int) -> Relations:
-    """Methods of ten variables and two calls each; five signatures, and a type for each ten methods.
+    """Methods of ten variables and two calls each; five signatures, and a type for each ten
+    methods.
 
-    A type has a method of its own for half of the signatures and one of an earlier type for the others.
+    A type has a method of its own for half of the signatures and one of an earlier type for the
+    others.
     """
     rng = random.Random(18)
     methods = max(size // 10, 5)
@@ -366,7 +382,8 @@ def classes(size: int) -> Relations:
 def instructions(size: int) -> Relations:
     """Addresses in a row: one in 50 cannot be decoded, one in 5 jumps near by; eight registers.
 
-    An address before one that cannot be decoded is mostly a jump or a return, which has no next instruction.
+    An address before one that cannot be decoded is mostly a jump or a return, which has no next
+    instruction.
     """
     rng = random.Random(19)
     undecoded = {i for i in range(1, size) if rng.random() < 0.02}
@@ -432,7 +449,9 @@ PROGRAMS = (
 
 
 def published(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
-    """Time of each program on one core, counted; at a small size its answers are compared with those of clingo."""
+    """Time of each program on one core, counted; at a small size its answers are compared with
+    those of clingo.
+    """
     for each in PROGRAMS:
         wrong = compared(each, effort, peers)
         for size in [each.small] if effort.small else each.sizes:

@@ -1,9 +1,10 @@
-"""The time of a window for a question over 100,000 facts, beside a search of SQLite on the same texts.
+"""The time of a window for a question over 100,000 facts, beside a search of SQLite on the same
+texts.
 
-Made with a fixed seed: three of five facts are sentences of 5 to 40 words that someone said, with the frequencies of words
-that texts have (Zipf's law), the others are small facts. A question has 4 to 15 words: some of a fact, common ones, and such
-as are in almost every sentence. SQLite's FTS5 has the same words with Porter's stems,
-and finds the best 100 by its own bm25.
+Made with a fixed seed: three of five facts are sentences of 5 to 40 words that someone said, with
+the frequencies of words that texts have (Zipf's law), the others are small facts. A question has 4
+to 15 words: some of a fact, common ones, and words of almost every sentence. SQLite's FTS5
+has the same words with Porter's stems, and finds the best 100 by its own bm25.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Windows for a question: recall for facts of any age, the first person, precision, and the rendered token budget.
+"""Windows for a question: recall for facts of any age, the first person, precision, and the
+rendered token budget.
 
-The collection is that of `talk`: facts about people, questions in other words, one right answer each. Facts are aged by a
-manual clock. First-person facts are the same statements as said by the people themselves, one line of a chat each.
+The collection is that of `talk`: facts about people, questions in other words, one right answer
+each. Facts are aged by a manual clock. First-person facts are the same statements as said by the
+people themselves, one line of a chat each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What replication costs: how far a follower is behind under load, how fast it catches up, how long it takes to begin.
+"""What replication costs: how far a follower is behind under load, how fast it catches up, how long
+it takes to begin.
 
     python tests/bench/replication.py [--small]
 
-Two `kbcore serve` on one machine. Lag is the time from the acknowledgement of a write to the moment the follower answers a
-read with its `X-Min-Seq`, while the leader takes 1,000 writes a second.
+Two `kbcore serve` on one machine. Lag is the time from the acknowledgement of a write to the moment
+the follower answers a read with its `X-Min-Seq`, while the leader takes 1,000 writes a second.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ def wait_for(server: Server, seq: int) -> None:
 def under_load(
     leader: Server, follower: Server | None, seconds: float, rate: float = RATE
 ) -> tuple[list[float], float]:
-    """Write to the leader at a rate; how long the follower took to show some of the writes, and the rate that came about."""
+    """Write to the leader at a rate; how long the follower took to show some of the writes, and the
+    rate that came about.
+    """
     stop = time.monotonic() + seconds
     lags: list[float] = []
     counts = [0] * WRITERS

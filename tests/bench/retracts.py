@@ -1,4 +1,6 @@
-"""Deletions between goals: a closure that is materialised, single edges that go for good, a bound goal after each."""
+"""Deletions between goals: a closure that is materialised, single edges that go for good, a bound
+goal after each.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from kbplanner.syntax.parser import parse_goal
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """All of path(?x, ?y) is asked once; then, for each step, an edge goes and path(start, ?y) is asked.
+    """All of path(?x, ?y) is asked once; then, for each step, an edge goes and path(start, ?y) is
+    asked.
 
     `start` None: all pairs are asked again, and counted.
     """
@@ -35,7 +38,8 @@ Peer = Callable[[Deletions, Effort], Outcomes]
 
 
 def ours(script: Deletions, effort: Effort, tables: bool) -> tuple[Outcomes, list[float]]:
-    """Through the Python API, names handed out for bound goals; and seconds of the same goal just before the retraction.
+    """Through the Python API, names handed out for bound goals; and seconds of the same goal just
+    before the retraction.
 
     Without `tables` nothing is kept: each goal is evaluated again.
     """
@@ -124,7 +128,9 @@ def retracts(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
 
 
 def ratio_row(label: str, like: Row, after: Sample, fresh: Sample, before: Sample) -> Row:
-    """The goal after a retraction against the same goal without, and against one for which nothing is kept."""
+    """The goal after a retraction against the same goal without, and against one for which nothing
+    is kept.
+    """
     row = Row(label, like.size, like.answers, after)
     ratio = (after.seconds or 0) / (before.seconds or 1)
     row.ratio = f"{ratio:.3g} × without ({before}), evaluated again {fresh}"

@@ -1,4 +1,6 @@
-"""Run the benchmarks and print one table: `python tests/bench/run.py [--only NAME ...] [--small] [--markdown FILE]`."""
+"""Run the benchmarks and print one table: `python tests/bench/run.py [--only NAME ...] [--small]
+[--markdown FILE]`.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
 
 
 def main() -> int:
-    """Exit status 1 when answers differ or something grows that must not; a floor that is not met only says so."""
+    """Exit status 1 when answers differ or something grows that must not; a floor that is not met
+    only says so.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=list(WORKLOADS), metavar="NAME", help=", ".join(WORKLOADS)

@@ -1,4 +1,6 @@
-"""What forks, merges and context windows ask of a relation: a copy, the difference of two, the most salient rows."""
+"""What forks, merges and context windows ask of a relation: a copy, the difference of two, the most
+salient rows.
+"""
 
 from __future__ import annotations
 

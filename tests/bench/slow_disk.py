@@ -1,9 +1,10 @@
-"""Group commit on a disk whose sync takes long: a real server whose log waits before each sync returns.
+"""Group commit on a disk whose sync takes long: a real server whose log waits before each sync
+returns.
 
     python tests/bench/slow_disk.py [MILLISECONDS]
 
-Durable /tell at 1 and 32 connections beside the rate at which that disk syncs one write after the other. A workload of
-the table, and a program of its own for other disks.
+Durable /tell at 1 and 32 connections beside the rate at which that disk syncs one write after the
+other. A workload of the table, and a program of its own for other disks.
 """
 
 from __future__ import annotations

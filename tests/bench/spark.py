@@ -2,10 +2,10 @@
 
     python tests/bench/spark.py [--nodes 5000] [--master 'local-cluster[2,1,2048]'] [--kill-round 3]
 
-It writes the edges of a random graph (five for each node, seed 1) as Parquet, evaluates the closure,
-and prints the seconds of each round, their median after the first, and the number of pairs. With
-`--kill-round` one executor is killed when that round ends. `--engine duckdb` and `--engine memory`
-evaluate the same for comparison.
+It writes the edges of a random graph (five for each node, seed 1) as Parquet, evaluates the
+closure, and prints the seconds of each round, their median after the first, and the number of
+pairs. With `--kill-round` one executor is killed when that round ends. `--engine duckdb` and
+`--engine memory` evaluate the same for comparison.
 """
 
 from __future__ import annotations

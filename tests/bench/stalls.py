@@ -1,4 +1,5 @@
-"""Stalls: the longest wait of another tenant's request while one request with a hostile body is served.
+"""Stalls: the longest wait of another tenant's request while one request with a hostile body is
+served.
 
 Each field of each route that takes a text or a list is filled up to the largest body that the route
 allows.

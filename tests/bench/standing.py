@@ -1,7 +1,9 @@
-"""A standing goal: the answers that each write changes, beside asking the goal again after each write.
+"""A standing goal: the answers that each write changes, beside asking the goal again after each
+write.
 
-A forest of short chains is closed transitively. Edges are added and retracted one at a time. The baseline asks for all
-answers again after each write, with its goal tables, and gets their number only.
+A forest of short chains is closed transitively. Edges are added and retracted one at a time. The
+baseline asks for all answers again after each write, with its goal tables, and gets their number
+only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The storages beside each other: durable commits a second of one writer and of 32, and recovery, in one run.
+"""The storages beside each other: durable commits a second of one writer and of 32, and recovery,
+in one run.
 
-In one process, through the core. Rounds alternate between the storages; the middle one counts, and its ratio to `wal`.
-PostgreSQL is the server that answers (KB_TEST_POSTGRES_URL or the default socket), else one of our own that syncs.
+In one process, through the core. Rounds alternate between the storages; the middle one counts, and
+its ratio to `wal`. PostgreSQL is the server that answers (KB_TEST_POSTGRES_URL or the default
+socket), else one of our own that syncs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The table: rows, the floor each has to meet, and how they are printed, for a terminal and as Markdown."""
+"""The table: rows, the floor each has to meet, and how they are printed, for a terminal and as
+Markdown.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +67,10 @@ STREAM = (Floor("sqlite"),)
 class Row:
     """One line of the table.
 
-    `floors` are judged against the peers; a row that is not compared with a peer says itself what its `floor` is and
-    whether it was `met`. `ratio` is worked out from the peers unless it is given. `wrong` fails the whole benchmark.
-    `section` names the table it stands in. `published` is what others have published.
+    `floors` are judged against the peers; a row that is not compared with a peer says itself what
+    its `floor` is and whether it was `met`. `ratio` is worked out from the peers unless it is
+    given. `wrong` fails the whole benchmark. `section` names the table it stands in. `published` is
+    what others have published.
     """
 
     workload: str
@@ -85,7 +88,9 @@ class Row:
     published: str = ""
 
     def compare(self) -> None:
-        """Judge the floors, work out the ratio, and note a peer that has other answers than we have."""
+        """Judge the floors, work out the ratio, and note a peer that has other answers than we
+        have.
+        """
         counts = {
             name: sample.answers
             for name, sample in self.peers.items()
@@ -170,7 +175,9 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def write_markdown(path: Path, section: str, text: str) -> None:
-    """Put a text between the marks of a section; at the end of a page that has none, or of a new one."""
+    """Put a text between the marks of a section; at the end of a page that has none, or of a new
+    one.
+    """
     begin, end = BEGIN.format(section), END.format(section)
     page = path.read_text(encoding="utf-8") if path.exists() else ""
     before, found, rest = page.partition(begin)

@@ -1,8 +1,10 @@
-"""A labelled collection: what people told about themselves, and questions in other words, with the facts that answer them.
+"""A labelled collection: what people told about themselves, and questions in other words, with the
+facts that answer them.
 
-Made, not gathered: 40 kinds of facts written by hand, each with a question as one would ask it; 50 people; values are drawn
-with a fixed seed. A question is about one person and one kind of fact, and a single fact answers it. Some questions share
-inflected words with their fact, many nothing but the name.
+Made, not gathered: 40 kinds of facts written by hand, each with a question as one would ask it; 50
+people; values are drawn with a fixed seed. A question is about one person and one kind of fact, and
+a single fact answers it. Some questions share inflected words with their fact, many nothing but the
+name.
 """
 
 from __future__ import annotations

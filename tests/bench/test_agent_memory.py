@@ -1,4 +1,6 @@
-"""The benchmark of memories: made data, scores, readers of public sets, and a small run of all systems."""
+"""The benchmark of memories: made data, scores, readers of public sets, and a small run of all
+systems.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every workload still runs, at tiny sizes, and all engines have the same answers. Nothing is said about times."""
+"""Every workload still runs, at tiny sizes, and all engines have the same answers. Nothing is said
+about times.
+"""
 
 from __future__ import annotations
 

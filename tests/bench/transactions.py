@@ -1,7 +1,8 @@
-"""Transactions: 32 committers of ten writes each over the durable log, and how many commits share a sync of the disk.
+"""Transactions: 32 committers of ten writes each over the durable log, and how many commits share a
+sync of the disk.
 
-On the disk there is, and on one whose sync takes 3 ms longer. In one process, through the core: what is measured is the
-write path, not HTTP.
+On the disk there is, and on one whose sync takes 3 ms longer. In one process, through the core:
+what is measured is the write path, not HTTP.
 """
 
 from __future__ import annotations

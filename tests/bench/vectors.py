@@ -1,12 +1,13 @@
-"""Windows with an embedder: their cost at 100,000 facts, and the recall of ways to join words and vectors.
+"""Windows with an embedder: their cost at 100,000 facts, and the recall of ways to join words and
+vectors.
 
     python tests/bench/vectors.py
     python tests/bench/vectors.py --onnx MODEL TOKENIZER --facts 100000
     python tests/bench/vectors.py --static PATH --facts 100000
 
 Without a model a made embedder gives each word a fixed random direction, so that only the cost is
-measured; recall needs a sentence model or word vectors. The questions are those of `talk`, in other words than the
-facts; further facts are there to be confused with them.
+measured; recall needs a sentence model or word vectors. The questions are those of `talk`, in other
+words than the facts; further facts are there to be confused with them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class MadeEmbedder:
 
 
 def reciprocal(k: float, cut: float) -> Blend:
-    """Return the fusion by reciprocal ranks (Cormack and others, 2009): the sum of 1 / (k + rank)."""
+    """Return the fusion by reciprocal ranks (Cormack and others, 2009): the sum of 1 / (k +
+    rank).
+    """
 
     def fused(lexical, tenant, partitions, request, query, budget):  # type: ignore[no-untyped-def]
         index = VectorIndex.of(tenant)

@@ -1,6 +1,8 @@
-"""Context windows: the fast path over a million facts, goals with their premises, and how small a diff is.
+"""Context windows: the fast path over a million facts, goals with their premises, and how small a
+diff is.
 
-The fast path stands beside one pass over the cells that salience reads; a goal-driven window beside what its goal takes.
+The fast path stands beside one pass over the cells that salience reads; a goal-driven window beside
+what its goal takes.
 """
 
 from __future__ import annotations

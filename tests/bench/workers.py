@@ -1,12 +1,13 @@
-"""Two server processes beside one: requests a second over many tenants, and the price of forwarding.
+"""Two server processes beside one: requests a second over many tenants, and the price of
+forwarding.
 
-The client (`load.c`, built with the C compiler) is one thread with 64 connections. On a machine with
-two cores it shares them with the servers, so its CPU time per request is printed as well: with two
-processes and two busy cores, the rate is at most 2 / (CPU of the servers + CPU of the client). A run
-is repeated if other programs used the CPUs as well.
+The client (`load.c`, built with the C compiler) is one thread with 64 connections. On a machine
+with two cores it shares them with the servers, so its CPU time per request is printed as well: with
+two processes and two busy cores, the rate is at most 2 / (CPU of the servers + CPU of the client).
+A run is repeated if other programs used the CPUs as well.
 
-Two loads: `kept` has one tenant on each connection, as most clients have; `mixed` has a random tenant
-in each request, so that half of the requests are forwarded.
+Two loads: `kept` has one tenant on each connection, as most clients have; `mixed` has a random
+tenant in each request, so that half of the requests are forwarded.
 
     python tests/bench/workers.py [--seconds 5] [--rounds 3] [--folder DIR] [--shards 2]
 """

@@ -1,4 +1,6 @@
-"""Writes between goals: an edge of a dense cyclic graph goes and a bound goal is asked; the first goal after a write."""
+"""Writes between goals: an edge of a dense cyclic graph goes and a bound goal is asked; the first
+goal after a write.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ def goal_of(found: Outcomes) -> Sample:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A pair of writes that leaves the facts as they were; only the first stands between two goals."""
+    """A pair of writes that leaves the facts as they were; only the first stands between two
+    goals.
+    """
 
     label: str
     there: Callable[[], object]
@@ -134,10 +138,12 @@ def first_goals(
     elsewhere: Write,
     effort: Effort,
 ) -> Row:
-    """Each goal asked for the first time, again, again with a write just before, and with that write `elsewhere`.
+    """Each goal asked for the first time, again, again with a write just before, and with that
+    write `elsewhere`.
 
-    A write takes milliseconds, after which no goal finds the caches of the processor as it left them. So there is also the
-    goal after as much work in another knowledge base; the floor is judged against the goal with no write at all.
+    A write takes milliseconds, after which no goal finds the caches of the processor as it left
+    them. So there is also the goal after as much work in another knowledge base; the floor is
+    judged against the goal with no write at all.
     """
     new: list[float] = []
     warm: list[float] = []
@@ -195,7 +201,9 @@ def tell_and_retract(
 
 
 def first_goal(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
-    """For the access-control base and for a closure: each goal without and with a write before it."""
+    """For the access-control base and for a closure: each goal without and with a write before
+    it.
+    """
     base = graphs.access(effort.pick(100_000, 1000), 8)
     count = effort.pick(300, 10)
     with access.opened(base) as kb, access.opened(base) as other:

@@ -1,4 +1,6 @@
-"""Adapters for LangChain, LlamaIndex, the OpenAI Agents SDK and Pydantic AI, with the frameworks and their fake models."""
+"""Adapters for LangChain, LlamaIndex, the OpenAI Agents SDK and Pydantic AI, with the frameworks
+and their fake models.
+"""
 
 import asyncio
 import os
@@ -122,7 +124,9 @@ def test_llama_index_tools_and_retriever(family):
 # LlamaIndex looks at every attribute of a pydantic model, and so at deprecated ones.
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 def test_a_llama_index_agent_reads_what_is_known_and_stores_what_is_said(family):
-    """The prompt has the window for the question; what leaves the short-term memory is read again."""
+    """The prompt has the window for the question; what leaves the short-term memory is read
+    again.
+    """
     prompts = []
 
     def model(messages, **_):

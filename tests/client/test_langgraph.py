@@ -1,4 +1,6 @@
-"""The LangGraph store gives the answers of LangGraph's own store in memory, and its items are facts."""
+"""The LangGraph store gives the answers of LangGraph's own store in memory, and its items are
+facts.
+"""
 
 import asyncio
 import os
@@ -91,7 +93,9 @@ def shown(result):
 
 
 class Reference(InMemoryStore):
-    """The store in memory without the namespaces that it has only because they were read or emptied."""
+    """The store in memory without the namespaces that it has only because they were read or
+    emptied.
+    """
 
     def _handle_list_namespaces(self, op):
         for namespace in [each for each, items in self._data.items() if not items]:

@@ -1,4 +1,6 @@
-"""The magics of notebooks, their completion, what results look like, and the notebook of the documentation."""
+"""The magics of notebooks, their completion, what results look like, and the notebook of the
+documentation.
+"""
 
 import os
 from importlib.util import find_spec
@@ -170,7 +172,9 @@ def texts_of(notebook):
 
 
 def test_the_notebook_of_the_documentation_runs():
-    """Its stored outputs are those of today: store them again with `jupyter nbconvert --execute --inplace`."""
+    """Its stored outputs are those of today: store them again with `jupyter nbconvert --execute
+    --inplace`.
+    """
     notebook = nbformat.read(TOUR, 4)
     stored = texts_of(notebook)
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

@@ -1,4 +1,6 @@
-"""Tools for model APIs: their definitions, their calls, and the program of the page with the real client of OpenAI."""
+"""Tools for model APIs: their definitions, their calls, and the program of the page with the real
+client of OpenAI.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Model clients with a knowledge base: the real clients of OpenAI and Anthropic against a stand-in for their servers."""
+"""Model clients with a knowledge base: the real clients of OpenAI and Anthropic against a stand-in
+for their servers.
+"""
 
 import asyncio
 import json
@@ -48,7 +50,9 @@ _CLIENTS = []
 
 @pytest.fixture(autouse=True)
 def closed_clients():
-    """Close the model clients of a test: they are in cycles, so their sockets would wait for the collector."""
+    """Close the model clients of a test: they are in cycles, so their sockets would wait for the
+    collector.
+    """
     yield
     while _CLIENTS:
         _CLIENTS.pop().close()

@@ -30,7 +30,9 @@ TYPE_IN_TASKS = """async (text) => {
     });
   }
 }"""
-"""Type each character in a task of its own, so that some come between a rendering and its effects."""
+"""Type each character in a task of its own, so that some come between a rendering and its
+effects.
+"""
 
 
 def append(console: Console, label: str, text: str) -> None:

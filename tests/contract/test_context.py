@@ -74,7 +74,9 @@ def typed(found: dict[str, Any], fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_context_window_has_every_field(client: Client, more: dict[str, Any]) -> None:
-    """When `goals`, `sessionId` or `relevanceBuckets` is present the response is a Context window (all fields)."""
+    """When `goals`, `sessionId` or `relevanceBuckets` is present the response is a Context window
+    (all fields).
+    """
     client.tell("p", "a")
     found = asked(client, "/memory/context", **more)
     typed(found, WINDOW)
@@ -85,7 +87,9 @@ def test_a_context_window_has_every_field(client: Client, more: dict[str, Any]) 
 
 
 def test_defaults(client: Client) -> None:
-    """maxFacts 100; minSalience 0.0; autoResolveContradictions true; includeRules false; format structured."""
+    """maxFacts 100; minSalience 0.0; autoResolveContradictions true; includeRules false; format
+    structured.
+    """
     client.post(
         "/assert/facts", {"facts": [{"predicate": "p", "args": [str(n)]} for n in range(120)]}
     )
@@ -113,7 +117,9 @@ def test_restrictions(client: Client, path: str) -> None:
 
 
 def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
-    """predicates: restrict to these predicate names. Proofs go on yielding on the others; they are not in the window."""
+    """predicates: restrict to these predicate names. Proofs go on yielding on the others; they are
+    not in the window.
+    """
     for name in ("a", "b"):
         client.tell("p", name)
         client.tell("q", name)
@@ -145,7 +151,9 @@ def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"goals": [{"predicate": "r", "args": ["?x"]}]}])
 def test_rules_are_included_where_that_is_asked_for(client: Client, more: dict[str, Any]) -> None:
-    """includeRules: include relevant rules in the response. Where nothing is said those of goals are in a Context window."""
+    """includeRules: include relevant rules in the response. Where nothing is said those of goals
+    are in a Context window.
+    """
     client.tell("p", "a")
     rule = {
         "head": {"predicate": "r", "args": ["?x"]},
@@ -174,7 +182,9 @@ def test_minimum_of_salience_on_both_paths(served: Served, more: dict[str, Any])
 
 
 def test_salience_follows_the_formula(served: Served) -> None:
-    """0.5 recency + 0.3 frequency + 0.2 priority, half-life an hour, accesses from 1, then times confidence."""
+    """0.5 recency + 0.3 frequency + 0.2 priority, half-life an hour, accesses from 1, then times
+    confidence.
+    """
     served.client.tell("p", "a", confidence=0.5)
     served.clock.advance(3_600_000)
     (entry,) = asked(served.client, "/memory/context")["entries"]
@@ -185,7 +195,9 @@ def test_salience_follows_the_formula(served: Served) -> None:
 
 
 def test_categories_come_first_that_fits(served: Served) -> None:
-    """goal_relevant, inferred, consolidated, ephemeral (has ttl), recent, asserted; overflow after buckets."""
+    """goal_relevant, inferred, consolidated, ephemeral (has ttl), recent, asserted; overflow after
+    buckets.
+    """
     client = served.client
     client.tell("old", "a")
     served.clock.advance(300_000)
@@ -215,7 +227,9 @@ def test_categories_come_first_that_fits(served: Served) -> None:
 
 
 def test_allocations_of_buckets(client: Client) -> None:
-    """allocation = max(1, floor(weight / sum * maxFacts)), in the given order; never over maxFacts."""
+    """allocation = max(1, floor(weight / sum * maxFacts)), in the given order; never over
+    maxFacts.
+    """
     for n in range(12):
         client.tell("p", str(n))
     buckets = [
@@ -241,7 +255,9 @@ def test_allocations_of_buckets(client: Client) -> None:
 def test_which_fact_of_a_contradiction_is_kept(
     client: Client, first: Any, second: Any, stays: bool
 ) -> None:
-    """Higher salience stays, then higher confidence, then newer, then positive; both count as found and resolved."""
+    """Higher salience stays, then higher confidence, then newer, then positive; both count as found
+    and resolved.
+    """
     client.tell("p", "a", **first)
     client.tell("p", "a", **second)
     found = asked(client, "/memory/context", sessionId="s")
@@ -254,7 +270,9 @@ def test_which_fact_of_a_contradiction_is_kept(
 
 
 def test_a_diff_uses_what_the_last_window_used(client: Client) -> None:
-    """/context/diff uses the scope, goals and other parameters of the session's last window where the request omits them."""
+    """/context/diff uses the scope, goals and other parameters of the session's last window where
+    the request omits them.
+    """
     client.tell("p", "a", scope="s")
     client.tell("p", "b")
     first = asked(client, "/memory/context", sessionId="x", scope="s", predicates=["p"])
@@ -332,7 +350,9 @@ def test_generation_rises_with_each_change_set(client: Client) -> None:
 
 
 def test_ingest_answers_with_a_whole_window(client: Client) -> None:
-    """`context` is a whole Context window; `extractionProvider` is "predicate-syntax" when no model was used."""
+    """`context` is a whole Context window; `extractionProvider` is "predicate-syntax" when no model
+    was used.
+    """
     found = asked(client, "/context/ingest", text="p(a)", maxFacts=5, sessionId="s")
     assert found["extractionProvider"] == "predicate-syntax"
     (one,) = found["extracted"]

@@ -1,4 +1,5 @@
-"""The interface document, sentence by sentence and in its order, for facts, rules, questions and health.
+"""The interface document, sentence by sentence and in its order, for facts, rules, questions and
+health.
 
 Each test quotes the sentence it holds the server to.
 """
@@ -27,7 +28,9 @@ RULE = {
 
 
 def test_service_stores_facts_and_rules(client: Client) -> None:
-    """Facts: a predicate plus an ordered list of arguments. Rules: a head atom derived from a body of atoms."""
+    """Facts: a predicate plus an ordered list of arguments. Rules: a head atom derived from a body
+    of atoms.
+    """
     client.tell("parent", "ann", "bob")
     assert client.post("/teach", RULE).status_code == 200
     assert client.ask("parent", "ann", "bob") == [["ann", "bob"]]
@@ -41,7 +44,9 @@ def test_default_port() -> None:
 
 
 def test_partitions(client: Client) -> None:
-    """Data is partitioned by database and, within a database, by tenant; scopes partition facts further."""
+    """Data is partitioned by database and, within a database, by tenant; scopes partition facts
+    further.
+    """
     client.tell("p", "a")
     client.tell("p", "b", scope="s")
     assert (
@@ -103,7 +108,9 @@ def test_aliases(served: Served, alias: str, full: str) -> None:
 
 
 def test_settings() -> None:
-    """`STORAGE_DIR`, `LOG_LEVEL` (DEBUG, INFO, WARN or ERROR), `LOG_FORMAT` (`text`, the default, or `json`)."""
+    """`STORAGE_DIR`, `LOG_LEVEL` (DEBUG, INFO, WARN or ERROR), `LOG_FORMAT` (`text`, the default,
+    or `json`).
+    """
     config = Config.from_env({"STORAGE_DIR": "/x", "LOG_LEVEL": "WARN", "LOG_FORMAT": "json"})
     assert (config.storage_dir, config.log_level, config.log_format) == ("/x", "WARN", "json")
     assert Config().log_format == "text"
@@ -126,7 +133,9 @@ def test_health(client: Client) -> None:
 
 
 def test_atom_fields(client: Client) -> None:
-    """`predicate` and `args` are required; in `/retract/pattern`, `null` is a wildcard; numbers may be passed as strings."""
+    """`predicate` and `args` are required; in `/retract/pattern`, `null` is a wildcard; numbers may
+    be passed as strings.
+    """
     for missing in ("predicate", "args"):
         body = {key: value for key, value in FACT.items() if key != missing}
         error = error_of(client.post("/infer", body), 400, "VALIDATION_ERROR")
@@ -173,7 +182,9 @@ def test_rule_scope(client: Client) -> None:
 
 
 def test_assert_fact(client: Client) -> None:
-    """Response: plain text (not JSON) `Fact Asserted: <predicate>(<args joined by comma and space>)`."""
+    """Response: plain text (not JSON) `Fact Asserted: <predicate>(<args joined by comma and
+    space>)`.
+    """
     response = client.post("/assert/fact", FACT)
     assert response.status_code == 200
     assert response.content_type == "text/plain; charset=utf-8"
@@ -229,7 +240,9 @@ def test_retract_pattern(client: Client) -> None:
 
 
 def test_aggregate_fields(client: Client) -> None:
-    """argIndex: required for SUM, MIN, MAX, AVG; not needed for COUNT. Response: `{result: number}`."""
+    """argIndex: required for SUM, MIN, MAX, AVG; not needed for COUNT. Response: `{result:
+    number}`.
+    """
     client.tell("age", "ann", "30")
     assert client.post("/aggregate", {"predicate": "age", "op": "COUNT"}).get_json()["result"] == 1
     for op in ("SUM", "MIN", "MAX", "AVG"):
@@ -248,7 +261,9 @@ def test_predicates(client: Client) -> None:
 
 
 def test_the_tenant_header_is_required(served: Served) -> None:
-    """A missing `X-Tenant-ID` produces error code `VALIDATION_ERROR` with a message that names the missing header."""
+    """A missing `X-Tenant-ID` produces error code `VALIDATION_ERROR` with a message that names the
+    missing header.
+    """
     error = error_of(served.client.flask.post("/tell", json=FACT), 400, "VALIDATION_ERROR")
     assert "X-Tenant-ID" in error["message"]
 
@@ -278,13 +293,16 @@ def test_the_content_type_is_required(client: Client) -> None:
     ],
 )
 def test_errors(client: Client, method: str, path: str, status: int, code: str) -> None:
-    """All endpoints return errors as JSON: code, message, details (value or null, null when none)."""
+    """All endpoints return errors as JSON: code, message, details (value or null, null when
+    none).
+    """
     error_of(client.flask.open(path, method=method, headers={"X-Tenant-ID": "t"}), status, code)
 
 
 def test_memory_context(client: Client) -> None:
-    """A request with only `maxFacts`/`minSalience` uses the fast path; with `goals`, `sessionId` or `relevanceBuckets` the
-    response is a Context window. A window holds at most `maxFacts` facts; `maxFactsPerPredicate` caps facts per predicate.
+    """A request with only `maxFacts`/`minSalience` uses the fast path; with `goals`, `sessionId` or
+    `relevanceBuckets` the response is a Context window. A window holds at most `maxFacts` facts;
+    `maxFactsPerPredicate` caps facts per predicate.
     """
     client.tell("p", "a")
     client.tell("p", "b")
@@ -313,7 +331,9 @@ def test_memory_context(client: Client) -> None:
 
 
 def test_contradictions_in_windows(client: Client) -> None:
-    """autoResolveContradictions (true): resolve contradictions by keeping the higher-salience fact."""
+    """autoResolveContradictions (true): resolve contradictions by keeping the higher-salience
+    fact.
+    """
     client.tell("p", "a")
     client.tell("p", "a", negated=True)
     found = client.post("/memory/context", {"sessionId": "s"}).get_json()
@@ -335,7 +355,9 @@ def test_contradictions_in_windows(client: Client) -> None:
 
 
 def test_context_diff_and_clear(client: Client) -> None:
-    """removed: key of the form predicate/arg1/arg2, with a reason. Response: `Session '<sessionId>' cleared`."""
+    """removed: key of the form predicate/arg1/arg2, with a reason. Response: `Session '<sessionId>'
+    cleared`.
+    """
     client.tell("p", "a", "b")
     client.post("/memory/context", {"sessionId": "s"})
     client.post("/retract", {"predicate": "p", "args": ["a", "b"]})
@@ -358,7 +380,9 @@ def test_context_optimize(client: Client) -> None:
 
 
 def test_consolidate(client: Client) -> None:
-    """Compress repetitive episodic patterns into semantic summaries (alias POST /memory/compress)."""
+    """Compress repetitive episodic patterns into semantic summaries (alias POST
+    /memory/compress).
+    """
     for n in range(5):
         client.tell("saw", "ann", f"x{n}")
     found = client.post("/memory/consolidate", {}).get_json()
@@ -386,7 +410,9 @@ def test_decay(client: Client, path: str) -> None:
 
 
 def test_scopes(client: Client) -> None:
-    """Fork copies all facts to a new scope; diff shows added, removed and modified; merge has a strategy; delete; list."""
+    """Fork copies all facts to a new scope; diff shows added, removed and modified; merge has a
+    strategy; delete; list.
+    """
     client.tell("p", "a")
     assert client.post("/scope/fork", {"targetScope": "s"}).get_json()["copied"] == 1
     for args in (["b"], ["c"]):
@@ -435,7 +461,9 @@ def test_administration(client: Client) -> None:
 
 
 def test_transactions(client: Client) -> None:
-    """Begin returns an id as plain text; commit applies the grouped operations as one unit; rollback discards them."""
+    """Begin returns an id as plain text; commit applies the grouped operations as one unit;
+    rollback discards them.
+    """
     for end, stored in (("rollback", []), ("commit", [["a"], ["b"]])):
         begun = client.post("/tx/begin")
         assert begun.content_type == "text/plain; charset=utf-8"

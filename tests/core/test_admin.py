@@ -190,7 +190,9 @@ names = st.sampled_from(NAMES + ODD_NAMES)
     st.integers(0, 11),
 )
 def test_look_alike_constants_are_different(places, verb, which):
-    """Facts of every database, tenant and scope, with one of these changed: all others stay as they were."""
+    """Facts of every database, tenant and scope, with one of these changed: all others stay as they
+    were.
+    """
     with runtime() as node:
         admin = node.admin()
         expected = {}

@@ -1,4 +1,6 @@
-"""Options of queries: the methods of a knowledge base that share `AnswerOptions` apply them alike."""
+"""Options of queries: the methods of a knowledge base that share `AnswerOptions` apply them
+alike.
+"""
 
 import pytest
 

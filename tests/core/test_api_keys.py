@@ -1,4 +1,6 @@
-"""API keys: creation, checks, replacement, revocation, the log and snapshots; secrets are not stored."""
+"""API keys: creation, checks, replacement, revocation, the log and snapshots; secrets are not
+stored.
+"""
 
 from __future__ import annotations
 
@@ -239,7 +241,7 @@ def test_secrets_are_equal_only_as_a_whole():
     assert digest_of("a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 
 
-# -- settings -----------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def test_a_secret_may_be_in_a_file(tmp_path):

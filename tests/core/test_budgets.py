@@ -1,11 +1,11 @@
 """Limits of a request: those it lowers for itself, admission to a slot, and cancellation.
 
-Loops that check the deadline and yield, beside the engine's slices: reading answers and stored facts
-(`Relation.match`), `asOf` (`as_of.valid_rows`), rows (`sorted_rows`, `_shown`, `_with_undefined`),
-JSON (`RowWriter.rows`, `rows_written`, `proofs_written`, `proof_text`), ground programs
-(`GroundRun.read`, `ComponentReader.ground`, `touched`), proofs (`Proof.expand`), inheritance
-(`annotate`, `inherited_values`), retractions (`cascade`, `compared`), aggregates of stored facts. A
-test below checks them with a clock that runs out at a yield.
+Loops that check the deadline and yield, beside the engine's slices: reading answers and stored
+facts (`Relation.match`), `asOf` (`as_of.valid_rows`), rows (`sorted_rows`, `_shown`,
+`_with_undefined`), JSON (`RowWriter.rows`, `rows_written`, `proofs_written`, `proof_text`), ground
+programs (`GroundRun.read`, `ComponentReader.ground`, `touched`), proofs (`Proof.expand`),
+inheritance (`annotate`, `inherited_values`), retractions (`cascade`, `compared`), aggregates of
+stored facts. A test below checks them with a clock that runs out at a yield.
 """
 
 from __future__ import annotations
@@ -368,7 +368,9 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_deadline_is_checked_at_every_pause(name, monkeypatch):
-    """The time runs out at the first, the second, ... look at the clock: always the same error, never half an answer."""
+    """The time runs out at the first, the second, ... look at the clock: always the same error,
+    never half an answer.
+    """
     # A sum over the edges takes more than one call of the engine.
     monkeypatch.setattr(relation, "ROWS_PER_TOTAL_CALL", 100)
     with runtime(clock=(clock := RunsOut(1 << 60))) as node:
@@ -393,7 +395,9 @@ def test_the_deadline_is_checked_at_every_pause(name, monkeypatch):
 
 
 def test_an_interrupted_proof_releases_its_memory(node):
-    """Not when garbage collection finds it: that may come where a lock is held that giving back takes."""
+    """Not when garbage collection finds it: that may come where a lock is held that giving back
+    takes.
+    """
     kb, goal = node.knowledge_base(tenant="t"), parse_goal("reach(0, ?x)").literal
     engine = node.find_tenant("default", "t").engine
     with pytest.raises(ValueError, match="enough") as left:
@@ -433,7 +437,9 @@ def test_sums_are_exact_over_many_slices():
     ("limit", "offset"), [(1, 0), (10, 5), (5000, 100), (150_000, 0), (159_999, 3)]
 )
 def test_the_first_of_many_answers_are_those_of_all(limit, offset):
-    """More answers than are gathered at a time, of which some are wanted: the rest is let go on the way."""
+    """More answers than are gathered at a time, of which some are wanted: the rest is let go on the
+    way.
+    """
     with runtime(clock=ManualClock()) as node:
         kb = node.knowledge_base()
         kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])

@@ -1,4 +1,6 @@
-"""Computed values and aggregates in process: goal tables, scopes, moments, with engines of either kind."""
+"""Computed values and aggregates in process: goal tables, scopes, moments, with engines of either
+kind.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def write(catalog, tenant, *changes, at=1000, seq=1):
 
 
 def facts(number, scope=None, count=MANY):
-    """Facts with and without metadata, confidence and windows; told again with another number they carry something else."""
+    """Facts with and without metadata, confidence and windows; told again with another number they
+    carry something else.
+    """
     return AssertFacts(
         tuple(
             Fact(

@@ -192,7 +192,9 @@ def test_two_supports():
     ["edge(?x, ?y), path(?y, ?z)", "path(?x, ?y), edge(?y, ?z)", "path(?x, ?y), path(?y, ?z)"],
 )
 def test_an_edge_without_dependents_is_retracted_cheaply(form):
-    """On a ring with chords 200,000 pairs are affected by every edge; but each of them has another path."""
+    """On a ring with chords 200,000 pairs are affected by every edge; but each of them has another
+    path.
+    """
     size = 450
     with runtime() as node:
         kb = node.knowledge_base()

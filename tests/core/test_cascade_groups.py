@@ -1,4 +1,6 @@
-"""Conclusions that no longer hold with a group, a grant or a folder: many, with a common constant."""
+"""Conclusions that no longer hold with a group, a grant or a folder: many, with a common
+constant.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ LIMITS = {
 
 
 def crowd(users=12, things=12):
-    """Users of the group g0, which is in g1, which may read a box of things; one user may anyway."""
+    """Users of the group g0, which is in g1, which may read a box of things; one user may
+    anyway.
+    """
     facts = [("member", (f"u{n}", "g0")) for n in range(users)]
     facts += [("inside", (f"t{n}", "b0")) for n in range(things)]
     facts += [("member", ("g0", "g1")), ("grant", ("g1", "read", "b0"))]

@@ -1,4 +1,6 @@
-"""Declared constraints: stored like rules, derived violations, windows, summaries, and refused writes."""
+"""Declared constraints: stored like rules, derived violations, windows, summaries, and refused
+writes.
+"""
 
 from __future__ import annotations
 

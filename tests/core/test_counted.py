@@ -1,4 +1,6 @@
-"""Counts in messages: `1 fact` and `2 facts`, never `1 facts`; the source is searched for fixed plurals."""
+"""Counts in messages: `1 fact` and `2 facts`, never `1 facts`; the source is searched for fixed
+plurals.
+"""
 
 from __future__ import annotations
 

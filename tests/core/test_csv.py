@@ -11,7 +11,9 @@ from kbcore.language.csv_rows import BATCH_ROWS, csv_batches
 
 @pytest.fixture
 def load(tmp_path):
-    """Load a text as a CSV file in a new knowledge base; the facts, and the first row if it was skipped."""
+    """Load a text as a CSV file in a new knowledge base; the facts, and the first row if it was
+    skipped.
+    """
 
     def loaded(text, **options):
         path = tmp_path / "people.csv"

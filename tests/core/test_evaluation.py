@@ -151,7 +151,9 @@ def test_a_constant_of_a_rule_that_no_fact_has(kb):
 
 
 def test_a_full_evaluation_is_kept_and_sees_every_write(kb, monkeypatch):
-    """A goal that the plan without demand answers leaves a table for all constants; `engine_verify` compares each answer."""
+    """A goal that the plan without demand answers leaves a table for all constants; `engine_verify`
+    compares each answer.
+    """
     monkeypatch.setattr(race, "HEAD_START_STEPS", -1_000_000)
     monkeypatch.setattr(race, "FULL_TIME_SHARE", 1e9)
     kb.teach("""

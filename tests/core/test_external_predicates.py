@@ -112,7 +112,9 @@ def test_negation_aggregates_and_recursion_read_the_rows_of_a_plugin(kb):
 
 
 def test_the_order_of_a_body_binds_what_a_predicate_needs_also_through_rules(kb):
-    """Many items make `cheap` the smaller relation by estimate; it cannot come first all the same."""
+    """Many items make `cheap` the smaller relation by estimate; it cannot come first all the
+    same.
+    """
     kb.execute(" ".join(f"item(i{n})." for n in range(20_000)) + " item(nut).")
     kb.teach("cheap(?x) :- price(?x, ?p), ?p < 10. offer(?x) :- cheap(?x), item(?x).")
     assert list(kb.ask("offer(?x)")) == [("nut",)]
@@ -462,7 +464,9 @@ def test_two_plugins_cannot_provide_the_same_predicate():
 
 
 def test_a_constraint_over_an_external_predicate_is_derived(kb):
-    """Outside a transaction it refuses nothing, because rows cannot be fetched for facts not stored."""
+    """Outside a transaction it refuses nothing, because rows cannot be fetched for facts not
+    stored.
+    """
     kb.teach("@total item(?x), price(?x, _).")
     kb.tell("item(stone)", conflict="REJECT")
     kb.tell("item(apple)", conflict="REJECT")

@@ -68,7 +68,7 @@ def atoms(found: Any) -> list[str]:
     ]
 
 
-# -- pieces -------------------------------------------------------------------------------------------------------------
+# -- pieces ----------------------------------------------------------------------------------------
 
 
 @given(st.text(alphabet='ab .!?\n\t-。é"', max_size=400), st.integers(8, 60))
@@ -97,7 +97,7 @@ def test_a_text_without_sentences_is_cut_between_words_and_a_word_where_it_must(
     assert chunks("  \n \n", 10) == []
 
 
-# -- names --------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_names_are_settled(text: str) -> None:
     assert predicate_name(predicate_name(text)) == predicate_name(text)
 
 
-# -- what is taken ------------------------------------------------------------------------------------------------------
+# -- what is taken ---------------------------------------------------------------------------------
 
 
 def test_nothing_is_stored_unless_asked_for(bench: Bench) -> None:
@@ -287,7 +287,7 @@ def test_every_model_answer_is_accepted_or_refused(said: Any) -> None:
         assert kb.extract("x", store=True).asserted <= 3
 
 
-# -- long texts ---------------------------------------------------------------------------------------------------------
+# -- long texts ------------------------------------------------------------------------------------
 
 LONG = " ".join(f"Person{n} works at Acme." for n in range(40))
 
@@ -377,7 +377,7 @@ def test_not_inside_a_transaction(bench: Bench) -> None:
     assert bench.model.asked == []
 
 
-# -- texts that are ingested --------------------------------------------------------------------------------------------
+# -- texts that are ingested -----------------------------------------------------------------------
 
 
 def test_prose_is_read_and_lines_of_syntax_stay_as_they_are(bench: Bench) -> None:

@@ -291,7 +291,9 @@ def two(tmp_path):
 
 
 def write(made, text):
-    """Write in a thread, which waits for a follower; return it and its outcome, when there is one."""
+    """Write in a thread, which waits for a follower; return it and its outcome, when there is
+    one.
+    """
     outcomes = []
 
     def run():

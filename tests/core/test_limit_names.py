@@ -1,4 +1,6 @@
-"""Errors about a limit name it in `details.limit`, with its size in `details.value`: checked in the source."""
+"""Errors about a limit name it in `details.limit`, with its size in `details.value`: checked in the
+source.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def named(node: ast.expr, module: ast.Module) -> set[str]:
 
 
 def details_of(module: ast.Module) -> Iterator[ast.Dict]:
-    """Yield the details of errors about a limit: dictionaries with `limit` and any other measure."""
+    """Yield the details of errors about a limit: dictionaries with `limit` and any other
+    measure.
+    """
     for node in ast.walk(module):
         if isinstance(node, ast.Dict) and {"limit", "value"} <= keys_of(node):
             yield node

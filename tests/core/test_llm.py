@@ -1,4 +1,6 @@
-"""Calls of a language model: retries, delays, circuit breaker, slots, answers. No test waits in real time."""
+"""Calls of a language model: retries, delays, circuit breaker, slots, answers. No test waits in
+real time.
+"""
 
 from __future__ import annotations
 
@@ -208,7 +210,7 @@ def test_slots_are_limited_and_released() -> None:
     assert [*found, bench.complete().text] == ["long", "short"]
 
 
-# -- answers as data ----------------------------------------------------------------------------------------------------
+# -- answers as data -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_the_time_for_a_prompt_is_a_setting() -> None:
     assert bench.provider.asked[0].timeout == 2.0
 
 
-# -- hooks --------------------------------------------------------------------------------------------------------------
+# -- hooks -----------------------------------------------------------------------------------------
 
 
 class Listener:

@@ -103,7 +103,9 @@ def test_a_long_graph_has_a_node_for_each_fact(roads):
 
 
 def test_a_wide_proof_shares_its_lemmas(kb):
-    """Every layer depends on two of the one below: twice as many nodes in a tree each time, no more in a graph."""
+    """Every layer depends on two of the one below: twice as many nodes in a tree each time, no more
+    in a graph.
+    """
     layers = FIRST_BATCH + 6
     teach(kb, [f"h{i + 1}(?x) :- h{i}(?x), g{i}(?x)." for i in range(layers)])
     teach(kb, [f"g{i + 1}(?x) :- g{i}(?x), h{i}(?x)." for i in range(layers)])

@@ -23,7 +23,9 @@ from kbcore.plug.manager import Plugins
 
 
 def fill(url: str, *, snapshots: int = 0, after: int = 1) -> None:
-    """Facts with everything on them, rules, scopes, a merge, a decay, databases and a transaction."""
+    """Facts with everything on them, rules, scopes, a merge, a decay, databases and a
+    transaction.
+    """
     config = Config(min_free_mb=0).updated({"STORAGE_URL": url})
     with open_runtime(config, clock=ManualClock(1_700_000_000_000)) as node:
         node.admin().create_database("other")

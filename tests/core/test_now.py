@@ -1,4 +1,6 @@
-"""`now()` in rules: the instant of the request, with tables, models, proofs, retraction and `asOf`."""
+"""`now()` in rules: the instant of the request, with tables, models, proofs, retraction and
+`asOf`.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ def ask_all(kb):
 
 
 def repeated(kb, strata):
-    """The strata planned for asking again with nothing changed: proofs plan their searches for unseen values."""
+    """The strata planned for asking again with nothing changed: proofs plan their searches for
+    unseen values.
+    """
     strata.clear()
     ask_all(kb)
     usual = len(strata)

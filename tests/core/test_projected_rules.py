@@ -1,4 +1,6 @@
-"""Rules that are evaluated as joins of two atoms: the same answers, proofs and consequences of retractions as without."""
+"""Rules that are evaluated as joins of two atoms: the same answers, proofs and consequences of
+retractions as without.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A proof needs one instance of a rule for each conclusion, and costs no more where there are very many.
+"""A proof needs one instance of a rule for each conclusion, and costs no more where there are very
+many.
 
-The bodies here have six rows in each of three places that nothing connects, or that only one value connects: over four
-hundred instances, of which a proof may make but few rows. Every proof is checked against the rules, its height too.
+The bodies here have six rows in each of three places that nothing connects, or that only one value
+connects: over four hundred instances, of which a proof may make but few rows. Every proof is
+checked against the rules, its height too.
 """
 
 from __future__ import annotations
@@ -201,7 +203,9 @@ phrase(?nt, ?a, ?c) :- binary(?nt, ?l, ?r), phrase(?l, ?a, ?b), phrase(?r, ?b, ?
 
 
 def sums(numbers):
-    """The words of a sum of numbers, and a grammar that reads it in as many ways as there are binary trees."""
+    """The words of a sum of numbers, and a grammar that reads it in as many ways as there are
+    binary trees.
+    """
     words = ["plus" if place % 2 else "number" for place in range(2 * numbers - 1)]
     facts = [Fact("word", (f"n{place}", word, f"n{place + 1}")) for place, word in enumerate(words)]
     facts += [Fact("lexical", pair) for pair in (("sum", "number"), ("sign", "plus"))]

@@ -1,4 +1,6 @@
-"""A shard loses data only by a decision of the system shard, never because that does not know it."""
+"""A shard loses data only by a decision of the system shard, never because that does not know
+it.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +178,9 @@ def test_the_process_that_decides_adopts_nothing(folder, system) -> None:
 
 
 def lose_decision(folder: Path) -> None:
-    """Remove the database `shop` from the system shard, as if its record had not reached the disk."""
+    """Remove the database `shop` from the system shard, as if its record had not reached the
+    disk.
+    """
     with opened(folder) as node:
         shard = node.shards[SYSTEM]
         del shard.catalog._databases["shop"]

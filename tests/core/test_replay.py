@@ -61,7 +61,9 @@ def one_by_one(log):
 
 
 def state(catalog, at):
-    """What can be seen of a catalog, now and at later times; symbols and the order of relations are internal."""
+    """What can be seen of a catalog, now and at later times; symbols and the order of relations are
+    internal.
+    """
     found = []
     for now in (at, at + 7, at + 1000):
         for tenant in catalog.tenants():

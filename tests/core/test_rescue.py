@@ -32,7 +32,9 @@ def config(folder) -> Config:
 
 
 def make(folder, *, clean=True) -> None:
-    """Two tenants, rules, a scope, metadata; a snapshot in the middle unless it is not closed cleanly."""
+    """Two tenants, rules, a scope, metadata; a snapshot in the middle unless it is not closed
+    cleanly.
+    """
     for tenant in ("ann", "bob"):
         with open_kb(path=str(folder), tenant=tenant, config=SMALL) as kb:
             kb.tell_many("edge", [(f"{tenant}{i}", str(i)) for i in range(50)])
@@ -182,7 +184,9 @@ def at(record: int) -> str:
 
 
 def logged(folder) -> list[int]:
-    """A folder with a log and no snapshot: 40 records of two tenants, not closed cleanly; where each record begins."""
+    """A folder with a log and no snapshot: 40 records of two tenants, not closed cleanly; where
+    each record begins.
+    """
     plugins = Plugins(config(folder))
     store = plugins.open_storage()
     for n in range(40):

@@ -1,4 +1,6 @@
-"""Equalities and comparisons restrict the rules that are called, so only requested rows are derived."""
+"""Equalities and comparisons restrict the rules that are called, so only requested rows are
+derived.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_queries_may_be_text(bench: Bench) -> None:
     assert bench.kb.synthesize("Where?").queries == ["works_at(Ann, ?x)"]
 
 
-# -- what is not known --------------------------------------------------------------------------------------------------
+# -- what is not known -----------------------------------------------------------------------------
 
 
 def test_an_empty_knowledge_base_makes_no_model_call() -> None:
@@ -165,7 +165,7 @@ def test_a_query_over_budget_is_reported() -> None:
     assert [query for query, _ in found.failed] == ["p(?x), p(?y), p(?z)"]
 
 
-# -- what the model claims ----------------------------------------------------------------------------------------------
+# -- what the model claims -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Writes that wait for a confirmation: order, visibility, dependent checks, and unknown outcomes."""
+"""Writes that wait for a confirmation: order, visibility, dependent checks, and unknown
+outcomes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Recursion through negation in a knowledge base: three truth values after every write, and budgets."""
+"""Recursion through negation in a knowledge base: three truth values after every write, and
+budgets.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,8 @@ def test_explicit_negatives_take_part(kb):
 
 
 def test_not_any_of_a_predicate_that_can_be_denied_in_the_same_cycle(kb):
-    # `not p(_)` holds where every p is denied: it grows with ~p, which depends on it; so h needs itself and is false.
+    # `not p(_)` holds where every p is denied: it grows with ~p, which depends on it; so h needs
+    # itself and is false.
     rules = [
         "h(?x) :- d(?x), not p(?x, _).",
         "~p(?x, ?y) :- p(?x, ?y), h(?x).",

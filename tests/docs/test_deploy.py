@@ -198,7 +198,9 @@ def megabytes_of(folder: Path) -> tuple[float, float]:
 def test_the_steps_of_the_image(
     tmp_path: Path, extras: str, unpacked: float, packed: float
 ) -> None:
-    """What its first stage runs, here, in a folder of its own; what comes of it answers, and is small."""
+    """What its first stage runs, here, in a folder of its own; what comes of it answers, and is
+    small.
+    """
     install, move = (line for line in instructions("RUN") if "/opt/kbcore" in line)
     here = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
     move = move.replace("/usr/bin/python3.13", str(here)).replace("/usr/bin", str(here.parent))

@@ -1,4 +1,6 @@
-"""The page on HTTP is written by hand: it names every route and every field, and no unknown route."""
+"""The page on HTTP is written by hand: it names every route and every field, and no unknown
+route.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ ROUTE = re.compile(r"([A-Z]+) (/[^\s?`]*)(?:\?.*)?")
 
 
 def named(text: str) -> set[str]:
-    """The routes a page names: a method and a path, alone in code; what follows the path of one is not looked at."""
+    """The routes a page names: a method and a path, alone in code; what follows the path of one is
+    not looked at.
+    """
     fences = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     return {
         " ".join(found.groups())
@@ -82,7 +86,9 @@ class Fields:
     def names(
         self, schema: dict[str, Any], *, nested: bool, seen: tuple[int, ...] = ()
     ) -> set[str]:
-        """Return the names of the properties; without `nested` of the object or of array elements."""
+        """Return the names of the properties; without `nested` of the object or of array
+        elements.
+        """
         schema = self.resolved(schema)
         if id(schema) in seen:
             return set()

@@ -128,7 +128,9 @@ def test_rule_examples_are_accepted(page):
 
 
 def steps(page: Path) -> list[tuple[str, str]]:
-    """Each command of a page that talks to a server, with what it prints. A line that ends in a backslash goes on."""
+    """Each command of a page that talks to a server, with what it prints. A line that ends in a
+    backslash goes on.
+    """
     found = []
     for step in re.split(r"^\$ ", "\n".join(blocks(page, "console")), flags=re.M)[1:]:
         lines = step.splitlines()
@@ -140,7 +142,9 @@ def steps(page: Path) -> list[tuple[str, str]]:
 
 
 def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
-    """Run the commands of a page, in order, against a server in place of localhost:9300; `here` is for files they make."""
+    """Run the commands of a page, in order, against a server in place of localhost:9300; `here` is
+    for files they make.
+    """
     url = f"http://127.0.0.1:{server.address[1]}"
     prelude = f'kbcore() {{ {sys.executable} -m kbserver.cli "$@"; }}\n'
     ports = replacements_of_ports(page.read_text(encoding="utf-8"))

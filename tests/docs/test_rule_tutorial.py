@@ -1,4 +1,6 @@
-"""The tutorial of rules with tests: its blocks make the finished files, its commands print what it shows."""
+"""The tutorial of rules with tests: its blocks make the finished files, its commands print what it
+shows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SECONDS = re.compile(r"in \d+\.\d+ s")
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """The folder of a reader who does what the page says, and each command with what is shown and printed."""
+    """The folder of a reader who does what the page says, and each command with what is shown and
+    printed.
+    """
     folder = tmp_path_factory.mktemp("tutorial")
     printed = []
     for language, file, body in BLOCK.findall(PAGE.read_text(encoding="utf-8")):

@@ -1,5 +1,5 @@
-"""A damaged snapshot is replaced by an older state, and that shows; a start that replayed records saves the next one
-from it.
+"""A damaged snapshot is replaced by an older state, and that shows; a start that replayed records
+saves the next one from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Text of deleted tenants, of retracted facts before a purge, and of purges in deleted tenants leaves the disk."""
+"""Text of deleted tenants, of retracted facts before a purge, and of purges in deleted tenants
+leaves the disk.
+"""
 
 from __future__ import annotations
 

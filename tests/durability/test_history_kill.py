@@ -1,4 +1,6 @@
-"""kill -9 while snapshots are saved and older ones are removed under HISTORY_DAYS: every kept instant has its answer."""
+"""kill -9 while snapshots are saved and older ones are removed under HISTORY_DAYS: every kept
+instant has its answer.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def around(step: int) -> list[int]:
 
 
 def write_until_killed(folder: Path, storage: str, first: int) -> None:
-    """Take steps from `first` on; print each when it is acknowledged, and take a snapshot after it."""
+    """Take steps from `first` on; print each when it is acknowledged, and take a snapshot after
+    it.
+    """
     clock = ManualClock(instant(first))
     node = opened(folder, storage, clock)
     if first == 0:

@@ -1,4 +1,6 @@
-"""A purge of a subject that was mentioned in every place which holds text: no byte is left on disk."""
+"""A purge of a subject that was mentioned in every place which holds text: no byte is left on
+disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""kill -9 during a purge: it can be repeated, ends with no byte of the text left, and loses nothing else."""
+"""kill -9 during a purge: it can be repeated, ends with no byte of the text left, and loses nothing
+else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A purge with a follower: both nodes erase the text, and the leader waits for a follower that is behind."""
+"""A purge with a follower: both nodes erase the text, and the leader waits for a follower that is
+behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Replication between real processes: killed on both sides, cut off, truncated, diverged, promoted."""
+"""Replication between real processes: killed on both sides, cut off, truncated, diverged,
+promoted.
+"""
 
 import json
 import random
@@ -29,7 +31,9 @@ def url(server):
 
 
 def kills(tmp_path, rounds, seed, seconds=60.0):
-    """Kill one side or the other, drawn by lot, under load, again and again, but begin no round after `seconds`."""
+    """Kill one side or the other, drawn by lot, under load, again and again, but begin no round
+    after `seconds`.
+    """
     rng, begun = random.Random(seed), time.monotonic()
     first = leader(tmp_path / "leader")
     port = first.address[1]
@@ -82,7 +86,9 @@ def test_kills_on_both_sides(tmp_path):
 @pytest.mark.crash
 @pytest.mark.parametrize("seed", [2, 3, 4, 5])
 def test_many_kills_on_both_sides(tmp_path, seed):
-    """Two hundred in all; a slow machine comes to fewer before the time is up, and says to how many."""
+    """Two hundred in all; a slow machine comes to fewer before the time is up, and says to how
+    many.
+    """
     assert min(kills(tmp_path, 50, seed, 200.0).values()) > 0
 
 
@@ -179,7 +185,9 @@ def test_a_follower_behind_the_log_fetches_the_state(tmp_path):
 
 
 def test_a_follower_disconnected_for_too_long_fetches_the_state(tmp_path):
-    """Both sides run on; what the follower has serves reads until the new state is there, and nothing goes back."""
+    """Both sides run on; what the follower has serves reads until the new state is there, and
+    nothing goes back.
+    """
     settings = {"WAL_RETAIN_MB": "0", "WAL_SEGMENT_MB": "1"}
     with leader(tmp_path / "leader", **settings) as first:
         proxy = Proxy(first.address)
@@ -218,7 +226,9 @@ def test_a_follower_disconnected_for_too_long_fetches_the_state(tmp_path):
 
 
 def test_promotion_procedure(tmp_path):
-    """The leader dies, its follower is promoted, and a node that returns as a leader or a follower gets its role."""
+    """The leader dies, its follower is promoted, and a node that returns as a leader or a follower
+    gets its role.
+    """
     first = leader(tmp_path / "first")
     port = first.address[1]
     with follower(tmp_path / "second", url(first)) as second:
@@ -232,7 +242,8 @@ def test_promotion_procedure(tmp_path):
         assert (status, json.loads(body)["epoch"]) == (200, 2)
         assert second.post("/tell", {"predicate": "n", "args": ["5"]})[0] == 200
         assert standing(second)["role"] == "LEADER"
-        # The old leader has gone on alone, and now comes to follow: its own writes give way to the later term.
+        # The old leader has gone on alone, and now comes to follow: its own writes give way to the
+        # later term.
         first = leader(tmp_path / "first", port)
         first.post("/tell", {"predicate": "n", "args": ["99"]})
         # A follower of the new leader that is pointed at the old one refuses it.

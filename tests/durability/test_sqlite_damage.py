@@ -31,7 +31,9 @@ def make(path: Path, *, snapshot: bool = False) -> bytes:
 
 
 def read(path: Path):
-    """The snapshot and the records after it, as a start reads them; None where the start is refused."""
+    """The snapshot and the records after it, as a start reads them; None where the start is
+    refused.
+    """
     try:
         store = opened(path)
     except (LogCorrupted, ConfigError):
@@ -152,7 +154,9 @@ def test_a_damaged_snapshot_is_skipped_only_with_a_complete_log(tmp_path) -> Non
 
 
 def test_a_torn_commit_is_rolled_back(tmp_path) -> None:
-    """A journal that was left behind, and the half-written file it belongs to, are what a power cut leaves."""
+    """A journal that was left behind, and the half-written file it belongs to, are what a power cut
+    leaves.
+    """
     path = tmp_path / "kb.sqlite"
     make(path)
     store = opened(path)

@@ -1,4 +1,6 @@
-"""kill -9 of the server with each storage: acknowledged writes survive, and refused ones do not appear."""
+"""kill -9 of the server with each storage: acknowledged writes survive, and refused ones do not
+appear.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""kill -9 while vectors are saved and purged: the next start has intact ones, and none of purged text."""
+"""kill -9 while vectors are saved and purged: the next start has intact ones, and none of purged
+text.
+"""
 
 from __future__ import annotations
 

@@ -111,8 +111,9 @@ def test_every_flipped_byte_is_detected(clean) -> None:
                 assert 0 <= refusal.offset <= at
                 assert content(files, name) == before, "a refused folder was changed"
                 continue
-            # Accepted: then it is whole, or the log was not closed cleanly and only the last batch is missing,
-            # which after an unclean stop cannot be told from a write that was torn before its sync.
+            # Accepted: then it is whole, or the log was not closed cleanly and only the last batch
+            # is missing, which after an unclean stop cannot be told from a write that was torn
+            # before its sync.
             assert name == names[-1]
             assert not clean
             assert found in (payloads, payloads[:-1], payloads[:-2])

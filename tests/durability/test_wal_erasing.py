@@ -1,4 +1,6 @@
-"""Erasing old records with a crash at every file call: nothing later is lost, and the next try ends it."""
+"""Erasing old records with a crash at every file call: nothing later is lost, and the next try ends
+it.
+"""
 
 from __future__ import annotations
 

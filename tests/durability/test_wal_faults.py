@@ -29,7 +29,8 @@ def test_one_call_fails(fault) -> None:
             assert len(files.trace) - at < 12, "work went on after a failed sync"
         after = files.killed()
         books.check(after)
-        # What a failed sync left in the cache only was copied and synced by that start: now the power may go.
+        # What a failed sync left in the cache only was copied and synced by that start: now the
+        # power may go.
         books.check(after.power_cut(random.Random(at), "dropped"))
 
 

@@ -1,8 +1,10 @@
-"""Bytes flipped, cut off and torn at random places of random folders: never a wrong state, never a silent loss.
+"""Bytes flipped, cut off and torn at random places of random folders: never a wrong state, never a
+silent loss.
 
-What may be missing without a refusal is the end of a log that was not closed cleanly, where nothing sound is left behind the
-damage: that looks like a write that was torn before its sync. It is cut, and counted here. A flipped byte takes one batch at
-most; a file that was cut off takes what was cut off.
+What may be missing without a refusal is the end of a log that was not closed cleanly, where nothing
+sound is left behind the damage: that looks like a write that was torn before its sync. It is cut,
+and counted here. A flipped byte takes one batch at most; a file that was cut off takes what was cut
+off.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from kbcore.errors import ConfigError, LogCorrupted
 
 
 def folder(seed, *, clean):
-    """A random workload, all of it synced at the end; its files and books, and the sequence numbers of its last batch."""
+    """A random workload, all of it synced at the end; its files and books, and the sequence numbers
+    of its last batch.
+    """
     files, books = FaultyFiles(), Books()
     rng = random.Random(seed)
     store = open_wal(files)

@@ -12,7 +12,9 @@ from kbcore.plug.ports import LogSeed
 OLD_ID = bytes(16).hex()
 NEW = LogSeed("ab" * 16, 7, 9)
 SAME_NUMBERS = LogSeed(OLD_ID, 7, 4)
-"""Of the log that is there, in a later term: its snapshot and its segment have names that are taken."""
+"""Of the log that is there, in a later term: its snapshot and its segment have names that are
+taken.
+"""
 
 
 def record(number):

@@ -132,7 +132,9 @@ def closure() -> array[int]:
 
 
 def paths() -> array[int]:
-    """Slot 0 edge (base), slot 1 demand for starts, slot 2 paths from them: right-linear, guarded by its demand."""
+    """Slot 0 edge (base), slot 1 demand for starts, slot 2 paths from them: right-linear, guarded
+    by its demand.
+    """
     guarded, step = member(1, OLD, key(0)), probe(0, FULL, key(0), load(1))
     return plan(
         [(2, BASE), (1, DEMAND), (2, DERIVED)],
@@ -164,7 +166,9 @@ def paths() -> array[int]:
 
 
 def computing() -> array[int]:
-    """Slot 0 pairs (base); 1: pairs with what is computed of them; 2: groups of those; 3: pairs of equal numbers."""
+    """Slot 0 pairs (base); 1: pairs with what is computed of them; 2: groups of those; 3: pairs of
+    equal numbers.
+    """
     made = [
         call(0, 2, 0, 1),
         call(10, 3, 0, 1),

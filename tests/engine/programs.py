@@ -62,7 +62,9 @@ def one_rule(engine, slots, *steps, params=0, registers=8):
 
 
 def unreachable():
-    """node(x), not path(x, y) for given y: negation over a closure, with and without a free place."""
+    """node(x), not path(x, y) for given y: negation over a closure, with and without a free
+    place.
+    """
     closure_rules = component(
         rule(1, scan(0, DELTA, load(1), load(2)), emit(2, 1, 2)),
         rule(2, scan(2, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(2, 1, 3)),
@@ -88,8 +90,9 @@ def unreachable():
 
 
 def check_failing_allocations(world, plan, relation, expected, most):
-    """Let each of the first allocations of a run fail, fewer than `most`: it ends with the right rows or
-    the error, and gives all memory back. The base relations have their indexes and symbols already.
+    """Let each of the first allocations of a run fail, fewer than `most`: it ends with the right
+    rows or the error, and gives all memory back. The base relations have their indexes and symbols
+    already.
     """
     before, failed = world.engine.bytes, 0
     for n in range(1, most):

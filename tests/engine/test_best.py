@@ -1,4 +1,6 @@
-"""Relations that keep the best row of each group: rounds, best-first order, budgets, and lack of memory."""
+"""Relations that keep the best row of each group: rounds, best-first order, budgets, and lack of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ FUELS = [1, 37, 5000, PLENTY]
 
 
 def shortest(kind=LEAST, function=ADD, further=()):
-    """Slot 0 start(x, v) and slot 1 edge(x, y, w), base; slot 2 the best value of each x; slot 3 its rows once more."""
+    """Slot 0 start(x, v) and slot 1 edge(x, y, w), base; slot 2 the best value of each x; slot 3
+    its rows once more.
+    """
     recursion = [
         rule(1, scan(0, DELTA, load(0), load(1)), emit(2, 0, 1)),
         rule(
@@ -151,7 +155,9 @@ def test_greatest_minima(make, fuel):
 
 @pytest.mark.parametrize("fuel", FUELS)
 def test_values_that_improve_on_the_way(make, fuel):
-    """Weights below 0 along a line of nodes: no cycle, and best-first order would read nodes again and again."""
+    """Weights below 0 along a line of nodes: no cycle, and best-first order would read nodes again
+    and again.
+    """
     edges = []
     for i in range(12):
         edges += [(f"n{i}", f"n{i + 1}", 0), (f"n{i}", f"m{i}", 1 << (12 - i))]
@@ -163,7 +169,9 @@ def test_values_that_improve_on_the_way(make, fuel):
 
 
 def test_the_order_bounds_the_work():
-    """With weights below 0 a group is read at most once for each round; best-first order alone would take 2^40 steps."""
+    """With weights below 0 a group is read at most once for each round; best-first order alone
+    would take 2^40 steps.
+    """
     edges = []
     for i in range(40):
         edges += [(f"n{i}", f"n{i + 1}", 0), (f"n{i}", f"m{i}", 1 << (40 - i))]
@@ -194,7 +202,9 @@ def test_each_group_is_read_once_where_nothing_improves():
 
 @pytest.mark.parametrize("fuel", FUELS)
 def test_two_linear_rules_and_guards(make, fuel):
-    """A rule that goes against the edges up to a limit, one that looks rows up, and one without a loop of its own."""
+    """A rule that goes against the edges up to a limit, one that looks rows up, and one without a
+    loop of its own.
+    """
     further = [
         rule(
             4,
@@ -225,7 +235,9 @@ def test_two_linear_rules_and_guards(make, fuel):
 
 @pytest.mark.parametrize("fuel", FUELS)
 def test_recursion_over_two_relations_goes_by_rounds(make, fuel):
-    """Slot 2 takes steps from slot 3 and slot 3 from slot 2; slot 4 has the nodes that slot 2 lacks."""
+    """Slot 2 takes steps from slot 3 and slot 3 from slot 2; slot 4 has the nodes that slot 2
+    lacks.
+    """
 
     def step(number, source, target):
         return [
@@ -307,7 +319,9 @@ def test_a_relation_joined_with_itself_drops_indexes_of_replaced_rows(make):
 
 
 def test_ties_and_texts(make):
-    """Numbers are kept in canonical text; other texts, and numbers beyond the doubles, make no row."""
+    """Numbers are kept in canonical text; other texts, and numbers beyond the doubles, make no
+    row.
+    """
     starts = [
         ("n0", "2.0"),
         ("n0", "2"),

@@ -133,7 +133,9 @@ def test_a_set_that_becomes_sparse():
 
 @pytest.mark.parametrize("fuel", [113, PLENTY])
 def test_members_of_what_a_rule_writes(fuel):
-    """path(x, z) and back(x, z), the pairs joined both ways: MEMBER looks into the relation of its own component."""
+    """path(x, z) and back(x, z), the pairs joined both ways: MEMBER looks into the relation of its
+    own component.
+    """
     steps = component(
         rule(1, scan(0, DELTA, load(0), load(1)), emit(1, 0, 1)),
         rule(2, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(1, 0, 2)),
@@ -202,7 +204,9 @@ def test_budgets_of_rows_are_exact():
 
 
 def test_no_memory_while_bits_grow():
-    """Each allocation of a run fails once; every byte comes back, and seeds that found no room leave nothing behind."""
+    """Each allocation of a run fails once; every byte comes back, and seeds that found no room
+    leave nothing behind.
+    """
     pairs = random_pairs(4, 100, 300)
     engine, edges = engine_with(100, pairs)
     edges.index([0])

@@ -32,7 +32,9 @@ UNLIMITED = Limits()
 
 
 def congruence(with_parts):
-    """Slot 0 pairs and slot 1 part(x, u), base; slot 2 the classes; slot 3 the pairs of names of the same class."""
+    """Slot 0 pairs and slot 1 part(x, u), base; slot 2 the classes; slot 3 the pairs of names of
+    the same class.
+    """
     parts = [
         rule(
             2,
@@ -68,7 +70,9 @@ def congruence(with_parts):
 
 
 def closed(pairs, parts=()):
-    """The pairs of the least equivalence that has some pairs, and those of parts of the same thing."""
+    """The pairs of the least equivalence that has some pairs, and those of parts of the same
+    thing.
+    """
     classes = {name: {name} for pair in pairs for name in pair}
     todo = list(pairs)
     while todo:

@@ -1,4 +1,6 @@
-"""Recursion evaluated by whole rows of bits: the same rows, for each form of a rule, with budgets and later runs."""
+"""Recursion evaluated by whole rows of bits: the same rows, for each form of a rule, with budgets
+and later runs.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def mirrored(rows):
 
 
 def is_bits(relation):
-    """Return True if the cells of new rows are not written; read the first row, which writes them."""
+    """Return True if the cells of new rows are not written; read the first row, which writes
+    them.
+    """
     before = relation.bytes()
     next(relation.pieces([0, 0]))
     return relation.bytes() > before

@@ -33,8 +33,8 @@ EDGE, PATH, PAIR = range(3)
 
 
 def closure():
-    """Paths by two shorter paths: each pair with the middle of the instance that concluded it first, which
-    is the end of an edge.
+    """Paths by two shorter paths: each pair with the middle of the instance that concluded it
+    first, which is the end of an edge.
     """
     return plan(
         [(2, BASE), (3, FIRST + 2), (2, DERIVED)],

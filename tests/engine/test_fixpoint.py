@@ -251,7 +251,9 @@ def random_edges(draw, nodes, count):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_triangles_against_python(engine, facts, read, seed):
-    """A join of three with every view of semi-naive evaluation, grown in steps and stopped at random."""
+    """A join of three with every view of semi-naive evaluation, grown in steps and stopped at
+    random.
+    """
     draw = random.Random(seed)
     names = [(2, BASE), (3, DERIVED)]
     head, closes = emit(1, 0, 1, 2), member(0, FULL, key(2), key(0))

@@ -73,7 +73,9 @@ def test_lost_handles_are_given_back():
 
 
 def test_a_run_is_closed_while_a_call_is_at_work():
-    """As garbage collection does, which may come at any moment, also within the engine's own mutex."""
+    """As garbage collection does, which may come at any moment, also within the engine's own
+    mutex.
+    """
     engine = Engine()
     relation = engine.relation(2)
     relation.insert(engine.intern_many(["a", "b"]), 1)

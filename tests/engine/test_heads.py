@@ -179,7 +179,9 @@ def test_loops_that_the_head_does_not_depend_on_find_one_row(fuel):
 @pytest.mark.parametrize("fuel", FUELS)
 @pytest.mark.parametrize("nodes", [60, 3000])
 def test_rows_that_one_look_up_tests(nodes, fuel):
-    """By a scan and by a probe, in a small set and in a large one, for rows that are there and for rows that are not."""
+    """By a scan and by a probe, in a small set and in a large one, for rows that are there and for
+    rows that are not.
+    """
     left, right = tables(7, 6000 if nodes > 60 else 500, nodes)
     engine, relations = engine_with(left, right)
     engine.intern_many([f"t{i}" for i in range(nodes)])

@@ -134,7 +134,9 @@ def test_steps_do_not_depend_on_fuel():
 
 @pytest.mark.parametrize("fuel", FUELS)
 def test_wider_relations_constants_and_two_meetings_in_a_rule(fuel):
-    """big(x, y, k), big(y, z, k) and pair(x, z), then w by pair(z, w), pair(w, x), for the k that the run is opened with."""
+    """big(x, y, k), big(y, z, k) and pair(x, z), then w by pair(z, w), pair(w, x), for the k that
+    the run is opened with.
+    """
     draw = random.Random(3)
     big = sorted(
         {
@@ -208,7 +210,9 @@ def test_over_a_closure_and_inside_a_recursion(fuel):
 
 @pytest.mark.parametrize("fuel", FUELS)
 def test_heads_that_cannot_repeat_are_a_set_all_the_same(fuel):
-    """A product with a gap is written without looking; a second rule, a later pass and a look-up find it complete."""
+    """A product with a gap is written without looking; a second rule, a later pass and a look-up
+    find it complete.
+    """
     left, right = [(i,) for i in range(1, 60)], [(i,) for i in range(30, 90)]
     gap = [(i, i + 20) for i in range(1, 60)]
     engine, relations = engine_with(left, right, gap)

@@ -138,7 +138,9 @@ def expected():
 
 
 def try_all(scenario):
-    """Run the scenario; a call that fails for lack of memory is repeated; a run that failed is opened again."""
+    """Run the scenario; a call that fails for lack of memory is repeated; a run that failed is
+    opened again.
+    """
     failures = 0
     for step in scenario.steps():
         while True:
@@ -225,7 +227,9 @@ def test_a_failed_call_changes_nothing():
 
 
 def test_budgets_of_every_size(expected):
-    """Engines with ever more room: each either does all it was asked for or says that it has no room."""
+    """Engines with ever more room: each either does all it was asked for or says that it has no
+    room.
+    """
     done = 0
     for room in range(1000, 110_000, 997):
         engine = Engine(max_bytes=room)

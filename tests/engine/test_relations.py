@@ -176,7 +176,9 @@ def test_distinct_keys(engine, facts):
 
 
 def test_one_key_asserted_and_retracted_for_ever(engine, rows):
-    """The list of one key must not grow with its history, or looking it up would slow down for ever."""
+    """The list of one key must not grow with its history, or looking it up would slow down for
+    ever.
+    """
     relation = engine.relation(2)
     relation.insert(rows([(f"k{i}", "v") for i in range(3000)]), 3000)
     relation.index([0])

@@ -1,4 +1,6 @@
-"""Answer order of many rows, which are sorted by the ranks of their symbols, and columns of them."""
+"""Answer order of many rows, which are sorted by the ranks of their symbols, and columns of
+them.
+"""
 
 from __future__ import annotations
 

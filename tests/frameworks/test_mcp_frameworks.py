@@ -1,4 +1,6 @@
-"""The programs of the pages about CrewAI and AutoGen, with these frameworks and models that say what a test wants."""
+"""The programs of the pages about CrewAI and AutoGen, with these frameworks and models that say
+what a test wants.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Fuzz a target with atheris: `python run.py parser -max_total_time=20`. What it finds is added to the corpus with its fix.
+"""Fuzz a target with atheris: `python run.py parser -max_total_time=20`. What it finds is added to
+the corpus with its fix.
 
-New inputs go to a folder of their own, so that the corpus in the tree stays small; see `tests/README.md`.
+New inputs go to a folder of their own, so that the corpus in the tree stays small; see
+`tests/README.md`.
 """
 
 from __future__ import annotations

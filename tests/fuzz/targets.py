@@ -20,7 +20,9 @@ LONGEST = 4096
 
 
 def parser(data: bytes) -> None:
-    """A text is read or refused; a rule that was read is the same after it was printed and read again."""
+    """A text is read or refused; a rule that was read is the same after it was printed and read
+    again.
+    """
     try:
         statements = parse_program(data[:LONGEST].decode("utf-8", "surrogatepass"))
     except (UnicodeDecodeError, KBError):
@@ -49,7 +51,9 @@ def reading(data: bytes) -> None:
 
 
 def loader(data: bytes) -> None:
-    """Words are verified or refused at one of them; what was verified runs within its limits and harms nothing."""
+    """Words are verified or refused at one of them; what was verified runs within its limits and
+    harms nothing.
+    """
     words = array("I", [0x4B425031, 1])
     words.frombytes(data[: LONGEST // 4 * 4][: len(data) // 4 * 4])
     if sys.byteorder == "big":

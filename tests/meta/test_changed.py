@@ -101,7 +101,9 @@ def test_every_environment_of_tox_is_selected_always_or_by_paths() -> None:
 
 
 def commands(environment: str) -> list[str]:
-    """Return the words of an environment's commands, with those of the section `adapters` in their place."""
+    """Return the words of an environment's commands, with those of the section `adapters` in their
+    place.
+    """
     section = "testenv" if environment.startswith("py3") else f"testenv:{environment}"
     text = TOX[section]["commands"]
     for name, value in TOX["adapters"].items():

@@ -16,7 +16,9 @@ ALL_BYTES = 450 * 1024
 
 
 def test_the_compiled_files_belong_to_the_sources():
-    """The same digest as server/console/scripts/sources_digest.mjs; a test with Node compiles again."""
+    """The same digest as server/console/scripts/sources_digest.mjs; a test with Node compiles
+    again.
+    """
     names = ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts"]
     for folder in ("public", "src"):
         names += [

@@ -263,7 +263,9 @@ def module_of(path: Path) -> str:
 
 
 def loaded_first(node: ast.AST) -> Iterator[str]:
-    """The modules that must be loaded before the code below a node, functions and type checking aside."""
+    """The modules that must be loaded before the code below a node, functions and type checking
+    aside.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
@@ -278,7 +280,8 @@ def loaded_first(node: ast.AST) -> Iterator[str]:
 
 
 def test_modules_can_be_imported_in_any_order():
-    """Without a cycle among them each module imports alone, as importing each in a process would show.
+    """Without a cycle among them each module imports alone, as importing each in a process would
+    show.
 
     An import of a name from a package depends on the package, one of a module in it on the module.
     """

@@ -79,7 +79,9 @@ def variants(text: str) -> Iterator[str]:
 
 
 def is_path(text: str) -> bool:
-    """A text of a page is meant as a path: it has a slash inside or at its end, or ends as a file does."""
+    """A text of a page is meant as a path: it has a slash inside or at its end, or ends as a file
+    does.
+    """
     if not _PATH.fullmatch(text) or text.startswith(("/", "-", "@", ".")) or text in NOT_HERE:
         return False
     return "/" in text or (text.rpartition(".")[2] in ENDINGS and text.count(".") == 1)
@@ -169,7 +171,9 @@ def test_imports_in_docstrings_exist() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_rows_about_packages_and_files_begin_with_a_path(page: Path) -> None:
-    """A word such as `syntax` sends a reader searching; `syntax/` or `engine/binding.py` does not."""
+    """A word such as `syntax` sends a reader searching; `syntax/` or `engine/binding.py` does
+    not.
+    """
     text = page.read_text("utf-8")
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         first, *rows = [match["first"] for match in _ROW.finditer(table)]

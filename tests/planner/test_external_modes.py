@@ -25,7 +25,9 @@ PRICE = {"price": ("bf",)}
 
 
 def read(text: str, modes: dict[str, tuple[str, ...]]) -> tuple[ExternalRules, str, RelationSchema]:
-    """The rules of a text with its external predicates, and the adornment and relation of its goal."""
+    """The rules of a text with its external predicates, and the adornment and relation of its
+    goal.
+    """
     statements = parse_program(text)
     rules = RuleSet([s.rule for s in statements if isinstance(s, RuleStatement)])
     external = {RelationSchema(name, len(own[0])): own for name, own in modes.items()}

@@ -1,7 +1,7 @@
 """Golden files of the passes: programs before and after each one. `KB_GOLDEN=write` rewrites them.
 
-A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the file. A line
-`% external price/2: bf` declares a predicate of a plugin with its mode.
+A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the
+file. A line `% external price/2: bf` declares a predicate of a plugin with its mode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Goals on a non-linear recursion through several relations cost at most a small factor more than without demand."""
+"""Goals on a non-linear recursion through several relations cost at most a small factor more than
+without demand.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def rule_set(text: str) -> RuleSet:
 
 @pytest.fixture
 def world(monkeypatch) -> programs.World:
-    """Return facts for POINTS_TO, with a constant clock, so that runs are compared by their steps."""
+    """Return facts for POINTS_TO, with a constant clock, so that runs are compared by their
+    steps.
+    """
     monkeypatch.setattr(evaluate, "Race", partial(Race, now=lambda: 0.0))
     rng = random.Random(14)
     counts = {"flow": NODES * 3 // 2, "load": NODES // 5, "store": NODES // 5}

@@ -15,7 +15,9 @@ FILES = [
 
 
 def scopes(text):
-    """Return the scope of each character, as an editor finds it: line by line, the leftmost match of the first pattern."""
+    """Return the scope of each character, as an editor finds it: line by line, the leftmost match
+    of the first pattern.
+    """
     found = []
     stack = [{"patterns": grammar()["patterns"]}]
     for line in text.splitlines(keepends=True):

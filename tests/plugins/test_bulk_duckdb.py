@@ -1,4 +1,6 @@
-"""Bulk runs on DuckDB: the programs of other tests, values that databases treat otherwise, cancelling."""
+"""Bulk runs on DuckDB: the programs of other tests, values that databases treat otherwise,
+cancelling.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,9 @@ def test_a_run_can_be_cancelled_from_another_thread(tmp_path):
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGINT: processes that a shell starts in the background ignore it."""
+    """Raise KeyboardInterrupt for SIGINT: processes that a shell starts in the background ignore
+    it.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,6 @@
-"""The lock of a database connection, as the server uses it: greenlets and threads of the pool wait for it."""
+"""The lock of a database connection, as the server uses it: greenlets and threads of the pool wait
+for it.
+"""
 
 from __future__ import annotations
 

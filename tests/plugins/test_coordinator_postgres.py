@@ -101,7 +101,9 @@ def test_leases_survive_a_crash_of_the_server(own_postgres: OwnServer) -> None:
 
 
 def test_no_statement_leaves_a_transaction_open(postgres_url: str) -> None:
-    """A process that is stopped between two calls must not hold a lock that other processes wait for."""
+    """A process that is stopped between two calls must not hold a lock that other processes wait
+    for.
+    """
     coordinator = PostgresCoordinator(postgres_url)
     watch = coordinator.watch("")
     lease = _acquired(coordinator)

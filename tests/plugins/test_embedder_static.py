@@ -1,4 +1,6 @@
-"""The embedder `static`: files of word vectors, folders of token vectors, and what is wrong with them."""
+"""The embedder `static`: files of word vectors, folders of token vectors, and what is wrong with
+them.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +198,7 @@ def test_windows_find_facts_by_similar_words(file):
         assert entry.args == ("ann", "tea")
 
 
-# -- folders ------------------------------------------------------------------------------------------
+# -- folders ---------------------------------------------------------------------------------------
 
 TOKENS = ["[PAD]", "[UNK]", "ann", "drinks", "tea"]
 VECTORS = [[9, 9], [9, 9], [0, 1], [1, 1], [1, 0.5]]

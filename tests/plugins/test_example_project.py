@@ -1,4 +1,6 @@
-"""The example project is built and installed like a third-party plugin, listed, and passes its tests."""
+"""The example project is built and installed like a third-party plugin, listed, and passes its
+tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The log in PostgreSQL meets the contract, has one writer, and continues after a lost connection."""
+"""The log in PostgreSQL meets the contract, has one writer, and continues after a lost
+connection.
+"""
 
 from __future__ import annotations
 

@@ -235,7 +235,9 @@ def test_answers_follow_every_kind_of_write(rules, steps):
 
 
 def evaluable(rules):
-    """Whether the oracle evaluates these together: it does not know aggregates beside recursion through negation."""
+    """Whether the oracle evaluates these together: it does not know aggregates beside recursion
+    through negation.
+    """
     return naive.stratified(rules) or not any(naive.aggregates(rule) for rule in rules)
 
 

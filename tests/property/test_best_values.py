@@ -1,4 +1,6 @@
-"""Best-value predicates: both engines against the naive evaluator and direct algorithms, with retractions in between."""
+"""Best-value predicates: both engines against the naive evaluator and direct algorithms, with
+retractions in between.
+"""
 
 from __future__ import annotations
 

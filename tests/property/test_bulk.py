@@ -1,4 +1,6 @@
-"""Bulk runs on DuckDB against the naive evaluator, on random programs, and its numbers against ours."""
+"""Bulk runs on DuckDB against the naive evaluator, on random programs, and its numbers against
+ours.
+"""
 
 from __future__ import annotations
 

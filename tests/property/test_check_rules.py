@@ -1,4 +1,6 @@
-"""Shadowed rules add nothing, and rules that never fire conclude nothing, by the naive evaluator."""
+"""Shadowed rules add nothing, and rules that never fire conclude nothing, by the naive
+evaluator.
+"""
 
 from __future__ import annotations
 

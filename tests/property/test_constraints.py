@@ -1,4 +1,6 @@
-"""Declared constraints against a direct definition of their violations, with retractions in between."""
+"""Declared constraints against a direct definition of their violations, with retractions in
+between.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random recursion over dense relations, which the engine evaluates by rows of bits, against a naive evaluation."""
+"""Random recursion over dense relations, which the engine evaluates by rows of bits, against a
+naive evaluation.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Clause:
     guards: tuple[tuple[int, str], ...]
     pair_guard: str
     both: tuple[str, bool] | None = None
-    """A relation that must have the pair of the head too, or the pair with its columns exchanged."""
+    """A relation that must have the pair of the head too, or the pair with its columns
+    exchanged.
+    """
 
     @property
     def text(self) -> str:
@@ -274,7 +278,9 @@ class World:
 
 
 def check_history(program, seed, triples):
-    """Compare answers after each of several changes, with goal tables that are kept between them."""
+    """Compare answers after each of several changes, with goal tables that are kept between
+    them.
+    """
     draw = random.Random(seed)
     with open_kb() as kb:
         world = World(kb, draw, [tuple(draw.choices(range(SIZE), k=3)) for _ in range(triples)])

@@ -1,4 +1,6 @@
-"""Equivalence relations, which goals evaluate by classes: both engines against the naive evaluator, with retractions."""
+"""Equivalence relations, which goals evaluate by classes: both engines against the naive evaluator,
+with retractions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Evidence against a simple model: asserted again, forked, merged, purged, undone, and after a restart."""
+"""Evidence against a simple model: asserted again, forked, merged, purged, undone, and after a
+restart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The history of facts: for random writes it has exactly the differences between the states before and after each."""
+"""The history of facts: for random writes it has exactly the differences between the states before
+and after each.
+"""
 
 from __future__ import annotations
 

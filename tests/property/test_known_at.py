@@ -1,4 +1,6 @@
-"""A question with `knownAt` has the answer that it had at that instant, for every state of a random history."""
+"""A question with `knownAt` has the answer that it had at that instant, for every state of a random
+history.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One fact and one comparison through every way in: values that are easily mistaken give one result."""
+"""One fact and one comparison through every way in: values that are easily mistaken give one
+result.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,9 @@ def rule_set(rules):
 def test_answers_do_not_depend_on_which_plan_ends_first(  # noqa: PLR0913 - one argument per strategy
     engine, every_goal, rules, facts, steps, head_start, fuel, ticks
 ):
-    """The lengths of steps and the clock are drawn, so that either run may end first, at any point of the other."""
+    """The lengths of steps and the clock are drawn, so that either run may end first, at any point
+    of the other.
+    """
     clock = cycle(ticks)
     seconds = 0.0
 

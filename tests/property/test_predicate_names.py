@@ -1,4 +1,6 @@
-"""A predicate can have any name: reserved words, names of builtins, operators, in every interface."""
+"""A predicate can have any name: reserved words, names of builtins, operators, in every
+interface.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,9 @@ def test_a_rule_is_the_same_in_text_in_json_and_in_the_log(
 
 
 def test_rules_of_earlier_logs_keep_their_meaning() -> None:
-    """Earlier versions wrote rules as text as well, with builtins unquoted, and let any character into a name."""
+    """Earlier versions wrote rules as text as well, with builtins unquoted, and let any character
+    into a name.
+    """
     found = decode_rule(
         {
             "text": 'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'

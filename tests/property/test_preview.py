@@ -1,4 +1,6 @@
-"""Previews against the naive evaluator: the models before and after a change, and the change really made."""
+"""Previews against the naive evaluator: the models before and after a change, and the change really
+made.
+"""
 
 from __future__ import annotations
 

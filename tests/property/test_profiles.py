@@ -109,7 +109,9 @@ def compare(rules, facts, goals, fuel):
     st.sampled_from([1, 5, 10_000]),
 )
 def test_both_engines_count_the_same(rules, facts, goals, fuel):
-    """Who makes a row first decides whose it is: the engines agree where no recursion is worked value by value."""
+    """Who makes a row first decides whose it is: the engines agree where no recursion is worked
+    value by value.
+    """
     assume(naive.stratified(rules))
     try:
         known = RuleSet(rules)

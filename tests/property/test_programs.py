@@ -59,7 +59,8 @@ def rule_set(rules):
     try:
         return RuleSet(rules)
     except RecursiveAggregate:
-        # `not p` reads both signs; a program may pass the oracle's coarser test and still be refused.
+        # `not p` reads both signs; a program may pass the oracle's coarser test and still be
+        # refused.
         assume(False)
 
 

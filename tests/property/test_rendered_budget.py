@@ -84,7 +84,9 @@ class Lines:
 
 
 class Overlapping:
-    """A tokenizer whose count of a text is far below the sum over its pieces: repeated words are free."""
+    """A tokenizer whose count of a text is far below the sum over its pieces: repeated words are
+    free.
+    """
 
     name = "overlapping"
 

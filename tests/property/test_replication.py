@@ -1,4 +1,6 @@
-"""Under random faults a follower has its leader's state at some log position, never an earlier one again."""
+"""Under random faults a follower has its leader's state at some log position, never an earlier one
+again.
+"""
 
 import tempfile
 from pathlib import Path

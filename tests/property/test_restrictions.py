@@ -1,4 +1,6 @@
-"""Calls with repeated variables and comparisons: answers on both engines are those of the naive evaluator."""
+"""Calls with repeated variables and comparisons: answers on both engines are those of the naive
+evaluator.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LEVELS = [[("e", 2), ("t", 3), ("n", 1)], [("p", 2), ("s", 3)], [("q", 2), ("r",
 
 @st.composite
 def layered_rules(draw, level: int):
-    """A rule that calls predicates of lower levels with few variables, so that most calls repeat one."""
+    """A rule that calls predicates of lower levels with few variables, so that most calls repeat
+    one.
+    """
     below = [predicate for one in LEVELS[:level] for predicate in one]
     terms = st.sampled_from([*NAMES, *NAMES, "a", "1"])
     body = []

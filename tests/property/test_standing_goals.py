@@ -1,4 +1,6 @@
-"""Standing goals: their changes, one after the other, are those of fresh evaluations after each write."""
+"""Standing goals: their changes, one after the other, are those of fresh evaluations after each
+write.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A tenant with a past answers like a fresh one in the same state: caches, plans and kept tables are invisible.
+"""A tenant with a past answers like a fresh one in the same state: caches, plans and kept tables
+are invisible.
 
-Every program lives through a random history of writes and questions. Then the facts and rules that are left are given to a
-fresh tenant, in another order, and both are asked the same questions.
+Every program lives through a random history of writes and questions. Then the facts and rules that
+are left are given to a fresh tenant, in another order, and both are asked the same questions.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ GROUND = [
     for args in product("ab", repeat=arity)
     for sign in (True, False)
 ]
-"""Facts of both signs over two constants: few, so that opposites meet and rules have something to do."""
+"""Facts of both signs over two constants: few, so that opposites meet and rules have something to
+do.
+"""
 
 facts = st.sampled_from(GROUND)
 
@@ -96,7 +99,9 @@ rules = st.one_of(
 
 @dataclass(frozen=True)
 class Step:
-    """One write or question; `place` is the scope of the write, `choice` picks among what is stored."""
+    """One write or question; `place` is the scope of the write, `choice` picks among what is
+    stored.
+    """
 
     verb: str
     atoms: tuple[Atom, ...]
@@ -141,7 +146,9 @@ class Life:
         self.rules: list[Rule] = []
 
     def play(self, step: Step) -> None:
-        """Do a step; most are followed by questions, so that plans and tables exist before the next write."""
+        """Do a step; most are followed by questions, so that plans and tables exist before the next
+        write.
+        """
         getattr(self, step.verb)(step)
         if step.choice % 3:
             self.ask(step)
@@ -227,7 +234,9 @@ def facts_of(step: Step) -> list[Fact]:
 
 
 def seen(kb: EmbeddedKB) -> dict[str, object]:
-    """All that the questions give: answers with their marks, what is undefined, what is proved, bindings, windows."""
+    """All that the questions give: answers with their marks, what is undefined, what is proved,
+    bindings, windows.
+    """
     found: dict[str, object] = {}
     for place in PLACES:
         for question in QUESTIONS:
@@ -313,7 +322,9 @@ def test_answers_do_not_depend_on_history(
 def test_signs_of_predicates_get_their_first_row_late_and_lose_their_last(
     program: list[Rule], told: list[Atom], rng: random.Random
 ) -> None:
-    """The facts of one sign of one predicate at a time come, and go again, and questions were asked before each."""
+    """The facts of one sign of one predicate at a time come, and go again, and questions were asked
+    before each.
+    """
     late: dict[tuple[str, int, bool], list[Atom]] = {}
     for fact in sorted(told, key=lambda fact: (not fact.positive, rng.random())):
         late.setdefault(naive.key(fact), []).append(fact)

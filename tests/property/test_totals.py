@@ -1,4 +1,6 @@
-"""Totals of a column: the engine against the reference, and aggregates of stored facts against Python."""
+"""Totals of a column: the engine against the reference, and aggregates of stored facts against
+Python.
+"""
 
 from __future__ import annotations
 

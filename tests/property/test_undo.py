@@ -1,5 +1,6 @@
-"""Undoing the last change gives the state before it, for every kind of change, also after snapshots and crashes;
-undoing any change is right against a plain account of who changed what."""
+"""Undoing the last change gives the state before it, for every kind of change, also after snapshots
+and crashes; undoing any change is right against a plain account of who changed what.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +151,7 @@ def rows_of(state: Any) -> Any:
     return sorted(rules, key=repr), sorted(rows, key=repr), episodes
 
 
-# -- any change of a random history ------------------------------------------------------------------
+# -- any change of a random history ----------------------------------------------------------------
 
 Known = dict[tuple[str, bool], tuple[int, float | None, int | None]]
 """What is stored: creation time, confidence and ttl of each fact, by argument and sign."""

@@ -1,4 +1,6 @@
-"""Programs that may recurse through negation: both engines against the naive alternating fixpoint."""
+"""Programs that may recurse through negation: both engines against the naive alternating
+fixpoint.
+"""
 
 from __future__ import annotations
 

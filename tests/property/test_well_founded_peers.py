@@ -1,4 +1,6 @@
-"""Comparison with SWI-Prolog's tabling on recursion through negation and clingo on stratified programs."""
+"""Comparison with SWI-Prolog's tabling on recursion through negation and clingo on stratified
+programs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def atom(one: Atom) -> str:
 
 
 def prolog(rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> str:
-    """The rules tabled, `not` as tnot; predicates that have both rules and facts get a table of their own."""
+    """The rules tabled, `not` as tnot; predicates that have both rules and facts get a table of
+    their own.
+    """
     derived = {(rule.head.predicate, rule.head.arity) for rule in rules}
     read = derived | {
         (i.atom.predicate, i.atom.arity)
@@ -93,7 +97,9 @@ def ours(rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> dict[Atom, 
 
 
 def assert_alike(folder: Path, rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> None:
-    """It may leave more undefined than there is: it does not simplify every delayed answer. What it decides must agree."""
+    """It may leave more undefined than there is: it does not simplify every delayed answer. What it
+    decides must agree.
+    """
     found = ours(rules, facts, goals)
     for goal, truth in decided(folder, rules, facts, goals).items():
         assert found[goal] == truth or truth == "undefined", (goal, found[goal], truth)
@@ -118,7 +124,9 @@ def test_games_without_cycles_are_decided_and_alike(tmp_path):
 
 
 def plain(rules: list[Rule]) -> bool:
-    """Rules that other systems read as we do: no comparisons, no aggregates, no anonymous variables under `not`."""
+    """Rules that other systems read as we do: no comparisons, no aggregates, no anonymous variables
+    under `not`.
+    """
     literals = [item for rule in rules for item in rule.body]
     open_not = any(
         isinstance(i, Literal) and i.negated and any(v.anonymous for v in i.variables())

@@ -1,4 +1,6 @@
-"""Explanations of goals without answers, against the naive evaluator: what is missing is really missing."""
+"""Explanations of goals without answers, against the naive evaluator: what is missing is really
+missing.
+"""
 
 from __future__ import annotations
 
@@ -214,8 +216,8 @@ def check(world: World, rules: list[Rule], literal: Literal, result: WhyNot) -> 
 
 
 def in_order(rule: Rule, goal: Atom) -> list[BodyItem]:
-    """The premises as they are documented to be taken: in the order of the text, but comparisons and negated literals
-    as soon as their variables have values.
+    """The premises as they are documented to be taken: in the order of the text, but comparisons
+    and negated literals as soon as their variables have values.
     """
     values = unify(rule.head, goal)
     assert values is not None

@@ -1,4 +1,6 @@
-"""The configurations of MCP clients that the documentation shows: each starts or reaches a server, in its tenant."""
+"""The configurations of MCP clients that the documentation shows: each starts or reaches a server,
+in its tenant.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tool protocol with its official client, in every era and transport, against a server in a process of its own."""
+"""The tool protocol with its official client, in every era and transport, against a server in a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,8 @@ def test_progress_and_cancellation(server: Server, mode: str, way: str) -> None:
             assert found.structured_content["count"] == 1
 
     run(work())
-    # What was cancelled has given its turn back, the only one there is: another meets its time limit, not the line.
+    # What was cancelled has given its turn back, the only one there is: another meets its time
+    # limit, not the line.
     status, body = server.post("/ask", {**goal, "timeoutMs": 2000}, X_Tenant_ID="default")
     assert (status, json.loads(body)["details"]["limit"]) == (422, "timeMs"), body
 

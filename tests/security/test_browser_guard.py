@@ -124,7 +124,9 @@ class Blueprints:
 
 
 class Target:
-    """A server without keys whose tenant `t` has one fact, and everything that could change in it."""
+    """A server without keys whose tenant `t` has one fact, and everything that could change in
+    it.
+    """
 
     def __init__(self, **settings: Any) -> None:
         self.storage, self.plugin = ForgetfulPlugin(), Blueprints()
@@ -301,7 +303,7 @@ def test_pages_of_other_origins_may_still_navigate(target: Target) -> None:
         assert target.send("GET", path, link).status_code == 200
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def status(served: Served, headers: dict[str, str], path: str = "/tell") -> int:
@@ -395,11 +397,13 @@ def test_managed_keys_protect_from_the_first_key_on() -> None:
         assert served.app.test_client().get("/health", headers=foreign).status_code == 200
 
 
-# -- other servers -----------------------------------------------------------------------------------------------------
+# -- other servers ---------------------------------------------------------------------------------
 
 
 def statuses(application: Callable[..., Iterable[bytes]], path: str) -> list[int]:
-    """The statuses of a program, a foreign Host, a missing one, and a page, under another server."""
+    """The statuses of a program, a foreign Host, a missing one, and a page, under another
+    server.
+    """
     found: list[int] = []
     for headers in ({}, {"Host": "evil.example"}, None, {"Origin": EVIL}):
         builder = EnvironBuilder(path, method="POST", data=FACT, content_type="application/json")
@@ -436,11 +440,13 @@ def test_the_flask_extension_is_guarded() -> None:
         kb.close()
 
 
-# -- real sockets ------------------------------------------------------------------------------------------------------
+# -- real sockets ----------------------------------------------------------------------------------
 
 
 def raw(server: Server, *requests: bytes) -> list[bytes]:
-    """Send requests one after the other on one connection; return the answers, each read to its end."""
+    """Send requests one after the other on one connection; return the answers, each read to its
+    end.
+    """
     answers = []
     with socket.create_connection(server.address, timeout=60) as sock, sock.makefile("rb") as file:
         for request in requests:

@@ -1,4 +1,5 @@
-"""Chunked bodies: others get their turn however a client sends one, and its framing has one reading.
+"""Chunked bodies: others get their turn however a client sends one, and its framing has one
+reading.
 
 A client that sends without a pause never makes the server wait for it. What the server reads then
 must be bounded, or interrupted by turns of others.

@@ -1,4 +1,6 @@
-"""Names of tenants that a reader makes up take no memory: nothing is kept for a tenant that does not exist."""
+"""Names of tenants that a reader makes up take no memory: nothing is kept for a tenant that does
+not exist.
+"""
 
 from __future__ import annotations
 

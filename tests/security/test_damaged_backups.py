@@ -68,7 +68,9 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 
 
 def fails_in_one_sentence(*arguments: object, lines: int = 1) -> int:
-    """Run a command and check how it ends; return its exit status. At most `lines` say what fails."""
+    """Run a command and check how it ends; return its exit status. At most `lines` say what
+    fails.
+    """
     result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), (
         arguments,

@@ -58,7 +58,9 @@ def values(text: bytes) -> list[str]:
 
 
 def place_before(served: Served, *facts: int) -> str:
-    """Store change sets that the memory does not hold, one of each number of `facts`; return the position before."""
+    """Store change sets that the memory does not hold, one of each number of `facts`; return the
+    position before.
+    """
     with opened(served) as response:
         place = last_id(next(iter(response.response)))
     for index, number in enumerate(facts):

@@ -1,4 +1,5 @@
-"""Header, log and stream injection: nothing that a client sends breaks out of what it is written in.
+"""Header, log and stream injection: nothing that a client sends breaks out of what it is written
+in.
 
 Hostile values go into every header, path, query and string of a body of every operation. Every
 answer must then be well-formed, with headers that the server has written, every log line must be
@@ -246,7 +247,9 @@ def test_hostile_paths_and_queries(target: Target) -> None:
 
 
 def hostile_bodies(body: Any, value: str) -> Iterator[Any]:
-    """Yield the body with each of its strings replaced by a hostile value, and with a hostile key."""
+    """Yield the body with each of its strings replaced by a hostile value, and with a hostile
+    key.
+    """
     if isinstance(body, str):
         yield value
     elif isinstance(body, list):

@@ -53,7 +53,9 @@ SHAPES = ("process", "workers", "cluster")
 
 @dataclass
 class Shape:
-    """A deployment: its content, and a way in through each process, the owner of the tenant first."""
+    """A deployment: its content, and a way in through each process, the owner of the tenant
+    first.
+    """
 
     subject: Subject
     entries: list[Entry]
@@ -188,7 +190,9 @@ NOT_CARRIED_OUT = {
 
 
 def test_requests_of_the_matrix_are_real(tmp_path) -> None:
-    """An administrator's request to each route is carried out: else its refusal would show nothing."""
+    """An administrator's request to each route is carried out: else its refusal would show
+    nothing.
+    """
     with one_process(tmp_path) as shape:
         subject, (entry,) = shape.subject, shape.entries
         root = next(c for c in subject.callers if c.name == "the key of the setting")

@@ -24,7 +24,9 @@ from kbserver.workers.handover import MOVE_AFTER
 
 TOKEN = "let-me-in-0123456789"
 PADDING = "".join(f"X-Padding-{number}: {'x' * 7000}\r\n" for number in range(2))
-"""More than the bytes that a worker reads at once: the connection of the request is not handed over."""
+"""More than the bytes that a worker reads at once: the connection of the request is not handed
+over.
+"""
 
 CALLS = (
     ("GET", "directory"),

@@ -78,8 +78,9 @@ from kbserver.process import garbage_collection
 from kbserver.schemas.ingest import ExtractedFact
 
 CALLS_BETWEEN = 70_000
-"""Calls of functions between two turns of others, at most: for a piece of JSON, which is parsed in one
-go. Some five milliseconds."""
+"""Calls of functions between two turns of others, at most: for a piece of JSON, which is parsed in
+one go. Some five milliseconds.
+"""
 
 NOW = 1_700_000_000_000
 COUNT = 20_000

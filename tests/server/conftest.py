@@ -1,4 +1,6 @@
-"""A server application over a runtime without a disk, and the options by which commands find a knowledge base."""
+"""A server application over a runtime without a disk, and the options by which commands find a
+knowledge base.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=TARGETS)
 def where(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The options of a command for an empty knowledge base: a tenant of the shared server, and a folder."""
+    """The options of a command for an empty knowledge base: a tenant of the shared server, and a
+    folder.
+    """
     if request.param == "folder":
         return ("--storage-dir", str(request.getfixturevalue("tmp_path") / "kb"))
     address = request.getfixturevalue("command_server")

@@ -216,7 +216,8 @@ def test_over_sockets_a_slow_body_counts_with_the_bytes_sent(served: Served, chu
             slow.sendall(
                 head(None) + b"%x\r\n" % len(BULK) + sent if chunked else head(len(BULK)) + sent
             )
-            # of a stated body the part that is being read counts already, of chunks what was read of them
+            # of a stated body the part that is being read counts already, of chunks what was read
+            # of them
             wait_for(lambda: counted(served), 65_536 if chunked else 131_072)
             refused = running.raw(head(len(BULK)), half_close=False)
             assert refused.startswith(b"HTTP/1.1 503 ")

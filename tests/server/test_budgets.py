@@ -103,7 +103,9 @@ def test_a_wait_is_confirmed(taught: Client, wait: str) -> None:
 
 
 def test_the_shorter_of_wait_and_timeout_counts(served: Served, taught: Client) -> None:
-    """The clock of the application stands still, so that only a deadline that is met at once is met."""
+    """The clock of the application stands still, so that only a deadline that is met at once is
+    met.
+    """
     asked = {"predicate": "tick", "args": ["?n"], "maxRows": 200_000}
     response = taught.post("/ask", {**asked, "timeoutMs": 9000}, {"Prefer": "wait=0"})
     found = error_of(response, 422, "BUDGET_EXCEEDED")

@@ -1,4 +1,6 @@
-"""`kbcore bulk`: rules over Parquet files, and what is said about files and rules that do not fit."""
+"""`kbcore bulk`: rules over Parquet files, and what is said about files and rules that do not
+fit.
+"""
 
 from __future__ import annotations
 

@@ -193,7 +193,9 @@ excerpts, and recursion through negation that the page explains. Golden files ar
 
 
 def sources() -> list[tuple[str, list[str]]]:
-    """Return the texts of each `.kb` file, a file together with its tests, and of each page with blocks."""
+    """Return the texts of each `.kb` file, a file together with its tests, and of each page with
+    blocks.
+    """
     ignored = {".venv", ".tox", "build", "golden", "node_modules"}
     texts = []
     for path in sorted(ROOT.rglob("*")):

@@ -384,7 +384,9 @@ def test_clients_that_accept_json_get_json(client: Client, accept: str) -> None:
 
 
 def test_the_size_of_a_window(client: Client) -> None:
-    """Each form of a window is smaller than the one before; the text is little more than its facts."""
+    """Each form of a window is smaller than the one before; the text is little more than its
+    facts.
+    """
     for number in range(12):
         client.tell("likes", f"person{number}", f"thing{number:03}")
     content = window(client)["totalCharCount"]

@@ -475,7 +475,9 @@ def resident(server: Server) -> int:
 
 @pytest.mark.slow
 def test_a_thousand_streams_cost_little_more_than_their_sockets(tmp_path: Any) -> None:
-    """Each hears every event; memory for a stream is bounded, and writes are about as quick as without."""
+    """Each hears every event; memory for a stream is bounded, and writes are about as quick as
+    without.
+    """
     with Server(tmp_path) as server, ExitStack() as stack:
         connection = stack.enter_context(closing(server.connect()))
 

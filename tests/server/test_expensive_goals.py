@@ -1,4 +1,5 @@
-"""Expensive goals from several clients at once: they end at their limits, and other requests are served.
+"""Expensive goals from several clients at once: they end at their limits, and other requests are
+served.
 
 These tests measure no times; `tests/bench/bombs.py` does.
 """

@@ -1,4 +1,6 @@
-"""External predicates over HTTP: answers, the one shape of errors, and a server that answers others at the same time."""
+"""External predicates over HTTP: answers, the one shape of errors, and a server that answers others
+at the same time.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ def model():
 
 @pytest.fixture
 def follower(tmp_path, model):
-    """A follower with one fact, and a model that remembers what it is asked; nothing may be written to it."""
+    """A follower with one fact, and a model that remembers what it is asked; nothing may be written
+    to it.
+    """
     with (
         node(tmp_path / "leader") as leader,
         following(tmp_path / "follower", Link(leader), mcp_tools="all") as made,
@@ -153,8 +155,9 @@ def test_requests_that_store_nothing_succeed(client, model):
 
 CLUSTER = {("POST", f"/admin/cluster/{change}") for change in ("move", "drain", "rebalance")}
 ELSEWHERE = {("POST", "/admin/promote"), ("POST", "/execute"), ("POST", "/extract"), *CLUSTER}
-"""Of the routes for writers and admins: what a follower is for, those that look into the body, tried above, and
-those of a cluster, whose nodes do not follow."""
+"""Of the routes for writers and admins: what a follower is for, those that look into the body,
+tried above, and those of a cluster, whose nodes do not follow.
+"""
 
 
 def test_every_route_for_writers_and_admins_refuses(follower):

@@ -1,4 +1,6 @@
-"""Connections that a worker hands to the owner of their tenant, under everything a client can do."""
+"""Connections that a worker hands to the owner of their tenant, under everything a client can
+do.
+"""
 
 from __future__ import annotations
 

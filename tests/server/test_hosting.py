@@ -185,7 +185,9 @@ def test_the_wsgi_entry_point_opens_with_the_first_request(
 
 @pytest.mark.parametrize("fast_path", [True, False])
 def test_an_empty_path_may_be_missing(served: Served, fast_path: bool) -> None:
-    """As WSGI allows; so a host may ask for the place itself where the knowledge base is mounted."""
+    """As WSGI allows; so a host may ask for the place itself where the knowledge base is
+    mounted.
+    """
     environ = EnvironBuilder("/kb").get_environ()
     environ["SCRIPT_NAME"] = environ.pop("PATH_INFO")
     answers: list[str] = []

@@ -326,7 +326,8 @@ def test_answers_survive_a_restart_with_and_without_a_snapshot(tmp_path: Any) ->
 
 
 def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
-    """Whatever was acknowledged, or only carried out, before the kill is not carried out again after it.
+    """Whatever was acknowledged, or only carried out, before the kill is not carried out again
+    after it.
 
     What was under way has a definite answer: executed before, or now.
     """

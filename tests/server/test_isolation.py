@@ -44,7 +44,9 @@ CONTENT = (
     "/memory/context",
     "/explain",
 )
-"""Routes that must show a caller what is theirs, so that nothing here passes because nothing is ever shown."""
+"""Routes that must show a caller what is theirs, so that nothing here passes because nothing is
+ever shown.
+"""
 
 STREAMS = ("/memory/events", "/mcp/sse", "/admin/backup")
 """Asked for their heads only: they have no end, or no text."""
@@ -226,7 +228,7 @@ def facts(node: Keyed, key: str) -> dict[str, int]:
     }
 
 
-# -- what hangs on a tenant hangs on the key ----------------------------------------------------------------------------
+# -- what hangs on a tenant hangs on the key -------------------------------------------------------
 
 
 def test_a_transaction_is_open_to_keys_of_its_tenant_only(node):
@@ -307,7 +309,7 @@ def test_a_stream_ends_when_its_key_does():
         )
 
 
-# -- tools and agents ----------------------------------------------------------------------------------------------------
+# -- tools and agents ------------------------------------------------------------------------------
 
 
 def called(node: Keyed, key: str, tool: str, arguments: dict, **more) -> dict:

@@ -270,7 +270,7 @@ def test_readiness_without_a_model(client: Client) -> None:
     assert client.get("/health/ready").get_json()["checks"]["llm"]["status"] == "pass"
 
 
-# -- servers of their own -----------------------------------------------------------------------------------------------
+# -- servers of their own --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "google", "ollama"])

@@ -1,7 +1,7 @@
 """The way of a request through the code: how many files it enters and how many functions it calls.
 
-Each call costs a little on every request, and each file is one more to read for a developer who follows one.
-`kbserver.http.request` describes the way.
+Each call costs a little on every request, and each file is one more to read for a developer who
+follows one. `kbserver.http.request` describes the way.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def test_health_answers_while_a_large_closure_runs(tmp_path):
         assert status == 200
         assert len(json.loads(body)) == 1500
         assert len(waits) > 3
-        # The largest wait is printed by the benchmarks; this test only checks that no request waited for the whole goal.
+        # The largest wait is printed by the benchmarks; this test only checks that no request
+        # waited for the whole goal.
         assert sorted(waits)[len(waits) // 2] < 1
 
 

@@ -1,4 +1,6 @@
-"""Thousands of malformed requests over sockets: no hangs, no internal errors, one shape of errors."""
+"""Thousands of malformed requests over sockets: no hangs, no internal errors, one shape of
+errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Previews over HTTP: what a change would make true, false or undefined, and that nothing is stored."""
+"""Previews over HTTP: what a change would make true, false or undefined, and that nothing is
+stored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`kbcore test`: results, failures with their reasons, coverage, JUnit, selection, and exit statuses."""
+"""`kbcore test`: results, failures with their reasons, coverage, JUnit, selection, and exit
+statuses.
+"""
 
 from __future__ import annotations
 

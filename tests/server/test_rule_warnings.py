@@ -1,4 +1,6 @@
-"""Warnings that depend on more than one rule: from the commands, in the header, and in tool results."""
+"""Warnings that depend on more than one rule: from the commands, in the header, and in tool
+results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The documentation site: it builds without warnings, has every page, and loads nothing from elsewhere."""
+"""The documentation site: it builds without warnings, has every page, and loads nothing from
+elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ K1, B = 1.2, 0.75
 
 
 def scores(facts, text):
-    """The score of each of some (predicate, *args), as a share of the most that each word once can give."""
+    """The score of each of some (predicate, *args), as a share of the most that each word once can
+    give.
+    """
     documents = [Counter(word for part in fact for word in words(part)) for fact in facts]
     lengths = [sum(document.values()) for document in documents]
     mean = sum(lengths) / len(lengths) if facts else 0

@@ -1,4 +1,6 @@
-"""The simple case mappings of Unicode as Python knows them: `rows()` prints the tables of csrc/text/casing.c."""
+"""The simple case mappings of Unicode as Python knows them: `rows()` prints the tables of
+csrc/text/casing.c.
+"""
 
 from __future__ import annotations
 

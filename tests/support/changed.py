@@ -135,7 +135,9 @@ BY_PATH = {
         "tests/release/",
     ),
 }
-"""Beginnings of the paths whose change runs an environment; otherwise CI leaves the environment out."""
+"""Beginnings of the paths whose change runs an environment; otherwise CI leaves the environment
+out.
+"""
 
 LONGEST_FIRST = (
     "full",

@@ -35,7 +35,9 @@ def free_ports(count):
 
 
 def replacements_of_ports(text):
-    """The ports of a page beside 9300, which the fixture serves, each with a free port to use instead."""
+    """The ports of a page beside 9300, which the fixture serves, each with a free port to use
+    instead.
+    """
     named = sorted(set(re.findall(r"\b93[1-9]\d\b", text)))
     return dict(zip(named, map(str, free_ports(len(named))), strict=True))
 

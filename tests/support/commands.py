@@ -1,4 +1,6 @@
-"""`kbcore` commands in the process of the tests: the same entry point, without the time an interpreter takes to start."""
+"""`kbcore` commands in the process of the tests: the same entry point, without the time an
+interpreter takes to start.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from kbserver.cli import cli
 
 
 def kbcore(*args: str, expect: int | None = 0) -> Result:
-    """Run a command line to its end; `stdout`, `stderr` and `exit_code` of what is returned are as a shell sees them.
+    """Run a command line to its end; `stdout`, `stderr` and `exit_code` of what is returned are as
+    a shell sees them.
 
     `expect` is the exit code; None accepts any.
     """

@@ -23,7 +23,9 @@ _IS_SETTLED = """() => {
   globalThis.settledFrames = isSettled ? (globalThis.settledFrames ?? 0) + 1 : 0;
   return globalThis.settledFrames >= 3;
 }"""
-"""True once a screen is shown, and three frames in a row no query runs and nothing says that it loads."""
+"""True once a screen is shown, and three frames in a row no query runs and nothing says that it
+loads.
+"""
 
 SAMPLE = """
 parent(ann, bob). parent(bob, cleo). parent(cleo, dan). likes(bob, tea) [confidence=0.8].

@@ -11,7 +11,9 @@ from kbplanner.engine.backend import Attribute
 
 
 def content(node: Runtime) -> dict[str, Any]:
-    """Databases, tenants, scopes, rules and facts with every cell; nothing that only the order of arrival decides."""
+    """Databases, tenants, scopes, rules and facts with every cell; nothing that only the order of
+    arrival decides.
+    """
     found = {}
     everyone = node.tenants()[1]
     for database in node.system.catalog.databases():

@@ -1,14 +1,17 @@
-"""A file system in memory that fails when told to, and forgets what was not synced when the power goes.
+"""A file system in memory that fails when told to, and forgets what was not synced when the power
+goes.
 
-It implements `kbplugins.storage_wal.files.Files`. Every call counts; `fault` names what happens at call `at`:
+It implements `kbplugins.storage_wal.files.Files`. Every call counts; `fault` names what happens at
+call `at`:
 
 * ENOSPC, EIO, EINTR: the call raises it and does nothing;
 * short: a read or write moves only part of the bytes;
 * crash: the call does nothing, and neither does any later one: the process is gone.
 
-After a crash, `killed()` is the file system another process finds, `power_cut(rng)` the one the machine finds when
-it boots: of everything since the last sync, any part may be there. That is harsher than journaling file systems:
-sectors of one write, writes of one file, and names of one folder are all kept or lost independently.
+After a crash, `killed()` is the file system another process finds, `power_cut(rng)` the one the
+machine finds when it boots: of everything since the last sync, any part may be there. That is
+harsher than journaling file systems: sectors of one write, writes of one file, and names of one
+folder are all kept or lost independently.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ class Inode:
         self.pending.clear()
 
     def lose(self) -> None:
-        """A failed sync: the pages stay readable and count as clean, so no later sync will write them."""
+        """A failed sync: the pages stay readable and count as clean, so no later sync will write
+        them.
+        """
         self.pending.clear()
 
     def after_power_cut(self, rng: random.Random, mode: str) -> Inode:
@@ -83,7 +88,9 @@ def put(image: bytearray, offset: int, data: bytes) -> None:
 
 
 class FaultyFiles:
-    """A folder of files, with folders below it. `at` counts calls from 1; with `sticky` the fault stays from there on."""
+    """A folder of files, with folders below it. `at` counts calls from 1; with `sticky` the fault
+    stays from there on.
+    """
 
     def __init__(
         self, folder: str = "/data", *, at: int = 0, fault: str = "", sticky: bool = False
@@ -108,7 +115,9 @@ class FaultyFiles:
     # -- what comes after ---------------------------------------------------
 
     def killed(self) -> FaultyFiles:
-        """What another process finds after this one was killed: all that was handed to the kernel."""
+        """What another process finds after this one was killed: all that was handed to the
+        kernel.
+        """
         after = FaultyFiles(self.folder)
         after.names = dict(self.names)
         after.durable_names = dict(self.durable_names)
@@ -118,7 +127,9 @@ class FaultyFiles:
         return after
 
     def power_cut(self, rng: random.Random, mode: str = "torn") -> FaultyFiles:
-        """What is found after the power went: unsynced sectors and names all dropped, all kept, or torn at random."""
+        """What is found after the power went: unsynced sectors and names all dropped, all kept, or
+        torn at random.
+        """
         after = FaultyFiles(self.folder)
         images: dict[int, Inode] = {}
         for name in {*self.durable_names, *self.names, *self.history}:
@@ -326,7 +337,9 @@ class FaultyFiles:
         self.history.setdefault(name, []).append(inode)
 
     def _name(self, path: str) -> str:
-        """The name in the folder, or in one below it; empty for folders themselves and what is above."""
+        """The name in the folder, or in one below it; empty for folders themselves and what is
+        above.
+        """
         below = self._folder(path)
         return "" if below in ("", *BELOW) else below
 

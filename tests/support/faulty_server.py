@@ -1,4 +1,5 @@
-"""`kbcore serve` on a disk that fails at will: while the file `<folder>.fault` names a fault, calls of the log meet it.
+"""`kbcore serve` on a disk that fails at will: while the file `<folder>.fault` names a fault, calls
+of the log meet it.
 
 full     writes and reservations raise ENOSPC, and there is no free room
 fsync    every sync raises EIO

@@ -154,7 +154,9 @@ class GoalWriter:
             self.written += 1
 
     def _send(self, path: str, body: Any, key: str) -> None:
-        """Send a request until it was carried out; the key keeps it from being carried out twice."""
+        """Send a request until it was carried out; the key keeps it from being carried out
+        twice.
+        """
         while True:
             try:
                 status, *rest = self._post(path, body, self._tenant, Idempotency_Key=key)

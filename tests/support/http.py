@@ -148,7 +148,9 @@ FORGETFUL = ForgetfulPlugin()
 
 
 def make_runtime(**settings: Any) -> tuple[Runtime, Forgetful, ManualClock]:
-    """Open a runtime on a manual clock, with settings given by the names of the fields of Config."""
+    """Open a runtime on a manual clock, with settings given by the names of the fields of
+    Config.
+    """
     plugin, clock = ForgetfulPlugin(), ManualClock(NOW)
     runtime = open_runtime(
         Config(storage_backend="forgetful", **settings), plugins=(plugin,), clock=clock
@@ -196,7 +198,9 @@ class Served:
 
 @contextmanager
 def serve_in_memory(**settings: Any) -> Iterator[Served]:
-    """Make an application over a fresh runtime; `stopped` collects what would have stopped the process."""
+    """Make an application over a fresh runtime; `stopped` collects what would have stopped the
+    process.
+    """
     runtime, store, clock = make_runtime(**settings)
     stopped: list[Exception] = []
     app = create_app(runtime, on_storage_failed=stopped.append)

@@ -21,7 +21,9 @@ class Told:
 
 @dataclass
 class Oracle:
-    """The confidence and the window of every fact of the model of some rules over facts that all hold now."""
+    """The confidence and the window of every fact of the model of some rules over facts that all
+    hold now.
+    """
 
     rules: list[Rule]
     facts: dict[Atom, Told]
@@ -34,7 +36,9 @@ class Oracle:
         ]
 
     def _best(self, own, step, better):
-        """The fixpoint of values: `own` for told facts (None: no value), `step` from a rule's instance."""
+        """The fixpoint of values: `own` for told facts (None: no value), `step` from a rule's
+        instance.
+        """
         values = {
             atom: value for atom in self.facts if (value := own(self.facts[atom])) is not None
         }
@@ -87,7 +91,9 @@ class Oracle:
         return {atom: value if atom in carried else None for atom, value in best.items()}
 
     def windows(self) -> dict[Atom, tuple[int, int, bool]]:
-        """Start and end of each fact's best window, and whether a proof with this window depends on no absence."""
+        """Start and end of each fact's best window, and whether a proof with this window depends on
+        no absence.
+        """
         ends = self._best(
             lambda told: told.end,
             lambda rule, values, absent: min([FOREVER, *values]),

@@ -20,7 +20,9 @@ TOLD = {"predicate": "p", "args": ["x"]}
 
 
 class Keyed:
-    """A server in memory with AUTH_ENABLED; each request comes from an address of its own unless it says another."""
+    """A server in memory with AUTH_ENABLED; each request comes from an address of its own unless it
+    says another.
+    """
 
     def __init__(self, served: Served) -> None:
         self.served = served

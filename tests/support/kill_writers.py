@@ -93,7 +93,9 @@ def kill_rounds(folder, rounds, seed, load=load, check=check, **settings):
 
 
 def upkeep(server, worker, round_number, acknowledged, sent, enough):
-    """Fork, merge, evict and commit transactions until the server is gone. Every write leaves something that can be told."""
+    """Fork, merge, evict and commit transactions until the server is gone. Every write leaves
+    something that can be told.
+    """
     connection = server.connect()
 
     def done(method, path, body=None, **headers):

@@ -14,7 +14,9 @@ STORE, REMOVE, READ = "store", "remove", "read"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of a client; `end` is None if the outcome is unknown, `result` what was read."""
+    """One operation of a client; `end` is None if the outcome is unknown, `result` what was
+    read.
+    """
 
     kind: str
     begin: float

@@ -23,7 +23,9 @@ def node(folder, mode="LEADER", **settings):
 
 
 class Link:
-    """Implements `LogSource` on a leader in this process; `fault` is what befalls the next answer."""
+    """Implements `LogSource` on a leader in this process; `fault` is what befalls the next
+    answer.
+    """
 
     def __init__(self, leader, name="f"):
         self.leader = leader

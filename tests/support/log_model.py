@@ -32,7 +32,9 @@ def snapshot_of(seq):
 
 
 class Books:
-    """Records that appends returned for, how many of them a sync returned for, and those of a cut-off append."""
+    """Records that appends returned for, how many of them a sync returned for, and those of a
+    cut-off append.
+    """
 
     def __init__(self):
         self.accepted = []
@@ -42,7 +44,9 @@ class Books:
         self.refused = 0
 
     def run(self, files, *, seed=0, steps=24, close=True, **changes):
-        """Open, write, snapshot, drop, close. Returns when a fault stopped the process, or at the end."""
+        """Open, write, snapshot, drop, close. Returns when a fault stopped the process, or at the
+        end.
+        """
         rng = random.Random(seed)
         store = None
         try:
@@ -92,7 +96,9 @@ class Books:
             self.refused += 1
 
     def check(self, files, **changes):
-        """Open what was left and compare: nothing acknowledged lost, nothing refused or unknown there."""
+        """Open what was left and compare: nothing acknowledged lost, nothing refused or unknown
+        there.
+        """
         store = open_wal(files, **changes)
         found = self.compare(store)
         # It must work on from here, and the next start must agree.

@@ -1,4 +1,5 @@
-"""Malformed requests without end: sound ones of every route, damaged in framing, head, path, headers or body.
+"""Malformed requests without end: sound ones of every route, damaged in framing, head, path,
+headers or body.
 
 Each is identified by its number and the seed, so a failing request can be made again. `Outcome`
 counts the responses.
@@ -182,7 +183,9 @@ VALUES = (
 
 @dataclass
 class Outcome:
-    """What became of requests: how many, answers by status, and whatever should not have been, with the request."""
+    """What became of requests: how many, answers by status, and whatever should not have been, with
+    the request.
+    """
 
     requests: int = 0
     answers: Counter[int] = field(default_factory=Counter)

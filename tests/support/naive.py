@@ -1,7 +1,8 @@
-"""A naive evaluator: every rule on every combination of rows until nothing changes, stratum by stratum.
+"""A naive evaluator: every rule on every combination of rows until nothing changes, stratum by
+stratum.
 
-Nothing clever, and nothing shared with the planner but the values of single functions, which have tests of their own: it is
-what the planner and both engines are held against.
+Nothing clever, and nothing shared with the planner but the values of single functions, which have
+tests of their own: it is what the planner and both engines are held against.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ class TooLarge(Exception):
 
 
 def model(rules: Iterable[Rule], facts: Iterable[Atom], most: int | None = None) -> Model:
-    """The perfect model of stratified rules over ground facts; raises TooLarge where it has more than `most` rows.
+    """The perfect model of stratified rules over ground facts; raises TooLarge where it has more
+    than `most` rows.
 
-    Where heads have an extremum, each group of rows keeps its best one, after every firing of a rule.
+    Where heads have an extremum, each group of rows keeps its best one, after every firing of a
+    rule.
     """
     found: Model = {}
     rules = list(rules)
@@ -61,7 +64,9 @@ def model(rules: Iterable[Rule], facts: Iterable[Atom], most: int | None = None)
 
 
 def well_founded(rules: Iterable[Rule], facts: Iterable[Atom]) -> tuple[Model, Model]:
-    """What is true and what is possible (true or undefined) in the well-founded model: the alternating fixpoint."""
+    """What is true and what is possible (true or undefined) in the well-founded model: the
+    alternating fixpoint.
+    """
     rules, facts = list(rules), list(facts)
     true: Model = {}
     while True:
@@ -138,7 +143,8 @@ def terms(head: Atom) -> tuple:
 
 
 def keep_best(rule: Rule, rows: set[tuple[str, ...]]) -> None:
-    """Remove the rows that a rule's extremum does not keep: values that are no numbers, and values that are not the best.
+    """Remove the rows that a rule's extremum does not keep: values that are no numbers, and values
+    that are not the best.
 
     Numbers are kept in their canonical text.
     """
@@ -156,7 +162,9 @@ def keep_best(rule: Rule, rows: set[tuple[str, ...]]) -> None:
 
 
 def kept_fact(rules: Iterable[Rule], fact: Atom) -> list[Atom]:
-    """The form in which a fact is kept by the rules of its predicate; no atom where its value is no number."""
+    """The form in which a fact is kept by the rules of its predicate; no atom where its value is no
+    number.
+    """
     rows = {fact.args}
     for rule in rules:
         if key(rule.head) == key(fact):
@@ -165,7 +173,9 @@ def kept_fact(rules: Iterable[Rule], fact: Atom) -> list[Atom]:
 
 
 def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dict]:
-    """The values of a rule's named variables wherever its body holds; the same ones more than once."""
+    """The values of a rule's named variables wherever its body holds; the same ones more than
+    once.
+    """
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
     atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
     for env in _join(atoms, {}, found):
@@ -179,7 +189,9 @@ def aggregates(rule: Rule) -> bool:
 
 
 def grouped(rule: Rule, bindings: list[dict]) -> dict[tuple[str, ...], list[dict]]:
-    """The conclusions of a rule with aggregates, each with the distinct bindings it was taken over."""
+    """The conclusions of a rule with aggregates, each with the distinct bindings it was taken
+    over.
+    """
     groups: dict[tuple, list[dict]] = {}
     for pairs in {tuple(sorted(env.items(), key=lambda pair: pair[0].name)) for env in bindings}:
         env = dict(pairs)
@@ -208,10 +220,11 @@ Member = list[list[Atom]]
 
 
 def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bool]]:
-    """Every instance of a rule in a model: conclusion, premises, and whether new facts can remove it.
+    """Every instance of a rule in a model: conclusion, premises, and whether new facts can remove
+    it.
 
-    A literal `not p` that holds both by absence and by an explicit negative gives an instance of either kind. With
-    aggregates there is an instance for each group, and a member for each binding.
+    A literal `not p` that holds both by absence and by an explicit negative gives an instance of
+    either kind. With aggregates there is an instance for each group, and a member for each binding.
     """
     if aggregates(rule):
         for row, members in grouped(rule, list(envs(rule, found))).items():
@@ -239,8 +252,11 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
 
 
 def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], bool]]:
-    """The facts an instance can depend on, explicit negatives included, and whether it depends on an absence too."""
-    # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
+    """The facts an instance can depend on, explicit negatives included, and whether it depends on
+    an absence too.
+    """
+    # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its
+    # own.
     choices: list[list] = []
     for item in rule.body:
         if isinstance(item, Literal) and not item.negated:
@@ -282,7 +298,8 @@ def _unify(args: tuple, row: tuple[str, ...], env: dict) -> dict | None:
 
 
 def _equate(tests: list, env: dict) -> Iterator[dict]:
-    """Name and compute values: the first equation that can, again and again; then each value of a generator.
+    """Name and compute values: the first equation that can, again and again; then each value of a
+    generator.
 
     Nothing where an equation has no value.
     """

@@ -1,4 +1,6 @@
-"""Folders of tests that need more than the usual packages: run where these are installed, required in CI."""
+"""Folders of tests that need more than the usual packages: run where these are installed, required
+in CI.
+"""
 
 from __future__ import annotations
 

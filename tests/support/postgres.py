@@ -1,6 +1,7 @@
 """A PostgreSQL server for tests: the one that answers, or one of our own from Debian's binaries.
 
-KB_TEST_POSTGRES_URL names one; else the default socket is tried. Each test works in a schema of its own.
+KB_TEST_POSTGRES_URL names one; else the default socket is tried. Each test works in a schema of its
+own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _binary(name: str) -> str | None:
 
 
 class OwnServer:
-    """A server in a folder of its own, on 127.0.0.1, that can be stopped, killed and started again."""
+    """A server in a folder of its own, on 127.0.0.1, that can be stopped, killed and started
+    again.
+    """
 
     def __init__(self, *, fsync: bool = False) -> None:
         initdb, self._postgres = _binary("initdb"), _binary("postgres")

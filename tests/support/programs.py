@@ -1,4 +1,6 @@
-"""Hypothesis strategies for small safe programs, facts and goals, and a harness to evaluate them."""
+"""Hypothesis strategies for small safe programs, facts and goals, and a harness to evaluate
+them.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ MANY_VARIABLES = [Variable(name) for name in "xyzuvw"]
 
 @st.composite
 def wide_rules(draw):
-    """Rules most of whose variables the head does not have: bodies of parts that have little to do with each other."""
+    """Rules most of whose variables the head does not have: bodies of parts that have little to do
+    with each other.
+    """
     body = []
     for _ in range(draw(st.integers(2, 4))):
         name, arity = draw(st.sampled_from([*BASE[:3], *DERIVED[:3], *DERIVED[:3], ("on", 0)]))
@@ -277,7 +281,9 @@ def goals(draw):
 
 
 class World:
-    """Facts in an engine and goals asked with plans, as kbcore does it but without goal tables unless kept."""
+    """Facts in an engine and goals asked with plans, as kbcore does it but without goal tables
+    unless kept.
+    """
 
     def __init__(self, engine: Engine, rules: RuleSet) -> None:
         self.engine = engine
@@ -379,8 +385,8 @@ def check_history(
 ) -> None:
     """Compare the answers of a goal with the naive evaluator after each step.
 
-    A step is a verb (`tell`, `retract` or `ask`), the fact to tell, and the goal. `retract` takes one
-    of the present facts.
+    A step is a verb (`tell`, `retract` or `ask`), the fact to tell, and the goal. `retract` takes
+    one of the present facts.
     """
     rules = [parse_rule(text) for text in texts]
     world = World(engine, RuleSet(rules))

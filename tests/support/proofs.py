@@ -1,6 +1,8 @@
-"""A checker of proofs: it replays every node against the rules, the stored facts and the naive model.
+"""A checker of proofs: it replays every node against the rules, the stored facts and the naive
+model.
 
-It shares nothing with what makes proofs: rules are read back from their texts, and absences are looked up in the model.
+It shares nothing with what makes proofs: rules are read back from their texts, and absences are
+looked up in the model.
 """
 
 from __future__ import annotations

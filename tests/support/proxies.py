@@ -8,7 +8,8 @@ import threading
 
 
 class Proxy:
-    """Passes connections on to an address. `cut` drops all and takes no more, `hold` passes on nothing, `heal` ends both.
+    """Passes connections on to an address. `cut` drops all and takes no more, `hold` passes on
+    nothing, `heal` ends both.
 
     `record`, if it is set, gets the bytes of both directions as they are passed on.
     """

@@ -14,7 +14,9 @@ SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 
 
 class Receiver:
-    """Records the deliveries that have a valid signature; `statuses` are the next answers, then 200."""
+    """Records the deliveries that have a valid signature; `statuses` are the next answers, then
+    200.
+    """
 
     def __init__(self) -> None:
         self.deliveries: list[tuple[str, dict[str, Any]]] = []

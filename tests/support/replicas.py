@@ -49,7 +49,9 @@ def standing(server):
 
 
 def until(what, seconds=20.0):
-    """Ask until something holds; the pause between questions leaves the processors to the servers."""
+    """Ask until something holds; the pause between questions leaves the processors to the
+    servers.
+    """
     end, pause = time.monotonic() + seconds, threading.Event()
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -91,7 +93,8 @@ def known(server):
 
 
 class Writer:
-    """Tells n(0), n(1), n(2) one after the other, to whichever server `server` is; each is sent until it is acknowledged.
+    """Tells n(0), n(1), n(2) one after the other, to whichever server `server` is; each is sent
+    until it is acknowledged.
 
     `pause` is how many seconds it rests after each.
     """

@@ -1,6 +1,7 @@
 """Runtimes for tests: built-in plugins, a folder or memory, a clock that stands still.
 
-With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one (`tox run -e full`).
+With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one
+(`tox run -e full`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def runtime(
 
 @contextmanager
 def engine_of_nodes(name: str) -> Iterator[None]:
-    """Nodes that are open in this block have the C engine ("c") or the reference engine ("python")."""
+    """Nodes that are open in this block have the C engine ("c") or the reference engine
+    ("python").
+    """
     with pytest.MonkeyPatch.context() as patch:
         if name == "python":
             patch.setattr("kbcore.node.shard.CEngine", lambda threads: ReferenceEngine())
@@ -45,6 +48,8 @@ def engine_of_nodes(name: str) -> Iterator[None]:
 
 @contextmanager
 def runtime_on(engine: str, **settings: Any) -> Iterator[Runtime]:
-    """A runtime in memory whose tenants have the engine "c" or "python"; settings as for `runtime`."""
+    """A runtime in memory whose tenants have the engine "c" or "python"; settings as for
+    `runtime`.
+    """
     with engine_of_nodes(engine), runtime(**settings) as node:
         yield node

@@ -13,7 +13,9 @@ Answer = str | dict[str, Any] | Exception | Completion | Callable[[CompletionReq
 
 
 class Scripted:
-    """Gives its answers one by one, and thinks as the stand-in does when there are no more; `asked` are the requests."""
+    """Gives its answers one by one, and thinks as the stand-in does when there are no more; `asked`
+    are the requests.
+    """
 
     name = "scripted"
     model = "script-1"

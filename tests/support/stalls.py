@@ -1,4 +1,6 @@
-"""Hostile texts, and the count of the steps that a node makes between two turns of other requests."""
+"""Hostile texts, and the count of the steps that a node makes between two turns of other
+requests.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""A model server for tests: real HTTP on a port of its own, four wire forms, the same answer every time.
+"""A model server for tests: real HTTP on a port of its own, four wire forms, the same answer every
+time.
 
-It misbehaves on request: `misbehave("429", "ok")` is for the next two requests. Kinds: ok; a status such as 429, with a
-Retry-After where one follows ("429 after 7"); slow (no answer before `released`), drip, redirect, cut (the connection ends),
-not_json, oversize; of the text of the answer: bad_json, truncated, wrong_shape, fenced, empty, injected, invented.
+It misbehaves on request: `misbehave("429", "ok")` is for the next two requests. Kinds: ok; a status
+such as 429, with a Retry-After where one follows ("429 after 7"); slow (no answer before
+`released`), drip, redirect, cut (the connection ends), not_json, oversize; of the text of the
+answer: bad_json, truncated, wrong_shape, fenced, empty, injected, invented.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Seen:
 
 @dataclass
 class Said:
-    """What a request asks, whatever its wire form: instructions, turns, and the schema of the answer."""
+    """What a request asks, whatever its wire form: instructions, turns, and the schema of the
+    answer.
+    """
 
     system: str
     prompt: str
@@ -74,7 +78,9 @@ class Said:
 
 
 class StandIn:
-    """Started by `with`; `url` is its address, `seen` are the requests it got. With `no_schemas` it refuses schemas."""
+    """Started by `with`; `url` is its address, `seen` are the requests it got. With `no_schemas` it
+    refuses schemas.
+    """
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []

@@ -34,7 +34,9 @@ def think(system: str, prompt: str) -> dict[str, Any]:
 
 
 def extract(text: str, rules: bool) -> dict[str, Any]:
-    """The facts of sentences such as "Ann Lee works at Acme." and rules such as "Everyone who works at Acme likes tea."."""
+    """The facts of sentences such as "Ann Lee works at Acme." and rules such as "Everyone who works
+    at Acme likes tea.".
+    """
     found: list[dict[str, Any]] = []
     general: list[dict[str, Any]] = []
     subject = ""

@@ -1,4 +1,6 @@
-"""Counts of the steps between two turns of others: they do not depend on the speed of the machine."""
+"""Counts of the steps between two turns of others: they do not depend on the speed of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Any
 
 
 class Turns:
-    """Counts the turns of others, and the calls of functions: all, and the most between two turns."""
+    """Counts the turns of others, and the calls of functions: all, and the most between two
+    turns.
+    """
 
     def __init__(self) -> None:
         self.count = self.calls = self.all_calls = self.most_calls = 0

@@ -1,4 +1,5 @@
-"""Values of constants by their definition in `rule-language.md`, and texts whose values are easily mistaken.
+"""Values of constants by their definition in `rule-language.md`, and texts whose values are easily
+mistaken.
 
 Nothing here is shared with the planner: numbers are fractions, times are of `datetime`.
 """

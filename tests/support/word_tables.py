@@ -1,4 +1,6 @@
-"""The characters of words as Python knows them: run as a program, it prints the tables of words.py and words.c."""
+"""The characters of words as Python knows them: run as a program, it prints the tables of words.py
+and words.c.
+"""
 
 from __future__ import annotations
 

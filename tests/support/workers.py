@@ -76,7 +76,9 @@ def paused(pid: int) -> Iterator[None]:
 
 
 def other_end(port: int) -> list[str]:
-    """Inodes of the server's end of the connection from a client port; "0" before it is accepted."""
+    """Inodes of the server's end of the connection from a client port; "0" before it is
+    accepted.
+    """
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     return [row[9] for row in rows if row[2].endswith(f":{port:04X}") and row[3] != TIME_WAIT]
 

@@ -1,4 +1,6 @@
-"""The TypeScript client: its types fit the interface, its own tests pass against a real server, its package loads."""
+"""The TypeScript client: its types fit the interface, its own tests pass against a real server, its
+package loads.
+"""
 
 import json
 import os

@@ -49,8 +49,10 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
         self.unknown: list[str] = [unquote(each) for each in unknown.split(", ")] if unknown else []
         """Predicates of the query that had no fact and no rule, as `name/arity`."""
         self.warnings = warnings
-        """Number of times that a function or an aggregate had no value, such as a division by zero or a whole
-        number beyond 64 bits. Whether it is zero does not depend on the order of evaluation."""
+        """Number of times that a function or an aggregate had no value, such as a division by zero
+        or a whole number beyond 64 bits. Whether it is zero does not depend on the order of
+        evaluation.
+        """
 
     @property
     def goal(self) -> str:

@@ -66,7 +66,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFacts:
-    """An episode with a page of the stored facts that it supports, and the number of all of them."""
+    """An episode with a page of the stored facts that it supports, and the number of all of
+    them.
+    """
 
     episode: Episode
     facts: list[Row]
@@ -80,7 +82,9 @@ class EpisodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class EpisodePage:
-    """A page of episodes, in the order in which they were stored, and the number of all that match."""
+    """A page of episodes, in the order in which they were stored, and the number of all that
+    match.
+    """
 
     episodes: list[Episode]
     total: int

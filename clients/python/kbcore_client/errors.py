@@ -1,4 +1,6 @@
-"""Exceptions of the client: a class for each error code of the server, and those of the connection."""
+"""Exceptions of the client: a class for each error code of the server, and those of the
+connection.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class KBError(Exception):
 
 
 class InvalidInput(KBError):
-    """A request or text that cannot be accepted; `details["fields"]` names the arguments at fault."""
+    """A request or text that cannot be accepted; `details["fields"]` names the arguments at
+    fault.
+    """
 
     code = "VALIDATION_ERROR"
 
@@ -46,8 +50,8 @@ class RuleSyntaxError(InvalidInput):
     """A text in the rule language with one or more errors.
 
     The message has each error with its line of source and carets under the place. `errors` is a
-    list of `{line, column, endColumn, code, message, hint, source}`; lines and columns count from 1,
-    columns in code points.
+    list of `{line, column, endColumn, code, message, hint, source}`; lines and columns count from
+    1, columns in code points.
     """
 
     @property
@@ -91,7 +95,9 @@ class ReadOnlyFollower(KBError):
 
 
 class LogTruncated(KBError):
-    """Records that were asked for are no longer kept; `details["first"]` is the first one that is."""
+    """Records that were asked for are no longer kept; `details["first"]` is the first one that
+    is.
+    """
 
     code = "LOG_TRUNCATED"
 

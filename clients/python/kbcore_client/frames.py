@@ -95,7 +95,9 @@ def _value(value: Any, row: int, column: int) -> Arg:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return True for None, infinities, and the values of pandas and Python that are not themselves."""
+    """Return True for None, infinities, and the values of pandas and Python that are not
+    themselves.
+    """
     if isinstance(value, float | Decimal):
         return not math.isfinite(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")

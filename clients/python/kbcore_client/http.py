@@ -1,4 +1,6 @@
-"""HTTP: the only module that imports the HTTP library, for connections and for calls in this process."""
+"""HTTP: the only module that imports the HTTP library, for connections and for calls in this
+process.
+"""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from kbcore_client.results import Json
 class Extracted:
     """Facts and rules that a language model found in a text.
 
-    `facts` and `rules` are the objects of `POST /extract`. `asserted` counts the facts that were new
-    and are stored, `known` those that were stored before. `contradictions` are facts whose opposite
-    is known, `rejected` what could not be taken, `failures` the pieces of the text that the model
-    could not read. `truncated` is True if there were more facts than the server takes.
+    `facts` and `rules` are the objects of `POST /extract`. `asserted` counts the facts that were
+    new and are stored, `known` those that were stored before. `contradictions` are facts whose
+    opposite is known, `rejected` what could not be taken, `failures` the pieces of the text that
+    the model could not read. `truncated` is True if there were more facts than the server takes.
     `episode_ids` are those of the text, if facts were stored.
     """
 

@@ -1,4 +1,6 @@
-"""Magics for IPython and Jupyter notebooks: `%kb` asks a goal, `%%kb` runs a cell in the rule language."""
+"""Magics for IPython and Jupyter notebooks: `%kb` asks a goal, `%%kb` runs a cell in the rule
+language.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ _END_OF_STATEMENT = re.compile(r"\.\s")
 class KBMagics(Magics):
     """The magics `%kb` and `%%kb`.
 
-    They use the knowledge base of the variable `kb`. A notebook without such a variable gets one with an empty
-    knowledge base in memory.
+    They use the knowledge base of the variable `kb`. A notebook without such a variable gets one
+    with an empty knowledge base in memory.
     """
 
     @no_var_expand
@@ -39,9 +41,9 @@ class KBMagics(Magics):
     def kb(self, line: str, cell: str | None = None) -> AnswerSet | Executed:
         """Ask a goal, or run a cell in the rule language.
 
-        `%kb parent(ann, ?who)` returns the answers, like `kb.ask`. A cell that begins with `%%kb` is
-        stored and asked as a whole, like `kb.execute`: facts and rules end with a dot, a query is
-        `?- goal.` After `%%kb` may come the name of the variable with the knowledge base.
+        `%kb parent(ann, ?who)` returns the answers, like `kb.ask`. A cell that begins with `%%kb`
+        is stored and asked as a whole, like `kb.execute`: facts and rules end with a dot, a query
+        is `?- goal.` After `%%kb` may come the name of the variable with the knowledge base.
         """
         if cell is None:
             goal = line.strip().removeprefix("?-").strip()
@@ -77,7 +79,9 @@ class KBMagics(Magics):
 
 
 class Completer:
-    """Completion in cells and lines of the magics: names of predicates, and variables of the statement."""
+    """Completion in cells and lines of the magics: names of predicates, and variables of the
+    statement.
+    """
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell

@@ -19,8 +19,8 @@ TREE = "tree"
 class Proof:
     """An answer with its proof.
 
-    `answer` is a row. `proof` is the proof as JSON has it, in one of the forms `tree` and `dag`: see
-    the page about proofs in the documentation of the server.
+    `answer` is a row. `proof` is the proof as JSON has it, in one of the forms `tree` and `dag`:
+    see the page about proofs in the documentation of the server.
     """
 
     answer: Row

@@ -480,8 +480,8 @@ class Event:
 class AnswersChanged:
     """The answers of a followed goal that appeared and disappeared.
 
-    An answer is a tuple, as `ask` returns it. `commit_seq` is the sequence number of the last commit
-    that the answers include, `timestamp` the time of that state in epoch milliseconds.
+    An answer is a tuple, as `ask` returns it. `commit_seq` is the sequence number of the last
+    commit that the answers include, `timestamp` the time of that state in epoch milliseconds.
     """
 
     appeared: list[tuple[str, ...]]
@@ -524,10 +524,10 @@ def _answer(row: dict[str, Any]) -> tuple[str, ...]:
 class Subscription:
     """A goal whose answers a server keeps current.
 
-    It ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `count` is
-    the number of its answers, `webhook` the address to which its changes are sent, of which keys
-    other than the owner's and administrators' see the beginning only. One that is not `durable` ends
-    with the server.
+    It ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `count`
+    is the number of its answers, `webhook` the address to which its changes are sent, of which keys
+    other than the owner's and administrators' see the beginning only. One that is not `durable`
+    ends with the server.
     """
 
     id: str

@@ -13,7 +13,9 @@ from kbcore_client.requests import Request
 from kbcore_client.results import Json
 
 ToolFormat = OneOf["openai", "openai-responses", "anthropic", "mcp"]
-"""The API that tools are for: `openai` chat completions, `openai-responses`, `anthropic` messages, or `mcp`."""
+"""The API that tools are for: `openai` chat completions, `openai-responses`, `anthropic` messages,
+or `mcp`.
+"""
 
 
 def _function(tool: Json) -> dict[str, Any]:
@@ -68,7 +70,9 @@ def converted(tools: list[Json], format: str) -> list[dict[str, Any]]:
 
 
 def arguments_of(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return the arguments of a call, which some APIs give as the text of a JSON object; raise InvalidInput."""
+    """Return the arguments of a call, which some APIs give as the text of a JSON object; raise
+    InvalidInput.
+    """
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")

@@ -1,4 +1,6 @@
-"""Conversion between Python values and those of the HTTP interface, and a reader of single atoms."""
+"""Conversion between Python values and those of the HTTP interface, and a reader of single
+atoms.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ createdAt, validFrom, validUntil, ttl, confidence. Times are epoch milliseconds 
 
 _IN_WORD = r"(?:\w|[^\x00-\u02ff\s])"
 _WORD = rf"[^\W\d_]{_IN_WORD}*(?:(?:-+|:+){_IN_WORD}+)*"
-"""A word, or a text with other characters in it, which `_is_word` tells apart: `re` has no class for
-combining marks.
+"""A word, or a text with other characters in it, which `_is_word` tells apart: `re` has no class
+for combining marks.
 """
 _STRING = r"\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'"
 _NUMBER = r"-?\s*[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w)"
@@ -116,7 +118,9 @@ def read_atom(text: str) -> Atom | None:
 
 
 def atom_of(field: str, goal: str, args: Sequence[Arg] | None) -> Atom:
-    """Return the atom of a text, or of a predicate with arguments; raise InvalidInput at `field`."""
+    """Return the atom of a text, or of a predicate with arguments; raise InvalidInput at
+    `field`.
+    """
     if args is None:
         atom = read_atom(text_of(field, goal))
         if atom is None:
@@ -134,7 +138,9 @@ def check_constants(field: str, atom: Atom) -> None:
 
 
 def variables_of(text: str) -> list[str]:
-    """Return the named variables of a text in the rule language, without `?`, each once, in order."""
+    """Return the named variables of a text in the rule language, without `?`, each once, in
+    order.
+    """
     names = (match["name"] for match in _VARIABLE_OR_STRING.finditer(text))
     return list(dict.fromkeys(name for name in names if name is not None))
 

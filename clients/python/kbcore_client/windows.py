@@ -145,7 +145,8 @@ class Entry:
     """A fact in a window; times in epoch milliseconds.
 
     `contradicted` is True if the opposite is stored or derivable too. `why` is the reason for the
-    selection, if requested. `key` is set in diffs. `citations` are numbers of sources of the window.
+    selection, if requested. `key` is set in diffs. `citations` are numbers of sources of the
+    window.
     """
 
     predicate: str
@@ -418,8 +419,8 @@ class Ingested:
     """Result of reading a text: its facts and rules as stored, and a window.
 
     `unread` are the numbers of lines that could not be read. `provider` names the reader of the
-    prose, `predicate-syntax` if no language model was called; `model` is its model. `episode_ids` are
-    those of the text, if facts were read in it.
+    prose, `predicate-syntax` if no language model was called; `model` is its model. `episode_ids`
+    are those of the text, if facts were read in it.
     """
 
     facts: tuple[IngestedFact, ...]

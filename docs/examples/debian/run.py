@@ -1,6 +1,8 @@
-"""The Debian archive's dependency graph: load it, ask it, and check the answers by plain breadth-first search.
+"""The Debian archive's dependency graph: load it, ask it, and check the answers by plain
+breadth-first search.
 
-Reads the package lists apt has on this machine (run `apt-get update` once if there are none) and fetches nothing.
+Reads the package lists apt has on this machine (run `apt-get update` once if there are none) and
+fetches nothing.
 
     python docs/examples/debian/run.py [--keep FOLDER]
 """

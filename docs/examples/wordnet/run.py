@@ -1,4 +1,5 @@
-"""WordNet's nouns: every kind a noun is of, and the lowest common ancestors of two, by a rule with negation.
+"""WordNet's nouns: every kind a noun is of, and the lowest common ancestors of two, by a rule with
+negation.
 
 Reads /usr/share/wordnet/data.noun (Debian: apt-get install wordnet-base) and fetches nothing.
 

@@ -18,7 +18,9 @@ from kbplanner.ir.unify import Substitution, substituted_atom, unify
 from kbplanner.syntax.printer import print_item
 
 BRANCHES = 8
-"""Ways of matching a rule that are followed, and facts that are looked at for each literal in one of them."""
+"""Ways of matching a rule that are followed, and facts that are looked at for each literal in one
+of them.
+"""
 
 RULES = 20
 """Rules of a goal that are looked at."""
@@ -26,8 +28,8 @@ RULES = 20
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A rule, or the body of a goal without a rule, with the stored facts that match part of it, and
-    the unmatched literals as text.
+    """A rule, or the body of a goal without a rule, with the stored facts that match part of it,
+    and the unmatched literals as text.
     """
 
     rule: StoredRule | None
@@ -112,7 +114,9 @@ class Partial:
         return bool(witness.reasoner.rows(self._partition, literal, witness.budget, ONE_ANSWER))
 
     def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
-        """Yield the most salient stored facts that match, or conclusions if no stored fact matches."""
+        """Yield the most salient stored facts that match, or conclusions if no stored fact
+        matches.
+        """
         witness, tenant = self._witness, self._witness.reasoner.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored, pattern = self._partition.get(schema), goal_pattern(atom.args, tenant.find)

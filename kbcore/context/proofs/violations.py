@@ -26,8 +26,8 @@ _OPTIONS = GoalOptions(counts_accesses=False)
 
 
 class Violation(NamedTuple):
-    """A violation: the scope, the kind of the constraint, and the texts of the two facts, or for the
-    kind `different` the two names.
+    """A violation: the scope, the kind of the constraint, and the texts of the two facts, or for
+    the kind `different` the two names.
     """
 
     scope: str | None

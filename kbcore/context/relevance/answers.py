@@ -1,11 +1,12 @@
-"""Answers in a dialogue: the turn after a question matches too, although it does not repeat its words.
+"""Answers in a dialogue: the turn after a question matches too, although it does not repeat its
+words.
 
 "Did anyone come with you to the concert?" matches what is asked later about the concert, and the
 answer, "Yes, my aunt", has none of these words. If a fact that matches the query is based on an
 episode that ends with a question, the facts based on the next episode of the session, said by
 another speaker, match ANSWER_WEIGHT times as well in addition to their own match. Nothing else of a
-session counts: in made chats, scores of whole sessions changed nothing, and scores of all neighbours
-lost recall where neighbours are about different subjects.
+session counts: in made chats, scores of whole sessions changed nothing, and scores of all
+neighbours lost recall where neighbours are about different subjects.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ ANSWER_WEIGHT = 0.7
 """Share of the match of a question that its answer gets."""
 
 MAX_QUESTIONS = 10
-"""The best matches that can be questions; a weaker one would hardly bring its answer into a window."""
+"""The best matches that can be questions; a weaker one would hardly bring its answer into a
+window.
+"""
 
 MAX_EPISODES = 3
 """Episodes looked at for one fact."""

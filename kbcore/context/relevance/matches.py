@@ -1,4 +1,6 @@
-"""Search for stored facts that match the query of a window, by words and optionally by embeddings."""
+"""Search for stored facts that match the query of a window, by words and optionally by
+embeddings.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MATCHES_PER_CAPPED_FACT = 64
 """The same where the number of facts of a predicate is limited."""
 
 MAX_TIED_MATCHES = 16_384
-"""Matches of a partition up to which more are looked at where salience could still change their order."""
+"""Matches of a partition up to which more are looked at where salience could still change their
+order.
+"""
 
 ASKER_FACTOR = 2.0
 """Factor for the match of a fact about the asker."""
@@ -45,11 +49,11 @@ def matching_facts(
     """Return the BM25 share of the best matching facts, doubled for facts about the asker, and more
     for answers to matching questions.
 
-    They contain the first `max_facts` after ranking by match and by the salience that `scores` give;
-    without `scores` salience is taken to be unknown. First-person words of the query count as the
-    name of the asker, and dates relative to the instant of the request, such as "last May", as those
-    dates. The result is empty if no fact has `min_coverage` of the words of the query. The caller
-    holds the read lock. Raises BudgetExceeded.
+    They contain the first `max_facts` after ranking by match and by the salience that `scores`
+    give; without `scores` salience is taken to be unknown. First-person words of the query count as
+    the name of the asker, and dates relative to the instant of the request, such as "last May", as
+    those dates. The result is empty if no fact has `min_coverage` of the words of the query. The
+    caller holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
@@ -74,7 +78,9 @@ def _is_covered(
     text: str,
     budget: Budget,
 ) -> bool:
-    """Return whether a fact has enough words of the query; first-person words count as the asker."""
+    """Return whether a fact has enough words of the query; first-person words count as the
+    asker.
+    """
     if request.min_coverage <= 0:
         return True
     if request.asker is not None and in_first_person(text, budget.yield_now):
@@ -154,7 +160,9 @@ class _Matches:
         }
 
     def _doubled(self, results: Sequence[Sequence[Found]]) -> dict[Where, float]:
-        """Return matches by fact, doubled if the fact is about the asker, best first in a partition."""
+        """Return matches by fact, doubled if the fact is about the asker, best first in a
+        partition.
+        """
         matches: dict[Where, float] = {}
         for hits in results:
             for stored, row, share in hits:
@@ -167,7 +175,9 @@ class _Matches:
     def _ranked(
         self, matches: Mapping[Where, float], best: float
     ) -> list[tuple[float, float, Where]]:
-        """Return the matches that are salient enough: negative rank, negative time, fact; in order."""
+        """Return the matches that are salient enough: negative rank, negative time, fact; in
+        order.
+        """
         groups: dict[StoredRelation, array[int]] = {}
         for stored, row in matches:
             groups.setdefault(stored, array("I")).append(row)

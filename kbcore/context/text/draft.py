@@ -92,9 +92,9 @@ class Draft(ABC):
     """A text to which items are added and from which the last ones can be removed.
 
     `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
-    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with evidence
-    are followed by the numbers of their sources. With `numbers`, conclusions may refer to other
-    facts of the text by number. `remark` is noted at each entry.
+    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with
+    evidence are followed by the numbers of their sources. With `numbers`, conclusions may refer to
+    other facts of the text by number. `remark` is noted at each entry.
     """
 
     def __init__(

@@ -72,7 +72,9 @@ def note_group(note: GoalNote) -> str:
 
 
 def title_of(group: str, goal_driven: bool, goal: str) -> str:
-    """Return the heading of a group, empty for one that needs none; `goal` is written before goals."""
+    """Return the heading of a group, empty for one that needs none; `goal` is written before
+    goals.
+    """
     if group.startswith("goal "):
         return f"{goal}{group.removeprefix('goal ')}"
     return TITLES.get(group, MATCHES if goal_driven else "")

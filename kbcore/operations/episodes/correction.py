@@ -71,10 +71,11 @@ class PurgeOutcome:
     """Facts, episodes and standing goals that a purge removed, or would remove.
 
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
-    those of conclusions if `truncated`. `scopes` have names that mention the subject, with all their
-    facts; `rules`, among them phrases, mention it too and stay. `similar` are names that contain the
-    subject as a part of a word. `erased` is True if no byte of the purged text is left in the log
-    and the snapshots of this node. Changes before the number `undo_from` cannot be undone any more.
+    those of conclusions if `truncated`. `scopes` have names that mention the subject, with all
+    their facts; `rules`, among them phrases, mention it too and stay. `similar` are names that
+    contain the subject as a part of a word. `erased` is True if no byte of the purged text is left
+    in the log and the snapshots of this node. Changes before the number `undo_from` cannot be
+    undone any more.
     """
 
     facts: list[Row]
@@ -180,13 +181,13 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeOutcome:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Standing goals that mention
-        the subject end. Rules are never removed, only listed; scopes whose names mention the subject
-        are dropped if the target says so. A purge that finds nothing is carried out too, because the
-        log may have facts about the subject that were retracted before. Without `wait`, the text is
-        removed from log and snapshots in the background; `purges` says when that is done. At most
-        `limit` facts and conclusions are listed. With `dry_run` nothing changes. Raises InvalidInput,
-        BudgetExceeded before any change.
+        Facts that keep other evidence stay when their episodes go. Standing goals that mention the
+        subject end. Rules are never removed, only listed; scopes whose names mention the subject
+        are dropped if the target says so. A purge that finds nothing is carried out too, because
+        the log may have facts about the subject that were retracted before. Without `wait`, the
+        text is removed from log and snapshots in the background; `purges` says when that is done.
+        At most `limit` facts and conclusions are listed. With `dry_run` nothing changes. Raises
+        InvalidInput, BudgetExceeded before any change.
         """
         self._check_upkeep(None)
         self._services.refuse_on_follower()
@@ -270,9 +271,10 @@ class Corrections(EpisodeMethods, ABC):
     ) -> UndoOutcome:
         """Undo one committed change: restore the facts, rules and scopes that it changed.
 
-        The change is given by its number in the log, or by the idempotency key of its request or the
-        id of its transaction. The earlier state is rebuilt from a snapshot and the log, so a change
-        before the oldest snapshot that is kept cannot be undone. Episodes that it stored stay.
+        The change is given by its number in the log, or by the idempotency key of its request or
+        the id of its transaction. The earlier state is rebuilt from a snapshot and the log, so a
+        change before the oldest snapshot that is kept cannot be undone. Episodes that it stored
+        stay.
 
         Raises NotFound; Conflict with the later changes in its details if they concern the same
         facts or rules, with `reason: compacted` if the log does not go back far enough, and with

@@ -38,7 +38,9 @@ class AddedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """Episodes to store with facts, and facts whose evidence is added if they are stored already."""
+    """Episodes to store with facts, and facts whose evidence is added if they are stored
+    already.
+    """
 
     episodes: tuple[NewEpisode, ...] = ()
     known: tuple[Fact, ...] = ()
@@ -46,7 +48,9 @@ class Supports:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFacts:
-    """An episode with a page of the stored facts that it supports, and the number of all of them."""
+    """An episode with a page of the stored facts that it supports, and the number of all of
+    them.
+    """
 
     episode: Episode
     facts: list[Row]
@@ -55,7 +59,9 @@ class EpisodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class EpisodePage:
-    """A page of episodes, in the order in which they were stored, and the number of all that match."""
+    """A page of episodes, in the order in which they were stored, and the number of all that
+    match.
+    """
 
     episodes: list[Episode]
     total: int
@@ -192,9 +198,9 @@ class EpisodeMethods(TenantHandle):
     ) -> Sequence[Fact]:
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
-        `episodes` are stored together with the facts. `yield_now` is called about once a millisecond.
-        Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
-        would have too much evidence.
+        `episodes` are stored together with the facts. `yield_now` is called about once a
+        millisecond. Raises InvalidInput that names the span if an episode is unknown or too short,
+        or if a fact would have too much evidence.
         """
         if not any(fact.evidence for fact in paced(facts, yield_now)):
             return facts

@@ -26,14 +26,18 @@ from kbplanner.pacing import YieldNow, lines_of, paced
 
 FACTS_PER_YIELD = 100
 EPISODES_PER_YIELD = 100
-"""Facts given their evidence, and episodes made, between two calls of `yield_now`: about a millisecond."""
+"""Facts given their evidence, and episodes made, between two calls of `yield_now`: about a
+millisecond.
+"""
 
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, and session."""
+    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, and
+    session.
+    """
 
     speaker: str | None = None
     at: int | None = None

@@ -1,1 +1,3 @@
-"""The past of a knowledge base: the history of facts, reads at an earlier instant, undoing changes."""
+"""The past of a knowledge base: the history of facts, reads at an earlier instant, undoing
+changes.
+"""

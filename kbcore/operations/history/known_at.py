@@ -41,7 +41,9 @@ class FixedClock:
 
 
 class EarlierServices:
-    """The services of a node for reading one tenant in an earlier state; others are those of now."""
+    """The services of a node for reading one tenant in an earlier state; others are those of
+    now.
+    """
 
     def __init__(self, services: Services, tenant: Tenant, instant: int) -> None:
         self._services = services
@@ -101,7 +103,8 @@ class EarlierReads(TenantHandle):
         return handle
 
     def earlier_changes(self, since: int | Place, upto: int) -> Iterator[Committed]:
-        """Yield the change sets of the log after a position, or since an instant, with their effects.
+        """Yield the change sets of the log after a position, or since an instant, with their
+        effects.
 
         A position within a change set begins with that change set. `since` as an int is in epoch
         milliseconds; the record `upto` is the last. The state before is rebuilt first. Raises

@@ -68,7 +68,9 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """A change after the one to be undone: which change it undid, and what it changed of the same."""
+    """A change after the one to be undone: which change it undid, and what it changed of the
+    same.
+    """
 
     seq: int
     undoes: int | None
@@ -163,7 +165,8 @@ class LogReplay:
         """Compare the records since the last call; raise Conflict if any changed the same facts.
 
         A change that was undone later and the change that undid it cancel out, and one that left
-        the facts as they were concerns nothing. Raises Conflict too if the change is undone already.
+        the facts as they were concerns nothing. Raises Conflict too if the change is undone
+        already.
         """
         for change in self._changes():
             conflict = self._overlap(change, undone)

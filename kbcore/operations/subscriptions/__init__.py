@@ -1,1 +1,3 @@
-"""Subscriptions to the answers of goals: their changes, also before those in memory, and webhooks."""
+"""Subscriptions to the answers of goals: their changes, also before those in memory, and
+webhooks.
+"""

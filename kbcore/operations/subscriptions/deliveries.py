@@ -2,8 +2,8 @@
 
 A thread looks for subscriptions whose receivers lack changes. Each goal is delivered by one thread
 at a time; the one that waited longest begins next. What a receiver has acknowledged is recorded in
-the log after each batch, so that a restart repeats at most one batch; a message has the same id each
-time.
+the log after each batch, so that a restart repeats at most one batch; a message has the same id
+each time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ MAX_DELIVERING = 8
 """Goals that are delivered at a time."""
 
 MAX_OF_TENANT = 4
-"""Goals of one tenant that are delivered at a time, so that its slow receivers leave some to others."""
+"""Goals of one tenant that are delivered at a time, so that its slow receivers leave some to
+others.
+"""
 
 TURN_SECONDS = 2.0
 """Time after which a delivery pauses for others that wait."""
@@ -53,8 +55,8 @@ Key = tuple[str, str, str]
 CircuitKey = tuple[str, str, str | None, Webhook]
 """Database, tenant, owner and webhook of goals that share a circuit.
 
-An address alone does not say who fails: a subscription of another owner with a wrong secret must not
-delay the deliveries of others to the same address.
+An address alone does not say who fails: a subscription of another owner with a wrong secret must
+not delay the deliveries of others to the same address.
 """
 
 
@@ -83,8 +85,8 @@ class Circuit:
 
 
 class Deliveries:
-    """The deliveries of a node. `tenants` returns the tenants of this process, `open_kb` a knowledge
-    base by database and tenant, `count` counts an outcome.
+    """The deliveries of a node. `tenants` returns the tenants of this process, `open_kb` a
+    knowledge base by database and tenant, `count` counts an outcome.
     """
 
     def __init__(
@@ -145,8 +147,8 @@ class Deliveries:
             was_idle = not self._woken.wait(wait) and wait >= MAX_IDLE_SECONDS
 
     def _look(self, *, all_due: bool) -> float:
-        """Begin the deliveries that are due, or with `all_due` one for each goal; return the seconds
-        until the next look.
+        """Begin the deliveries that are due, or with `all_due` one for each goal; return the
+        seconds until the next look.
         """
         wait = MAX_IDLE_SECONDS
         present: dict[Key, TenantKB] = {}
@@ -313,8 +315,8 @@ class Deliveries:
     def _send(
         self, kb: TenantKB, subscription: Subscription, circuit: Circuit, message: WebhookMessage
     ) -> bool:
-        """Deliver a message; return False after a failure. An address that is gone ends the goals of
-        its owner that have the same secret.
+        """Deliver a message; return False after a failure. An address that is gone ends the goals
+        of its owner that have the same secret.
         """
         webhook = subscription.webhook
         if self._closing or webhook is None:

@@ -1,7 +1,7 @@
 """Changes of a standing goal that are no longer in memory, computed again from the log.
 
-The state of the tenant at the beginning is rebuilt in a catalog of its own, and the goal is followed
-there through the records of the log, with the code that keeps goals current.
+The state of the tenant at the beginning is rebuilt in a catalog of its own, and the goal is
+followed there through the records of the log, with the code that keeps goals current.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MAX_GOALS = 20
 class GoalChange:
     """The answers that appeared and disappeared with a commit, or when facts expired.
 
-    `event_id` names the change, to read the next ones from. `seq` is the sequence number of
-    the last commit of the new state, `previous_seq` that of the state before it: normally the commit
+    `event_id` names the change, to read the next ones from. `seq` is the sequence number of the
+    last commit of the new state, `previous_seq` that of the state before it: normally the commit
     before. `at` is the time of the new state in epoch milliseconds.
     """
 
@@ -166,7 +166,9 @@ class Replay:
         return True
 
     def _check_time(self, moment: StatePosition) -> None:
-        """Raise an error if facts that are valid in a state have ceased to be: the clock went back."""
+        """Raise an error if facts that are valid in a state have ceased to be: the clock went
+        back.
+        """
         if self._tenant.at(0) > moment.at:
             raise _Gap
 
@@ -194,4 +196,6 @@ class Replay:
 
 
 class _Gap(Exception):
-    """The changes are not a sequence of differences: the tenant was emptied, or its clock went back."""
+    """The changes are not a sequence of differences: the tenant was emptied, or its clock went
+    back.
+    """

@@ -75,8 +75,8 @@ class DurableSubscription:
 class StandingGoalMethods(TenantHandle):
     """Standing goals of a knowledge base: their answers are kept current, change by change.
 
-    Subscriptions with `DurableSubscription` are part of the state of the tenant and survive a restart; others
-    live in memory.
+    Subscriptions with `DurableSubscription` are part of the state of the tenant and survive a
+    restart; others live in memory.
     """
 
     def subscribe_goal(
@@ -177,8 +177,8 @@ class StandingGoalMethods(TenantHandle):
             return self._goal_answers(tenant, self._standing_goals(tenant), goal, budget)
 
     def note_delivery(self, goal: StandingGoal, delivered: StatePosition) -> None:
-        """Record up to which state the receiver of a goal's webhook has the changes; this renews the
-        goal. One that has ended in the meantime stays as it is.
+        """Record up to which state the receiver of a goal's webhook has the changes; this renews
+        the goal. One that has ended in the meantime stays as it is.
         """
         goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
         if goal.subscription is not None:
@@ -238,8 +238,8 @@ class StandingGoalMethods(TenantHandle):
     ) -> list[GoalChange] | None:
         """Return the changes of a standing goal after an event, oldest first, at most `limit`.
 
-        `after` is an event id of any goal of the tenant, or the number of a commit. Changes that are
-        not in memory are computed from the log. None if the log does not go back so far: then
+        `after` is an event id of any goal of the tenant, or the number of a commit. Changes that
+        are not in memory are computed from the log. None if the log does not go back so far: then
         `goal_answers` has the state to continue from. Raises NotFound and BudgetExceeded.
         """
         goal = self.standing_goal(id)
@@ -310,8 +310,8 @@ class StandingGoalMethods(TenantHandle):
                 goals.remove(id)
 
     def keep_goals(self) -> None:
-        """Do the upkeep of subscriptions: evaluate goals after a start, so that later changes are in
-        memory, and record which ended and which were used.
+        """Do the upkeep of subscriptions: evaluate goals after a start, so that later changes are
+        in memory, and record which ended and which were used.
         """
         goals = self._known_goals(self._read_tenant())
         if goals is None or not self._leads():
@@ -334,8 +334,8 @@ class StandingGoalMethods(TenantHandle):
         return self._services.clock
 
     def next_due_seconds(self) -> float | None:
-        """Return the seconds until a fact of the tenant begins or ceases to be valid, None if no fact
-        will.
+        """Return the seconds until a fact of the tenant begins or ceases to be valid, None if no
+        fact will.
         """
         due = self._read_tenant().next_due()
         if due is None:
@@ -353,8 +353,8 @@ class StandingGoalMethods(TenantHandle):
         return check
 
     def _still_subscribed(self, subscriptions: Iterable[Subscription]) -> Callable[[], None]:
-        """Return a check that raises Outdated if one of the subscriptions has ended or was changed by
-        its owner. The tenant may be gone too, and the commit would create it again.
+        """Return a check that raises Outdated if one of the subscriptions has ended or was changed
+        by its owner. The tenant may be gone too, and the commit would create it again.
         """
 
         def check() -> None:
@@ -418,7 +418,9 @@ class StandingGoalMethods(TenantHandle):
         )
 
     def _position(self, text: str) -> StatePosition | None:
-        """Return the state that an event id or the number of a commit names, None for any other text."""
+        """Return the state that an event id or the number of a commit names, None for any other
+        text.
+        """
         log = self._services.log(self.database, self.tenant)
         status = log.status()
         if re.fullmatch("[0-9]{1,18}", text):
@@ -477,8 +479,8 @@ class StandingGoalMethods(TenantHandle):
     def _new_upkeep_budget(self) -> Budget:
         """Return the budget for the work after a change.
 
-        The work belongs to no client, so none can cancel it, and it holds the write lock, so it must
-        not wait for the slot of a goal that waits for this lock.
+        The work belongs to no client, so none can cancel it, and it holds the write lock, so it
+        must not wait for the slot of a goal that waits for this lock.
         """
         limits = RequestLimits(timeout_ms=self._services.config.standing_goals_ms)
         admission = Admission(Slots(1), (self.database, self.tenant))

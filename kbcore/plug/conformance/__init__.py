@@ -8,9 +8,8 @@
 
 Each class names the one method that a subclass implements: `make_store`, `make_strategy`,
 `make_provider`, `make_sink`, `make_scorer`, `make_embedder`, `make_tokenizer`, `make_coordinator`,
-`make_database`, `make_predicate`.
-A subclass without it is refused when it is defined. This module and those it takes the classes from import pytest;
-nothing else of the core imports them.
+`make_database`, `make_predicate`. A subclass without it is refused when it is defined. This module
+and those it takes the classes from import pytest; nothing else of the core imports them.
 """
 
 from kbcore.plug.conformance.base import Conformance

@@ -192,7 +192,9 @@ class CoordinatorConformance(Conformance, abstract=True):
     def test_many_leases_are_renewed_together(
         self, first: Coordinator, second: Coordinator, name: str
     ) -> None:
-        """Check that each lease has its own result, also where the coordinator has one call for all."""
+        """Check that each lease has its own result, also where the coordinator has one call for
+        all.
+        """
         leases = [first.acquire(f"{name}/{number}", LONG_MS, b"") for number in range(3)]
         held = [lease for lease in leases if lease is not None]
         other = second.acquire(f"{name}/other", LONG_MS, b"")

@@ -6,7 +6,8 @@
         def make_provider(self):
             return Mine(...)
 
-The model behind it has to be reachable. Like `conformance`, this module imports pytest, and nothing of the core imports it.
+The model behind it has to be reachable. Like `conformance`, this module imports pytest, and nothing
+of the core imports it.
 """
 
 # ruff: noqa: S101  (tests assert)

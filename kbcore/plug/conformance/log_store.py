@@ -429,7 +429,9 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_erased_records_leave_no_bytes(self, config: Config) -> None:
-        """Check that records and snapshots are gone from the storage, and that the rest is there."""
+        """Check that records and snapshots are gone from the storage, and that the rest is
+        there.
+        """
         store = self.keeping(config)
         if not isinstance(store, Erases):
             store.close()

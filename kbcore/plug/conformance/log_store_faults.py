@@ -263,7 +263,7 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         self._needs_interception()
         self._fail_everywhere(fault_config, errno.EIO)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _needs_interception(self) -> None:
         if self.syncs_unseen:

@@ -195,7 +195,9 @@ def modes_of(predicate: Predicate) -> tuple[str, ...]:
 
 
 class RowCache:
-    """Rows of pure predicates by input, at most `MAX_CACHED_ROWS`, evicted least recently used first."""
+    """Rows of pure predicates by input, at most `MAX_CACHED_ROWS`, evicted least recently used
+    first.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

@@ -41,7 +41,8 @@ MAX_INPUTS = 1000
 
 
 class RowsNeeded(Exception):
-    """The end of an evaluation that needs rows of external predicates: `fetch`, then evaluate again.
+    """The end of an evaluation that needs rows of external predicates: `fetch`, then evaluate
+    again.
 
     It is not raised to clients. `fetch` must be called without a lock.
     """
@@ -55,7 +56,9 @@ class RowsNeeded(Exception):
         self._inputs = inputs
 
     def fetch(self, budget: Budget, searcher: TextSearcher) -> None:
-        """Call the plugins, and search with `searcher`; raises PredicateFailed and BudgetExceeded."""
+        """Call the plugins, and search with `searcher`; raises PredicateFailed and
+        BudgetExceeded.
+        """
         for key, inputs in self._inputs.items():
             for start in range(0, len(inputs), MAX_INPUTS):
                 batch = inputs[start : start + MAX_INPUTS]
@@ -150,7 +153,9 @@ class ExternalRows:
         budget: Budget,
         searcher: TextSearcher,
     ) -> None:
-        """Call a plugin for inputs, or search for them; raises PredicateFailed and BudgetExceeded."""
+        """Call a plugin for inputs, or search for them; raises PredicateFailed and
+        BudgetExceeded.
+        """
         schema, mode = key
         budget.check_time()
         search = self._predicates.searches.get(schema)

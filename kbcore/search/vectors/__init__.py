@@ -1,1 +1,3 @@
-"""Vectors of the stored facts of a tenant: their index, the file that keeps them, and the thread that makes them."""
+"""Vectors of the stored facts of a tenant: their index, the file that keeps them, and the thread
+that makes them.
+"""

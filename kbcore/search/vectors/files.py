@@ -1,8 +1,10 @@
 """A file that keeps the vectors of a tenant's facts, so that a restart need not make them again.
 
     header   6 magic "KBVECT" | 2 format 1 | 32 digest of the model's name | 4 dimension
-             | 8 number of the last purge whose text is not in the file | 4 CRC-32 of the bytes before
-    entry    16 digest of a text | 4 factor (float) | one byte for each number | 4 CRC-32 of the bytes before
+             | 8 number of the last purge whose text is not in the file
+             | 4 CRC-32 of the bytes before
+    entry    16 digest of a text | 4 factor (float) | one byte for each number
+             | 4 CRC-32 of the bytes before
 
 All numbers are little endian. The file is a cache: what is damaged or belongs to another model is
 left out and made again. Entries are appended without a sync; a file is replaced by renaming.
@@ -51,7 +53,9 @@ class VectorFile:
         """Number of the last purge whose text is not in the file, None without a file."""
 
     def read(self) -> list[Entry]:
-        """Return the vectors that are intact, from the first on; what is damaged is written over."""
+        """Return the vectors that are intact, from the first on; what is damaged is written
+        over.
+        """
         self._size = self.entries = 0
         self.erased = None
         try:

@@ -60,8 +60,8 @@ class Part:
     """The facts of one relation: positions by row id, and the rows that have none, oldest first.
 
     `live` is the number of stored rows when it was last read; `stale` is True if rows were removed
-    since their positions were released. `counts` is False for a relation of a transaction, which does
-    not keep vectors: what was purged must go although a transaction has a copy of it.
+    since their positions were released. `counts` is False for a relation of a transaction, which
+    does not keep vectors: what was purged must go although a transaction has a copy of it.
     """
 
     def __init__(self, stored: StoredRelation, *, counts: bool) -> None:
@@ -76,7 +76,9 @@ class Part:
 
 
 class _Shelf(NamedTuple):
-    """The visible facts of a partition in one array of positions, and where each relation begins."""
+    """The visible facts of a partition in one array of positions, and where each relation
+    begins.
+    """
 
     version: int
     revision: int
@@ -86,7 +88,8 @@ class _Shelf(NamedTuple):
 
 
 class VectorIndex:
-    """The vectors of one tenant; the caller holds the tenant's read lock unless a method says otherwise.
+    """The vectors of one tenant; the caller holds the tenant's read lock unless a method says
+    otherwise.
 
     `revision` rises whenever facts get vectors. A transaction uses the index of its base tenant.
     """
@@ -120,7 +123,7 @@ class VectorIndex:
             self._shelves.clear()
             self._queries.clear()
 
-    # -- queries ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def query(self, text: str) -> Quantized | None:
         """Return the vector of a recent query; no lock is needed."""
@@ -155,9 +158,9 @@ class VectorIndex:
     ) -> list[Near]:
         """Return the `k` visible facts of a partition nearest to a query, nearest first.
 
-        Facts whose text has no vector yet are left out, and those with a cosine below `least`. Among
-        many facts a few of the nearest may be missing (`signs`).
-        Ties are ordered by predicate, arity and sign, then by age, oldest first.
+        Facts whose text has no vector yet are left out, and those with a cosine below `least`.
+        Among many facts a few of the nearest may be missing (`signs`). Ties are ordered by
+        predicate, arity and sign, then by age, oldest first.
         """
         relations = _ordered(partition, predicates)
         with self._mutex:
@@ -217,7 +220,7 @@ class VectorIndex:
         search = NearestSearch(self.store.cells, self.store.factors, query, least)
         return tenant.engine.nearest(search, positions, k)
 
-    # -- the vectors of facts -----------------------------------------------------------------------
+    # -- the vectors of facts ----------------------------------------------------------------------
 
     def update(self, tenant: Tenant, partitions: Iterable[Partition], pause: Pause) -> None:
         """Look up the vectors of facts that are new."""
@@ -262,7 +265,9 @@ class VectorIndex:
         facts: Sequence[Missing],
         entries: Sequence[Entry],
     ) -> None:
-        """Store the vectors of facts of partitions, or of the first ones, unless they were removed."""
+        """Store the vectors of facts of partitions, or of the first ones, unless they were
+        removed.
+        """
         with self._mutex:
             for partition in partitions:
                 self._update(tenant, partition.relations(), _no_pause)
@@ -446,8 +451,8 @@ class VectorIndex:
         relations: Sequence[StoredRelation],
         predicates: Sequence[str] | None,
     ) -> tuple[array[int], list[int], list[tuple[Part, array[int] | None]]]:
-        """Return the positions of the visible facts of relations, where each relation begins, and the
-        row ids of each (None: all of its rows).
+        """Return the positions of the visible facts of relations, where each relation begins, and
+        the row ids of each (None: all of its rows).
         """
         own = predicates is None and tenant.partition(partition.name) is partition
         if own and not isinstance(tenant, Overlay):

@@ -1,4 +1,5 @@
-"""The vectors of all tenants of a node: one index for each, a thread that fills them, and their files.
+"""The vectors of all tenants of a node: one index for each, a thread that fills them, and their
+files.
 
 The thread gives new facts to the embedder in batches, without a lock, saves their vectors, and
 removes those of facts that are gone. A purge rewrites the file of its tenant at once.
@@ -35,8 +36,8 @@ _log = logging.getLogger("kbcore.vectors")
 class _Saved:
     """The file of a tenant, None without a folder, and the tenant's index once the file was read.
 
-    `is_read` is True after the file was read, until its vectors were compared with the facts: it may
-    be the file of an earlier tenant of the same name, or from before the tenant was emptied.
+    `is_read` is True after the file was read, until its vectors were compared with the facts: it
+    may be the file of an earlier tenant of the same name, or from before the tenant was emptied.
     """
 
     file: VectorFile | None
@@ -211,8 +212,8 @@ class VectorIndexes:
         return bool(entries) and backlog > 0
 
     def _save(self, tenant: Tenant, index: VectorIndex) -> None:
-        """Save new vectors; rewrite a file that has many unused ones, text of a purge, or unused ones
-        from before it was read.
+        """Save new vectors; rewrite a file that has many unused ones, text of a purge, or unused
+        ones from before it was read.
         """
         saved = self._file_of(tenant)
         file = saved.file

@@ -117,7 +117,9 @@ class Signs:
 
 
 def candidate_count(visible: int, dimension: int, k: int) -> int | None:
-    """Return how many candidates a search for `k` of the visible vectors needs; None: all of them."""
+    """Return how many candidates a search for `k` of the visible vectors needs; None: all of
+    them.
+    """
     count = max(MIN_CANDIDATES, CANDIDATES_PER_RESULT * k)
     if dimension < MIN_DIMENSION or visible * dimension <= EXACT_NUMBERS or 2 * count > visible:
         return None

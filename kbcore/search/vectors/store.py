@@ -1,4 +1,6 @@
-"""The vectors of texts, as integers, each at a numbered position; texts are known by their digests."""
+"""The vectors of texts, as integers, each at a numbered position; texts are known by their
+digests.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,8 @@ def query_of(vector: array[float]) -> Quantized:
 class VectorStore:
     """Vectors of `dimension` numbers, in at most `max_bytes` of memory.
 
-    `cells` has the numbers by position, `factors` the factor of each position, `signs` the signs.
-    A position is in use while facts count on it; the others are freed by `drop_unused`. Not safe for
+    `cells` has the numbers by position, `factors` the factor of each position, `signs` the signs. A
+    position is in use while facts count on it; the others are freed by `drop_unused`. Not safe for
     several threads at once.
     """
 

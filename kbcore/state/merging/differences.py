@@ -3,7 +3,8 @@
 Facts are paired by sign first. A pair is equal, or modified: another validity, confidence or
 metadata; evidence alone is no difference. Of the remaining facts, a fact of one side whose opposite
 is on the other side is crossed, a modification too. All others are on one side only. The engine
-compares facts without a validity window at memory speed; facts with a window are compared one by one.
+compares facts without a validity window at memory speed; facts with a window are compared one by
+one.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class Validity(NamedTuple):
 class Difference:
     """The difference of two partitions in one predicate and arity.
 
-    Use `count` for rows of arity 0 too. `yield_now` is called about once a millisecond in methods that
-    read many rows.
+    Use `count` for rows of arity 0 too. `yield_now` is called about once a millisecond in methods
+    that read many rows.
     """
 
     predicate: str
@@ -144,7 +145,9 @@ def differences(
 
 
 RELATIONS_PER_YIELD = 20
-"""Relations compared between two calls of `yield_now`, if they have few facts: about a millisecond."""
+"""Relations compared between two calls of `yield_now`, if they have few facts: about a
+millisecond.
+"""
 
 
 def standing(

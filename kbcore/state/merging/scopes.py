@@ -135,7 +135,9 @@ class _Merge:
                 self._tenant.changed(0, stored)
 
     def _merge_facts(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
-        """Copy the facts that only the source has, and settle the conflicts; return their number."""
+        """Copy the facts that only the source has, and settle the conflicts; return their
+        number.
+        """
         for sign in SIGNS:
             drawn = difference.drawn(sign, source=True)
             self._copy(
@@ -321,7 +323,9 @@ class _Merge:
 
 
 DECISIONS_PER_YIELD = 20
-"""Facts written one by one, as a strategy decided, between two calls of `yield_now`: about a millisecond."""
+"""Facts written one by one, as a strategy decided, between two calls of `yield_now`: about a
+millisecond.
+"""
 
 
 def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:

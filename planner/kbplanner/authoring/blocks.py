@@ -1,7 +1,7 @@
 """Test blocks of rule files: `test "name" { fact(a). ?- p(?x) = [b, c]. }`, and fixtures.
 
-A text with blocks is read in two parts: the blocks here, and the rest by the parser of the language,
-in a copy in which white space stands for the blocks. So both keep their positions.
+A text with blocks is read in two parts: the blocks here, and the rest by the parser of the
+language, in a copy in which white space stands for the blocks. So both keep their positions.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class _Gap:
 def format_text(text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return a text of facts, rules, goals and declarations in the canonical layout.
 
-    The result parses to the same statements. Line ends become line feeds. Raises RuleSyntaxError if the
-    text does not parse.
+    The result parses to the same statements. Line ends become line feeds. Raises RuleSyntaxError if
+    the text does not parse.
     """
     checked_source(text, limits)
     body = text.removeprefix("\ufeff")
@@ -314,7 +314,9 @@ def _space(parts: Sequence[_Part], index: int) -> str:
 
 
 def _is_declaration(parts: Sequence[_Part]) -> bool:
-    """Return True for a declaration, such as `@disjoint likes/2, hates/2`, whose slashes divide nothing."""
+    """Return True for a declaration, such as `@disjoint likes/2, hates/2`, whose slashes divide
+    nothing.
+    """
     return parts[0].token.type == "_AT" and parts[2].token.type != "_COLON"
 
 

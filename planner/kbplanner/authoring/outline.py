@@ -1,4 +1,5 @@
-"""Outline of a text: its statements and tests, and where predicates, variables and rule names occur.
+"""Outline of a text: its statements and tests, and where predicates, variables and rule names
+occur.
 
 It is made from tokens alone, so that a text with mistakes has one too, as while someone types.
 """
@@ -222,8 +223,8 @@ def _call(tokens: Sequence[Token], at: int) -> tuple[int, int]:
 
 
 def _declared(tokens: Sequence[Token], statement: int) -> Iterator[Occurrence]:
-    """Yield the predicates of a declaration: atoms, or `name/arity`, where `@disjoint` may leave out
-    the arity 1.
+    """Yield the predicates of a declaration: atoms, or `name/arity`, where `@disjoint` may leave
+    out the arity 1.
     """
     word = tokens[1].value
     if word in (KEY, TOTAL):

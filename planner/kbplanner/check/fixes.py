@@ -14,7 +14,9 @@ from kbplanner.syntax.printer import print_constant
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A replacement of the text that a finding marks; `inserts` if the marked text stays behind it."""
+    """A replacement of the text that a finding marks; `inserts` if the marked text stays behind
+    it.
+    """
 
     title: str
     text: str

@@ -65,8 +65,9 @@ STATEMENTS_PER_YIELD = 20_000
 """Statements whose kind is looked at between two calls of `yield_now`: about a millisecond."""
 
 CHEAP_PACE = 500
-"""Statements or rules between two calls of `yield_now`, in checks of one or all of them: one can have 64
-KiB of expressions."""
+"""Statements or rules between two calls of `yield_now`, in checks of one or all of them: one can
+have 64 KiB of expressions.
+"""
 
 
 def _accept(statement: Statement) -> str | None:
@@ -105,8 +106,8 @@ def check_texts(
     """Return the findings of each text, in order; the texts belong together.
 
     `scope` is the scope of rules that name none. `problem_of` returns what else is wrong with a
-    statement. `yield_now` is called after each statement that was read, and in the loops over statements
-    and rules after that. Never raises for what is wrong with a text.
+    statement. `yield_now` is called after each statement that was read, and in the loops over
+    statements and rules after that. Never raises for what is wrong with a text.
     """
     parts = [_read(text, limits, yield_now) for text in texts]
     _check_blocks(parts, yield_now)
@@ -247,7 +248,9 @@ def _placed(
 
 
 BLOCKS_PER_YIELD = 20
-"""Test blocks checked between two calls of `yield_now`: about a millisecond; each has some queries."""
+"""Test blocks checked between two calls of `yield_now`: about a millisecond; each has some
+queries.
+"""
 
 
 def _check_blocks(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
@@ -486,7 +489,9 @@ def _check_recursion(
 def _with_searches(
     parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]
 ) -> Stored:
-    """Return what is stored, with the predicates that search the facts where nothing defines them."""
+    """Return what is stored, with the predicates that search the facts where nothing defines
+    them.
+    """
     defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= {(name, n) for name, arities in stored.predicates.items() for n in arities}
     searches = {

@@ -18,9 +18,10 @@ def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
 
     Constants that are not numbers are left out of all aggregates but `count`, with one warning
     each. A sum is computed exactly and rounded once if it contains reals, so that the order of the
-    constants does not matter; beyond 64 bits, or beyond the doubles, it has no value, and neither if
-    one of the numbers is. `min` and `max` are the first and last of the numbers in answer order; in
-    a group without numbers, of the instants by time. `representative` is the first of all constants.
+    constants does not matter; beyond 64 bits, or beyond the doubles, it has no value, and neither
+    if one of the numbers is. `min` and `max` are the first and last of the numbers in answer order;
+    in a group without numbers, of the instants by time. `representative` is the first of all
+    constants.
     """
     if function == "count":
         return str(len(texts)), 0

@@ -147,7 +147,8 @@ class _Builder:
         self._yield_now = yield_now
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
-        # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
+        # Only where goals alone fill it: where rules ask as well, its rows share values as those of
+        # any demand do.
         asked = {clause.head.schema for clause in program.clauses}
         self._seed = None if program.seed in asked else program.seed
         for clause in paced(program.clauses, yield_now, CLAUSES_PER_YIELD):

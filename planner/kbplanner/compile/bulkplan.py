@@ -58,7 +58,9 @@ class UnfitForBulk(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class BulkAtom:
-    """A relation applied to terms: rows of a view, or with `absent` the test that no row matches."""
+    """A relation applied to terms: rows of a view, or with `absent` the test that no row
+    matches.
+    """
 
     relation: str
     args: tuple[Term, ...]

@@ -58,7 +58,9 @@ class Opcode(IntEnum):
 
 
 RULES_PER_YIELD = 5
-"""Join plans encoded between two calls of `yield_now`: a tenth of a millisecond, more if they are long."""
+"""Join plans encoded between two calls of `yield_now`: a tenth of a millisecond, more if they are
+long.
+"""
 
 
 def encode(plan: Plan, yield_now: YieldNow = go_on) -> array[int]:
@@ -93,8 +95,9 @@ def _rule(join: JoinPlan) -> list[int]:
 
 
 KIND_OF = {"min": 3, "max": 4, "classes": 5, "first": 6}
-"""Kinds of slots that keep the best row of each group, the classes of names, or the first row with a
-key; to the last kind the number of columns of the key is added."""
+"""Kinds of slots that keep the best row of each group, the classes of names, or the first row with
+a key; to the last kind the number of columns of the key is added.
+"""
 
 _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 

@@ -14,11 +14,15 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.values.instants import TIME_FUNCTIONS
 
 NOW = "\0now"
-"""The parameter that holds the instant of a run, as the value of `now()`; no constant has this text."""
+"""The parameter that holds the instant of a run, as the value of `now()`; no constant has this
+text.
+"""
 
 
 class View(IntEnum):
-    """Which rows of a relation a step reads in a round: all, those new in it, or those before them."""
+    """Which rows of a relation a step reads in a round: all, those new in it, or those before
+    them.
+    """
 
     FULL = 0
     DELTA = 1
@@ -86,7 +90,9 @@ class Intersect:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along operators.AGGREGATES."""
+    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along
+    operators.AGGREGATES.
+    """
 
     function: int
     column: int
@@ -114,8 +120,8 @@ class AntiJoin:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`filter ?x < ?y`: continue if the comparison holds; `op` counts along operators.COMPARISONS, +8 negates
-    it.
+    """`filter ?x < ?y`: continue if the comparison holds; `op` counts along operators.COMPARISONS,
+    +8 negates it.
     """
 
     op: int
@@ -161,8 +167,8 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """`test ?x starts_with ?y`: continue if the test holds; `op` counts along operators.SUBSTRING_TESTS, +8
-    negates it.
+    """`test ?x starts_with ?y`: continue if the test holds; `op` counts along
+    operators.SUBSTRING_TESTS, +8 negates it.
     """
 
     op: int
@@ -271,9 +277,10 @@ class Plan:
     its last column it keeps of each group of rows, "min" or "max", "classes" for classes of names,
     "first" if it keeps of the rows of a conclusion the one that came first, None for all rows;
     `parameters` are the constants of the rules, in registers from 0. `seed` takes rows of bound
-    goal arguments, in order (None: nothing to bind). For argument i of the goal, `answer_columns[i]` is its column in slot
-    `answer`, or None where it is the goal's own constant; then the answers are those of one seed
-    only, and the run serves one goal. `external` has the calls of plugins that the goal depends on.
+    goal arguments, in order (None: nothing to bind). For argument i of the goal,
+    `answer_columns[i]` is its column in slot `answer`, or None where it is the goal's own constant;
+    then the answers are those of one seed only, and the run serves one goal. `external` has the
+    calls of plugins that the goal depends on.
     """
 
     slots: tuple[RelationSchema, ...]
@@ -301,8 +308,8 @@ class Plan:
 
     @property
     def hides_now(self) -> bool:
-        """True if the value of `now()` is only compared and computed with, so that no row has it and
-        no row is looked up by it.
+        """True if the value of `now()` is only compared and computed with, so that no row has it
+        and no row is looked up by it.
         """
         if not self.dated:
             return False

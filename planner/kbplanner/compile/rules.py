@@ -42,9 +42,9 @@ from kbplanner.syntax.printer import print_rule
 class RuleSlice:
     """The clauses that relations depend on, and their rules: all that a plan is made from.
 
-    The clauses number the rules from 1, by their places in `rules`. Slices with the same content are
-    one object, so that what is cached by slice outlives changes of other rules. `endless` are the
-    numbers of rules of a recursion through a computed value; `external` as in RuleSet.
+    The clauses number the rules from 1, by their places in `rules`. Slices with the same content
+    are one object, so that what is cached by slice outlives changes of other rules. `endless` are
+    the numbers of rules of a recursion through a computed value; `external` as in RuleSet.
     """
 
     clauses: tuple[Clause, ...]
@@ -56,7 +56,8 @@ class RuleSlice:
 @dataclass(frozen=True, slots=True, eq=False)
 class ComponentSource:
     """The clauses that a negative component is evaluated from: its own, and those of the relations
-    outside of components that they depend on, in order; and the indexes of the components they read.
+    outside of components that they depend on, in order; and the indexes of the components they
+    read.
     """
 
     clauses: tuple[Clause, ...]
@@ -170,7 +171,9 @@ class RuleSet:
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
-        """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
+        """Stored relations of explicit negatives. Whether they have rows decides how a `not` is
+        compiled.
+        """
         for denied in {frozenset[RelationSchema](), self.deniable}:
             check_extrema(extremum_findings(self.clauses(denied, yield_now), yield_now))
 
@@ -312,8 +315,8 @@ class RuleSet:
     def proof_clauses(
         self, denied: frozenset[RelationSchema], allow_rewriting: bool
     ) -> tuple[Clause, ...]:
-        """Return clauses for proofs, in the shape of the rules; `allow_rewriting` allows rewritten linear
-        recursion.
+        """Return clauses for proofs, in the shape of the rules; `allow_rewriting` allows rewritten
+        linear recursion.
         """
         return (
             self.clauses(denied) if allow_rewriting else lower(self.rules, denied, current_yield())

@@ -229,8 +229,8 @@ class Relation(Protocol):
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
         limit 0 = all.
 
-        `yield_now` is called between pieces of long work; the relation must not change until the call
-        returns.
+        `yield_now` is called between pieces of long work; the relation must not change until the
+        call returns.
         """
 
     def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
@@ -274,7 +274,9 @@ class Relation(Protocol):
         """Return one cell for each id."""
 
     def uses(self, attribute: Attribute) -> bool:
-        """Return True if a cell of this attribute was ever set to a value other than the default."""
+        """Return True if a cell of this attribute was ever set to a value other than the
+        default.
+        """
 
     def copy(self) -> Relation:
         """Return a copy with the same rows in the same order, hidden flags and attributes; ids may
@@ -346,8 +348,8 @@ class Run(Protocol):
         """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after
         cancel().
 
-        `offload`, if given, makes the call into the engine, for example in another thread. The caller
-        holds the engine's mutex.
+        `offload`, if given, makes the call into the engine, for example in another thread. The
+        caller holds the engine's mutex.
         """
 
     def check(self) -> RunState:
@@ -414,7 +416,9 @@ class CompiledPlan(Protocol):
 
 
 class Engine(Protocol):
-    """Symbols and relations of one tenant. Threads may share it: a mutex admits one call at a time."""
+    """Symbols and relations of one tenant. Threads may share it: a mutex admits one call at a
+    time.
+    """
 
     def intern(self, text: str) -> int:
         """Return the symbol of a text; create it if it is new."""
@@ -442,8 +446,8 @@ class Engine(Protocol):
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
         code point.
 
-        `offload`, if given, makes the call for a long list of rows. With `in_place` the array itself
-        may be changed and returned.
+        `offload`, if given, makes the call for a long list of rows. With `in_place` the array
+        itself may be changed and returned.
         """
 
     def texts_once(self, symbols: array[int]) -> list[str]:
@@ -491,8 +495,8 @@ class Engine(Protocol):
     def nearest(
         self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the at most `k` vectors nearest to the query among those at `positions`, as indexes
-        into `positions`, and their scores.
+        """Return the at most `k` vectors nearest to the query among those at `positions`, as
+        indexes into `positions`, and their scores.
 
         Highest first; among equal scores the lower index.
         """

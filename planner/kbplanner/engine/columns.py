@@ -144,7 +144,9 @@ def distinct(engine: backend.Engine, symbols: array[int], first: int, stride: in
 def _numbered(
     engine: Engine, symbols: array[int], first: int, stride: int
 ) -> tuple[bytearray, Any, int]:
-    """Return the numbers of the symbols of a column, its distinct symbols, and how many there are."""
+    """Return the numbers of the symbols of a column, its distinct symbols, and how many there
+    are.
+    """
     count = len(range(first, len(symbols), stride))
     codes = bytearray(4 * count)
     codes_view, cells = ffi.from_buffer("uint32_t[]", codes), ffi.from_buffer("kb_sym[]", symbols)

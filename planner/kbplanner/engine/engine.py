@@ -201,7 +201,9 @@ class Engine:
         return result
 
     def number(self, symbol: int) -> int | float | None:
-        """Return the numeric value of a symbol: an int within 64 bits, a float, or None for text."""
+        """Return the numeric value of a symbol: an int within 64 bits, a float, or None for
+        text.
+        """
         kind, integer, real = ffi.new("uint32_t *"), ffi.new("int64_t *"), ffi.new("double *")
         self.call(lib.kb_symbol_number, symbol, kind, integer, real)
         if kind[0] == 0:
@@ -292,7 +294,9 @@ class Engine:
             return Run(self, plan, out[0], budget, symbol)
 
     def _locked_instant(self, handle: Any, text: str) -> int:
-        """Return a symbol for the text of an instant that no open run has; all have the same length."""
+        """Return a symbol for the text of an instant that no open run has; all have the same
+        length.
+        """
         encoded, out = encode(text), ffi.new("kb_sym *")
         known = self._free_instants.pop() if self._free_instants else 0
         check(lib.kb_symbol_reuse(handle, known, encoded, len(encoded), out), self.max_bytes)
@@ -329,7 +333,9 @@ class Engine:
     def nearest(
         self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the vectors nearest to the query among those at `positions`, as indexes into `positions`."""
+        """Return the vectors nearest to the query among those at `positions`, as indexes into
+        `positions`.
+        """
         if len(search.cells) < len(search.factors) * len(search.query.cells):
             raise EngineFault("there are fewer numbers than vectors")
         k = min(k, len(positions))
@@ -672,8 +678,8 @@ class Run:
         """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed
         relations.
 
-        `offload`, if given, makes each call into the engine; the mutex is always taken in this thread.
-        Raises BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
+        `offload`, if given, makes each call into the engine; the mutex is always taken in this
+        thread. Raises BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
         enter: Callable[[Any, int], int] = lib.kb_run_step
         if offload is not None:
@@ -755,8 +761,8 @@ class Run:
             self._engine.close_later(self._closing(), handle)
 
     def _closing(self) -> Callable[[Any], None]:
-        """Return the function that closes the run and gives back its instant; it holds the lock of the
-        engine.
+        """Return the function that closes the run and gives back its instant; it holds the lock of
+        the engine.
         """
         instant, free = self._instant, self._engine._free_instants
         if instant is None:

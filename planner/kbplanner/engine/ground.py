@@ -19,7 +19,9 @@ NONE = 0xFFFFFFFF
 
 
 NEGATED = 0x80000000
-"""A premise `NEGATED | node` requires that the node does not hold; used by well-founded models only."""
+"""A premise `NEGATED | node` requires that the node does not hold; used by well-founded models
+only.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ OFFLOADED_INSTANCES = 50_000
 
 
 def shortest(engine: backend.Engine, ground: Ground, offload: Offload | None = None) -> Shortest:
-    """Return the shortest proofs of a ground program, as `ground.shortest`; `offload` makes long engine
-    calls.
+    """Return the shortest proofs of a ground program, as `ground.shortest`; `offload` makes long
+    engine calls.
     """
     if not isinstance(engine, Engine):
         return shortest_in_python(ground)

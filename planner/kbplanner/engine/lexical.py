@@ -19,10 +19,10 @@ class Matching:
 
     `words` are at most MAX_WORDS posting lists with weights above 0, heaviest first; a list has the
     indexes of the facts with the word, ascending, repeated for each occurrence. A word gives a fact
-    weight * times * scale / (times + flat + slope * length). By index: `lengths` in words, `visible`
-    1 for searchable facts, `owners`; `ranks` by owner, the lowest first where scores are equal. No
-    fact is shorter than `shortest` or has a word more than `most` times. Facts with a score below
-    `minimum` are not found.
+    weight * times * scale / (times + flat + slope * length). By index: `lengths` in words,
+    `visible` 1 for searchable facts, `owners`; `ranks` by owner, the lowest first where scores are
+    equal. No fact is shorter than `shortest` or has a word more than `most` times. Facts with a
+    score below `minimum` are not found.
     """
 
     words: Sequence[tuple[array[int], float]]

@@ -35,7 +35,8 @@ def quantized(vector: array[float], largest: int, typecode: str) -> Quantized:
 
 @dataclass(frozen=True, slots=True)
 class NearestSearch:
-    """Vectors by position, `len(query.cells)` integers of 8 bits each, with a factor each, and a query.
+    """Vectors by position, `len(query.cells)` integers of 8 bits each, with a factor each, and a
+    query.
 
     The score of a vector is its dot product with the query. Scores below `least` are left out.
     """
@@ -59,8 +60,9 @@ class StoredVectors:
 class SignSearch:
     """The signs of vectors by position, and of a query: `len(query)` words of 64 bits each.
 
-    Bit `i` of a vector, from the lowest bit of the first word on, is 1 if number `i` is above that of
-    a centre. The number of signs that differ between two vectors grows with the angle between them.
+    Bit `i` of a vector, from the lowest bit of the first word on, is 1 if number `i` is above that
+    of a centre. The number of signs that differ between two vectors grows with the angle between
+    them.
     """
 
     signs: array[int]

@@ -35,10 +35,14 @@ EXTRA_SYMBOLS = 1 << 18
 """Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
 
 PlanKey = tuple[RuleSlice, RelationSchema, str, str]
-"""The rules that the goal depends on, its relation of conclusions, adornment, and the kind of plan below."""
+"""The rules that the goal depends on, its relation of conclusions, adornment, and the kind of plan
+below.
+"""
 
 SINGLE, MANY, FULL = "single", "many", "full"
-"""A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
+"""A plan for one binding of the goal at a time, for many bindings in one run, and without
+demand.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +95,8 @@ class PlanCache:
         version: int = -1,
         many: bool = False,
     ) -> CompiledGoal:
-        """Return the plan for a goal on a stored schema with rules, built again when it is outdated.
+        """Return the plan for a goal on a stored schema with rules, built again when it is
+        outdated.
 
         `goal` may have the restrictions that `goal_equalities` returns; then the plan serves only
         goals with them. While `version` is the same as at the last call, sizes have not changed.
@@ -137,7 +142,8 @@ class PlanCache:
         ):
             full = self._get((slice_, relation, "f" * relation.arity, FULL), statistics, version)
             if "b" not in adornment and full.joins_pairs:
-                # Demand has columns, which rows of bits do not, and saves nothing for the goal itself.
+                # Demand has columns, which rows of bits do not, and saves nothing for the goal
+                # itself.
                 self._plans.put(key, _CachedGoal(full, version))
                 return full
         loaded = load(self._engine, program, statistics, yield_now)
@@ -175,8 +181,8 @@ class GoalRun:
 
     Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both
     ways; see `race.py`. If the full evaluation ends first, this object becomes the run of
-    `goal.full`: `goal` and `run` change. `now` is the instant of the request, in epoch milliseconds;
-    a dated plan needs it, and its run may only be asked at that instant.
+    `goal.full`: `goal` and `run` change. `now` is the instant of the request, in epoch
+    milliseconds; a dated plan needs it, and its run may only be asked at that instant.
     """
 
     def __init__(
@@ -378,7 +384,9 @@ class GoalRun:
         return self._engine.sort(best, width, budget.offload)[:limit]
 
     def _row_count(self) -> int:
-        """Return the number of rows of the answer relation; without columns, 1 if it has its row."""
+        """Return the number of rows of the answer relation; without columns, 1 if it has its
+        row.
+        """
         return self.run.relation(self._plan.answer).counts().visible
 
     def tested(self, rows: array[int], count: int, drive: Drive) -> Relation:
@@ -460,7 +468,9 @@ def goal_shape(
 
 
 def goal_equalities(pattern: Sequence[int]) -> tuple[Comparison, ...]:
-    """Return the equalities that a match pattern puts on columns: those of one variable are equal."""
+    """Return the equalities that a match pattern puts on columns: those of one variable are
+    equal.
+    """
     return tuple(
         Comparison("==", Variable(str((value & ~SAME) + 1)), Variable(str(index)))
         for index, value in enumerate(pattern, 1)

@@ -58,9 +58,9 @@ PlanKey = tuple[RuleSlice, RelationSchema, str, GroundForm]
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundGoal:
     """A ground program for one predicate and binding pattern, its loaded plan, and the slot of each
-    relation. Its clauses number `rules` from 1. `may_outgrow` if it depends on a recursion with several
-    recursive premises, whose instances can be many more than its conclusions. `full` is the same goal
-    without demand, where demand can cost more than it saves.
+    relation. Its clauses number `rules` from 1. `may_outgrow` if it depends on a recursion with
+    several recursive premises, whose instances can be many more than its conclusions. `full` is the
+    same goal without demand, where demand can cost more than it saves.
     """
 
     rules: tuple[Rule, ...]
@@ -95,7 +95,8 @@ class GroundPlans:
         """Return the ground program for a goal on a stored schema that has rules."""
         relation, sources = rules.conclusions(goal), form.confidence_sources
         slice_ = rules.proof_slice(denied, relation, allow_rewriting=sources is not None)
-        # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
+        # Rewritten linear recursion applies other rules, which matters where rules have a
+        # confidence.
         if sources is not None and any(rule.confidence is not None for rule in slice_.rules):
             slice_ = rules.proof_slice(denied, relation, allow_rewriting=False)
         key = (slice_, relation, adornment, form)
@@ -202,11 +203,15 @@ class GroundRun:
 
     @property
     def has_all_rows(self) -> bool:
-        """True if the run has all conclusions of the goal's relation, not only those it was asked."""
+        """True if the run has all conclusions of the goal's relation, not only those it was
+        asked.
+        """
         return "b" not in self.goal.plan.adornment
 
     def seed(self, rows: array[int], count: int) -> None:
-        """Ask for these whole rows of the goal; only the columns that its adornment binds are used."""
+        """Ask for these whole rows of the goal; only the columns that its adornment binds are
+        used.
+        """
         plan = self.goal.plan
         if plan.seed is not None:
             seeds = bound_columns(plan, rows, count)
@@ -214,8 +219,8 @@ class GroundRun:
             self._seeds, self._seed_count = seeds, count
 
     def read(self, drive: Drive, yield_now: YieldNow) -> Ground:
-        """Run to the end, and return the ground program; `yield_now` is called between pieces of the
-        reading.
+        """Run to the end, and return the ground program; `yield_now` is called between pieces of
+        the reading.
 
         It has the instances of `blocks`, of which the first `parts` are those of parts of clauses,
         one for each group, and at the end one for each seed.
@@ -343,9 +348,9 @@ class GroundRun:
         """Return the node numbers of conclusions that hold, of each the lowest node.
 
         A conclusion has a node in each version of its relation that has it, and their proofs may
-        differ. If each premise is proved by its lowest node, the heights of the nodes of a proof fall
-        from each conclusion to its premises, so that it has no cycle. Of nodes equally low that of
-        `schema` is chosen.
+        differ. If each premise is proved by its lowest node, the heights of the nodes of a proof
+        fall from each conclusion to its premises, so that it has no cycle. Of nodes equally low
+        that of `schema` is chosen.
         """
         lowest = self.nodes(schema, rows, count)
         for version, offset in self._offsets.items():

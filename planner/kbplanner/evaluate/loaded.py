@@ -64,8 +64,8 @@ class LoadedPlan:
     was made.
 
     `bound` are the positions of the goal's constants. The answers of a plan that is `ordered` are
-    the columns of the goal in their order, without its constants if the plan is not `whole`. Runs of
-    a plan that is `dated` hold for one instant only.
+    the columns of the goal in their order, without its constants if the plan is not `whole`. Runs
+    of a plan that is `dated` hold for one instant only.
     """
 
     plan: Plan
@@ -153,7 +153,9 @@ def load(
 
 
 def bound_columns(plan: Plan, rows: array[int], count: int) -> array[int]:
-    """Return the columns of whole rows of a goal that its adornment binds: rows of the plan's seed."""
+    """Return the columns of whole rows of a goal that its adornment binds: rows of the plan's
+    seed.
+    """
     bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
     if len(bound) == len(plan.adornment):
         return rows

@@ -16,7 +16,9 @@ from kbplanner.engine.backend import Limits, Offload, Run, RunState, RunStats, S
 from kbplanner.errors import BudgetExceeded
 
 HEAD_START_STEPS = 200_000
-"""Engine steps that the demand evaluation makes before the full evaluation is opened: one to two milliseconds."""
+"""Engine steps that the demand evaluation makes before the full evaluation is opened: one to two
+milliseconds.
+"""
 
 HEAD_START_SHARE_BESIDE_ROWS = 4
 """The head start is shorter by this factor where the full evaluation works on rows of bits, and
@@ -24,19 +26,21 @@ derives several rows in a step.
 """
 
 HEAD_START_STEPS_PER_FACT = 4
-"""Further steps of head start for each stored fact the goal can read; a full evaluation reads each of them at least once."""
+"""Further steps of head start for each stored fact the goal can read; a full evaluation reads each
+of them at least once.
+"""
 
 FULL_TIME_SHARE = 2.0
 """Seconds the full evaluation gets for each second of the demand evaluation."""
 
 FULL_TIME_SHARE_BY_ROWS = 4.0
-"""The same where the full evaluation works on rows of bits: its time is bounded by the values of the
-relations, and it usually ends first.
+"""The same where the full evaluation works on rows of bits: its time is bounded by the values of
+the relations, and it usually ends first.
 """
 
 FIRST_TURN_STEPS = 25_000
-"""Engine steps of the first turn of the demand evaluation beside the full one. Each turn is twice as
-long as the one before, so that short races are fair and long ones change turns rarely.
+"""Engine steps of the first turn of the demand evaluation beside the full one. Each turn is twice
+as long as the one before, so that short races are fair and long ones change turns rarely.
 """
 
 
@@ -50,11 +54,11 @@ class LimitedSteps(Steps, Protocol):
 class Race:
     """The demand run of a goal and its full run, as one piece of work with a `step` method.
 
-    `open_full` opens the full run; `facts` is the number of stored facts that it reads, `joins_pairs`
-    True if it can be evaluated by rows of bits. The rows
-    and bytes of both runs together stay within `limits`: when they reach them, the full run is
-    closed and the demand run goes on alone, within the same limits. `now` returns seconds; without
-    differences in time the runs are compared by their steps.
+    `open_full` opens the full run; `facts` is the number of stored facts that it reads,
+    `joins_pairs` True if it can be evaluated by rows of bits. The rows and bytes of both runs
+    together stay within `limits`: when they reach them, the full run is closed and the demand run
+    goes on alone, within the same limits. `now` returns seconds; without differences in time the
+    runs are compared by their steps.
     """
 
     def __init__(

@@ -25,8 +25,9 @@ from kbplanner.passes.parts import Unseen
 Symbols = tuple[int, ...]
 
 FIRST_FUEL, FUEL_PER_KEY, MAX_FUEL = 500, 20, 20_000
-"""Steps before a run is checked: enough for all keys where each has few values; at most, some tenths of a
-millisecond."""
+"""Steps before a run is checked: enough for all keys where each has few values; at most, some
+tenths of a millisecond.
+"""
 
 KEYS_PER_RUN = 256
 """Keys whose values are searched for in one run."""
@@ -54,7 +55,9 @@ class Witnesses:
         self._values: dict[Unseen, dict[Symbols, Symbols]] = {}
 
     def find(self, unseen: Unseen, keys: Sequence[Symbols]) -> list[Symbols]:
-        """Return, for the values of each key, those of the variables found; raises BudgetExceeded."""
+        """Return, for the values of each key, those of the variables found; raises
+        BudgetExceeded.
+        """
         known = self._values.setdefault(unseen, {})
         missing = list(dict.fromkeys(key for key in keys if key not in known))
         while missing:

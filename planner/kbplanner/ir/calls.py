@@ -60,7 +60,8 @@ the other.
 def infer_modes(clauses: Sequence[Clause], external: Modes, yield_now: YieldNow = go_on) -> Modes:
     """Return the modes of the external relations and of those that depend on them.
 
-    Relations that can be asked in any way are left out. `yield_now` is called about once a millisecond.
+    Relations that can be asked in any way are left out. `yield_now` is called about once a
+    millisecond.
     """
     heads = by_head(clauses)
     depending = dependents(clauses, external, yield_now).difference(external)
@@ -69,7 +70,8 @@ def infer_modes(clauses: Sequence[Clause], external: Modes, yield_now: YieldNow 
     for clause in paced(own, yield_now, CLAUSES_PER_YIELD):
         for atom in clause.all_atoms():
             readers.setdefault(atom.schema, set()).add(clause.head.schema)
-    # Callees before callers, so that a chain is done at once; then those whose callees have changed.
+    # Callees before callers, so that a chain is done at once; then those whose callees have
+    # changed.
     parts = components(own, yield_now)
     todo = deque(schema for part in parts for schema in sorted(part.relations, key=str))
     modes: dict[RelationSchema, tuple[str, ...]] = {
@@ -108,8 +110,8 @@ def check_callable(
 ) -> None:
     """Raise UnboundArgument if a relation cannot be asked with these arguments bound.
 
-    The error names the external predicate and the argument that nothing binds. `yield_now` is called
-    about once a millisecond.
+    The error names the external predicate and the argument that nothing binds. `yield_now` is
+    called about once a millisecond.
     """
     if not permitted(modes, goal, marks):
         heads = by_head(clauses)
@@ -126,8 +128,8 @@ def blocked_rules(
     """Yield the number of the rule of each clause that has no order even if all of its head is
     bound, and the error of the call that is to blame.
 
-    Clauses that only call relations of such clauses are not reported. `yield_now` is called about once a
-    millisecond.
+    Clauses that only call relations of such clauses are not reported. `yield_now` is called about
+    once a millisecond.
     """
     heads = by_head(clauses)
     callable_modes = {schema: own for schema, own in modes.items() if own}

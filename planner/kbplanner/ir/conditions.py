@@ -4,10 +4,10 @@
 ?b)` is `before(?a, ?b) == false`. So a test whose arguments are not instants has no value and fails
 in both forms, and all that works on comparisons works on tests.
 
-`range(1, 5, ?x)`, `member(?x, [a, b])` and `split(?text, ",", ?x)` are comparisons with the operator
-`in`: the left side is one of the values of the right side. Where nothing else binds the left side the
-engine yields the values; otherwise it tests the left side with the function that MEMBERSHIP names,
-without yielding any. csrc/text/generate.c yields and tests the same values.
+`range(1, 5, ?x)`, `member(?x, [a, b])` and `split(?text, ",", ?x)` are comparisons with the
+operator `in`: the left side is one of the values of the right side. Where nothing else binds the
+left side the engine yields the values; otherwise it tests the left side with the function that
+MEMBERSHIP names, without yielding any. csrc/text/generate.c yields and tests the same values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def condition(call: Apply, negated: bool) -> Comparison:
 
 
 def condition_of(item: BodyItem) -> tuple[Apply, bool] | None:
-    """Return the call of a test, and whether it is under `not`; None if the item is no condition."""
+    """Return the call of a test, and whether it is under `not`; None if the item is no
+    condition.
+    """
     if not isinstance(item, Comparison) or item.op != "==" or item.negated:
         return None
     call = item.left

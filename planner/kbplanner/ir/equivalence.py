@@ -17,8 +17,9 @@ A class of n names has n rows, not n². Classes are computed in full, whatever t
 pairs follow demand. The clauses may read the predicate themselves, as congruences do: classes only
 grow, and what follows from a smaller class follows from a larger one.
 
-An aggregate that chooses one of the names equal to a name has the same value for all names of a class,
-so that its groups are classes: `canonical(same, ?x, representative(?y)) :- same(?x, ?y)` becomes
+An aggregate that chooses one of the names equal to a name has the same value for all names of a
+class, so that its groups are classes: `canonical(same, ?x, representative(?y)) :- same(?x, ?y)`
+becomes
 
     bindings canonical#1/2(?x, ?y) :- classes same/2(?y, ?x).
     groups canonical#1/2(?x, ?r) :- bindings canonical#1/2(?x, ?y), ?r := representative(?y).
@@ -178,8 +179,8 @@ def _groups_by_class(
     equivalences: Collection[RelationSchema],
     yield_now: YieldNow,
 ) -> dict[RelationSchema, RelationSchema]:
-    """Return the bindings and groups of rules that choose one of the names equal to a name, each with
-    its equivalence relation.
+    """Return the bindings and groups of rules that choose one of the names equal to a name, each
+    with its equivalence relation.
     """
     chosen: dict[RelationSchema, RelationSchema] = {}
     readers_of: dict[RelationSchema, list[Clause]] = {}

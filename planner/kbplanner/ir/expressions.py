@@ -55,7 +55,8 @@ def flatten(
     aggregated = {term.variable for term in head if isinstance(term, (Aggregate, Extremum))}
     sides = [_Sides.of(item) for item in items]
     while True:
-        # Equations first, then the generator of the fewest values: the others of its variable test it.
+        # Equations first, then the generator of the fewest values: the others of its variable test
+        # it.
         pairs = [(each, named) for each in sides if (named := _named(each, bound)) is not None]
         if not pairs:
             break
@@ -135,8 +136,8 @@ class _Sides:
 
 
 def _named(sides: _Sides, bound: set[Variable]) -> tuple[Variable, Expr] | None:
-    """Return the variable that an equation or a generator binds, and its expression, whose variables
-    are all bound.
+    """Return the variable that an equation or a generator binds, and its expression, whose
+    variables are all bound.
     """
     item = sides.item
     call = generator_of(item)

@@ -300,8 +300,8 @@ def _unbounded(clause: Clause, names: str) -> ExtremumFinding:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The dependence of a head's value on the value of an atom: whether it changes with every change,
-    and whether it is never better.
+    """The dependence of a head's value on the value of an atom: whether it changes with every
+    change, and whether it is never better.
     """
 
     is_strict: bool
@@ -336,7 +336,9 @@ def _strict_terms(value: Variable, clause: Clause) -> set[object]:
 
 
 def _bounded_terms(value: Variable, clause: Clause, least: bool) -> set[object]:
-    """Return the terms that are never better than `value`: not less for `least`, else not greater."""
+    """Return the terms that are never better than `value`: not less for `least`, else not
+    greater.
+    """
     bounded: set[object] = {value}
     below = _LOWER if least else _UPPER
     ordered = list(_ordered(clause, below))
@@ -361,7 +363,8 @@ def _is_bounded(
     gains: Collection[object],
     losses: Collection[object],
 ) -> bool:
-    """Return True if a computed value is never better than the value that `bounded` are measured by.
+    """Return True if a computed value is never better than the value that `bounded` are measured
+    by.
 
     Adding one of `gains`, and subtracting one of `losses`, makes no value better.
     """

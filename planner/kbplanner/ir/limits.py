@@ -95,7 +95,9 @@ class Limits:
         )
 
     def call_problem(self, function: Function, count: int) -> str | None:
-        """Return an error message if a function does not take this number of arguments, else None."""
+        """Return an error message if a function does not take this number of arguments, else
+        None.
+        """
         if function.takes(count) and count <= self.args:
             return None
         most = self.args if function.most is None else function.most

@@ -19,7 +19,9 @@ NO_MODES: Modes = {}
 
 
 def permits(mode: str, marks: str) -> bool:
-    """Return True if a relation asked with `marks` has every argument bound that a mode requires."""
+    """Return True if a relation asked with `marks` has every argument bound that a mode
+    requires.
+    """
     return all(needed == "f" or mark == "b" for needed, mark in zip(mode, marks, strict=True))
 
 

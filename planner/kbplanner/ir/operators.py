@@ -41,8 +41,8 @@ class Function:
     """A function of expressions: its name, and the numbers of arguments that it takes.
 
     `most` is None where any number from `least` on is taken. `usage` shows it in messages. A
-    function that is `atomic` may also be written like an atom, with its value last. A `test` has the
-    values TRUE and FALSE, and is written like an atom where it is a condition.
+    function that is `atomic` may also be written like an atom, with its value last. A `test` has
+    the values TRUE and FALSE, and is written like an atom where it is a condition.
     """
 
     name: str
@@ -140,13 +140,14 @@ GENERATOR = {function.name: function for function in GENERATOR_LIST}
 """The generators by name."""
 
 MEMBERSHIP = {"member": "is_member", "range": "is_in_range", "split": "is_part"}
-"""The function by which a generator tests a value, for the compiler alone: it takes the value before
-the arguments of the generator.
+"""The function by which a generator tests a value, for the compiler alone: it takes the value
+before the arguments of the generator.
 """
 
 RESERVED_CONDITIONS = ("range", "split")
-"""Conditions that are builtins with any number of arguments. `member` is one with a list, the others
-with the number of arguments that they take, so that predicates of their names are rarely in the way.
+"""Conditions that are builtins with any number of arguments. `member` is one with a list, the
+others with the number of arguments that they take, so that predicates of their names are rarely in
+the way.
 """
 
 OPERATIONS = (*ARITHMETIC, *FUNCTIONS, *MEMBERSHIP.values())
@@ -159,7 +160,9 @@ CHOICES = ("min", "max", "representative")
 """Aggregates whose value is one of the constants: further equal ones do not change it."""
 
 EXTREMA = ("min", "max")
-"""Words before the last variable of a rule head that keep the least or greatest value of a group."""
+"""Words before the last variable of a rule head that keep the least or greatest value of a
+group.
+"""
 
 BUILTINS = (*COMPARISONS, *STRING_TESTS, *FUNCTIONS, *GENERATOR)
 """Names of the builtins that a body item of JSON can have."""

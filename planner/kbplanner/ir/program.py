@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClauseAtom:
-    """A relation applied to terms; `absent` tests that no row matches (ANONYMOUS matches anything)."""
+    """A relation applied to terms; `absent` tests that no row matches (ANONYMOUS matches
+    anything).
+    """
 
     schema: RelationSchema
     args: tuple[Term, ...]
@@ -125,7 +127,9 @@ class Clause:
         return any(isinstance(item, Aggregation) for item in self.body)
 
     def bound(self) -> set[Variable]:
-        """Return the named variables that get values: from atoms, or computed from bound variables."""
+        """Return the named variables that get values: from atoms, or computed from bound
+        variables.
+        """
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
         bound.update(item.target for item in self.body if isinstance(item, Aggregation))
         left = [item for item in self.body if isinstance(item, (Computation, Comparison))]
@@ -180,8 +184,8 @@ CLAUSES_PER_YIELD = 200
 """Clauses examined between two calls of `yield_now`: about a millisecond."""
 
 REWRITES_PER_YIELD = 2
-"""Clauses rewritten between two calls of `yield_now`: a tenth of a millisecond, and some milliseconds if
-their bodies are as long as they may be.
+"""Clauses rewritten between two calls of `yield_now`: a tenth of a millisecond, and some
+milliseconds if their bodies are as long as they may be.
 """
 
 

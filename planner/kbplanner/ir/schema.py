@@ -31,22 +31,28 @@ class Role(str, Enum):
     GREATEST_VALUE = "greatest"
     """As LEAST_VALUE, with the greatest value."""
     CLASSES = "classes"
-    """The names of an equivalence relation, each with the representative of its class; a clause that
-    concludes a pair of names unites their classes."""
+    """The names of an equivalence relation, each with the representative of its class; a clause
+    that concludes a pair of names unites their classes.
+    """
     FIRST = "first"
     """Conclusions of a recursion, each with the values of the instance that concluded it first; see
     `passes/first.py`. Later rows with the same conclusion are not added."""
     STEP = "step"
-    """Conclusions of a transitive relation that the rule which closes it is not needed for: the steps of
-    its paths. Proofs and confidences are read from such paths."""
+    """Conclusions of a transitive relation that the rule which closes it is not needed for: the
+    steps of its paths. Proofs and confidences are read from such paths.
+    """
     UNDENIED = "undenied"
-    """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
+    """Conclusions that are not also explicitly denied; used under `not` with anonymous
+    arguments.
+    """
     INSTANCE = "instance"
     """Instances of a clause: the values of its variables wherever its body holds."""
     PROJECTION = "projection"
     """Some columns of a relation, for a clause that tests that no row has given values in them."""
     PART = "part"
-    """The values that a part of a clause's body shares with the yield_now of it: `passes/parts.py`."""
+    """The values that a part of a clause's body shares with the yield_now of it:
+    `passes/parts.py`.
+    """
     JOIN = "join"
     """Two atoms of a body joined, without the variable they share: `passes/project.py`."""
     GUARD = "guard"
@@ -79,11 +85,17 @@ class RelationSchema:
     role: Role = Role.STORED
     adornment: str = ""
     source: Role | None = None
-    """For a demand or reach: the role of the relation it serves; for a settled relation: of the one it is the result of."""
+    """For a demand or reach: the role of the relation it serves; for a settled relation: of the one
+    it is the result of.
+    """
     truth: str = ""
-    """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see `passes/wellfounded.py`."""
+    """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see
+    `passes/wellfounded.py`.
+    """
     restrictions: tuple[Comparison, ...] = ()
-    """For a version of a relation, see `passes/restrict.py`: what its rows meet. A variable is a column, by its number."""
+    """For a version of a relation, see `passes/restrict.py`: what its rows meet. A variable is a
+    column, by its number.
+    """
 
     @property
     def stored(self) -> RelationSchema:

@@ -119,7 +119,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left op right` with `op` one of `operators.COMPARISONS`; or a string test, `starts_with(left, right)`."""
+    """`left op right` with `op` one of `operators.COMPARISONS`; or a string test,
+    `starts_with(left, right)`.
+    """
 
     op: str
     left: Expr

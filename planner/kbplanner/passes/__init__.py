@@ -55,7 +55,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("magic", lambda program, context: magic(program, context.yield_now)),
     ("project", lambda program, context: project(program, context.statistics, context.yield_now)),
 )
-"""Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
+"""Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on
+each other.
+"""
 
 OPTIONAL = frozenset({"restrict", "equivalence", "linear_recursion", "project"})
 
@@ -78,10 +80,10 @@ def rewrite(  # noqa: PLR0913  one parameter for each way to compile a goal
     Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds
     by pass name. Where demand would be recursive through absence, the passes run again and compute
     the relations concerned in full. With `full` every relation is computed in full: the program
-    derives all conclusions the goal depends on, also for other constants. `yield_now` is called about
-    once a millisecond. `external` has the modes of DERIVED relations that plugins provide: their
-    demand is never dropped. Raises UnboundArgument if the goal does not bind what they need, and
-    ExternalRecursion if one would have to be computed in full.
+    derives all conclusions the goal depends on, also for other constants. `yield_now` is called
+    about once a millisecond. `external` has the modes of DERIVED relations that plugins provide:
+    their demand is never dropped. Raises UnboundArgument if the goal does not bind what they need,
+    and ExternalRecursion if one would have to be computed in full.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:

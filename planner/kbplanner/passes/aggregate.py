@@ -16,9 +16,9 @@ After:
     total/2(?c, ?sum#1) :- groups total#1/2(?c, ?sum#1).  % rule 1
     total/2(?a0, ?a1) :- total/2(?a0, ?a1).
 
-`count(?x)` counts bindings of the group and `?x` alone, and `min`, `max` and `representative` need no
-more either: they have a relation of these, derived from that of all bindings where another aggregate of the head
-needs all.
+`count(?x)` counts bindings of the group and `?x` alone, and `min`, `max` and `representative` need
+no more either: they have a relation of these, derived from that of all bindings where another
+aggregate of the head needs all.
 """
 
 from __future__ import annotations

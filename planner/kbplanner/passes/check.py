@@ -183,7 +183,8 @@ def bound_variables(rule: Rule) -> set[str]:
             for target, source in ((item.left, item.right), (item.right, item.left)):
                 if isinstance(target, Variable) and not target.anonymous:
                     waiting.append((target.name, frozenset(_names(expression_variables(source)))))
-    # Each round binds a variable or ends the loop, so there are at most as many rounds as equations.
+    # Each round binds a variable or ends the loop, so there are at most as many rounds as
+    # equations.
     while True:
         computed = {name for name, needed in waiting if name not in bound and needed <= bound}
         if not computed:

@@ -1,10 +1,10 @@
-"""First instances: of each conclusion of a recursion only the rule instance that concludes it first.
+"""First instances: of each conclusion of a recursion only the rule instance that proves it first.
 
-Where a clause has several atoms of its own recursion, it has more instances than conclusions: a text
-of n words has n² phrases, and n³ ways to divide a phrase in two. A row of a FIRST relation is a
-conclusion with the number of a clause and the values of its variables in one instance; the engine
-adds no second row with the same conclusion. The premises of an instance were rows before it, so that
-the instances of a run prove each conclusion, and no conclusion by itself. They become rows of
+Where a clause has several atoms of its own recursion, it has more instances than conclusions: a
+text of n words has n² phrases, and n³ ways to divide a phrase in two. A row of a FIRST relation is
+a conclusion with the number of a clause and the values of its variables in one instance; the engine
+adds no second row with the same conclusion. The premises of an instance were rows before it, so
+that the instances of a run prove each conclusion, and no conclusion by itself. They become rows of
 instance relations, as in `instances.py`. Asserted facts keep theirs there.
 
 Before:
@@ -22,7 +22,7 @@ After:
     instance 1/1(?x) :- first s/1[f](?x, 1, _, _).  % rule 1
     instance 2/3(?x, ?y, ?z) :- first s/1[f](?x, 2, ?y, ?z).  % rule 2
     instance 0/1(?a0) :- demand s/1[f](), s/1(?a0).
-"""  # noqa: E501  a clause of the example
+"""  # noqa: E501, W505  a clause of the example
 
 from __future__ import annotations
 

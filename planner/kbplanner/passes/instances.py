@@ -1,8 +1,8 @@
 """Rule instances as rows: a relation of variable values for each clause.
 
-Only parts of clauses read these relations, so they are filled once, after the fixpoint, and a finished run
-holds the ground program of its answers: proofs, and the confidence and validity of conclusions, are
-computed from it.
+Only parts of clauses read these relations, so they are filled once, after the fixpoint, and a
+finished run holds the ground program of its answers: proofs, and the confidence and validity of
+conclusions, are computed from it.
 
 Before:
 
@@ -87,8 +87,8 @@ class GroupRelation:
 class GroundProgram:
     """A program together with the relations of its clauses' instances.
 
-    `seed_relation` is the relation whose seeds count as conclusions: the reached bindings of a rewritten
-    goal.
+    `seed_relation` is the relation whose seeds count as conclusions: the reached bindings of a
+    rewritten goal.
     """
 
     program: Program
@@ -108,8 +108,9 @@ def instances(
 
     They distinguish instances with other premises, and, if `confidence_sources` names stored
     relations, with other facts of these. With `first`, recursions with several recursive premises
-    have for each conclusion the instance that comes first, and asserted facts. `yield_now` is called
-    about once a millisecond. Raises BudgetExceeded for a clause whose instances have too many columns.
+    have for each conclusion the instance that comes first, and asserted facts. `yield_now` is
+    called about once a millisecond. Raises BudgetExceeded for a clause whose instances have too
+    many columns.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None

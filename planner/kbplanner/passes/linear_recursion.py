@@ -52,7 +52,8 @@ from kbplanner.passes.adorn import bound_args
 
 def rewrite_linear_recursion(program: Program, yield_now: YieldNow = go_on) -> Program:
     """Rewrite the relations of an adorned program whose recursive clauses are all right-linear, and
-    the goal's relation also if they are all left-linear. `yield_now` is called about once a millisecond.
+    the goal's relation also if they are all left-linear. `yield_now` is called about once a
+    millisecond.
     """
     clauses: list[Clause] = []
     heads = program.heads()

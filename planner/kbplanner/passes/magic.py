@@ -22,7 +22,7 @@ pass computes the relation in full and this pass leaves it unguarded.
 
 A relation that a plugin provides is read as the rows that are known, and demand for it is what the
 plugin has to be asked: no clause reads that demand, so that it adds no recursion.
-"""
+"""  # noqa: W505  a clause of the example
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def magic(program: Program, yield_now: YieldNow = go_on) -> Program:
         )  # reached rows came from the demand
         full = clause.head.schema.bare in program.full
         if not guarded and not full:
-            # A clause with aggregates derives all groups; demand for its head is demand for the bindings it reads.
+            # A clause with aggregates derives all groups; demand for its head is demand for the
+            # bindings it reads.
             body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
         before: list[ClauseItem] = []
         external = clause.head.schema.bare in program.external
@@ -99,8 +100,8 @@ def demand_can_cost_more(program: Program, yield_now: YieldNow = go_on) -> bool:
 
     In such a component each new answer makes new demand, which derives new answers, so that the
     guarded rules end up deriving most of the relation one binding at a time. Linear recursion does
-    not have this form, nor do the relations that the `linear_recursion` pass rewrote. `program` is the result
-    of the `magic` pass. `yield_now` is called about once a millisecond.
+    not have this form, nor do the relations that the `linear_recursion` pass rewrote. `program` is
+    the result of the `magic` pass. `yield_now` is called about once a millisecond.
     """
     demanded = {
         schema: part.relations

@@ -28,7 +28,9 @@ DERIVED_ROWS = 10_000
 """Assumed size of a derived relation, which is unknown before it is computed."""
 
 MIN_ROWS = 16
-"""Smaller relations are assumed to have this many rows, since they may grow while the plan is in use."""
+"""Smaller relations are assumed to have this many rows, since they may grow while the plan is in
+use.
+"""
 
 
 class Statistics(Protocol):
@@ -85,12 +87,11 @@ def order_items(
     known.
 
     Tests and computations come as soon as the variables they need are bound; of the atoms and the
-    generators, the one with the smallest estimated fan-out comes next, and of equal ones the earlier
-    one. Before an
-    atom that is expected to give several rows comes an equation that binds another variable.
-    `first`, if given, comes first; `seed` is the relation of the goal's own bindings. Atoms of the
-    relations in `modes` come after what binds the arguments they need; the caller has checked that
-    there is such an order.
+    generators, the one with the smallest estimated fan-out comes next, and of equal ones the
+    earlier one. Before an atom that is expected to give several rows comes an equation that binds
+    another variable. `first`, if given, comes first; `seed` is the relation of the goal's own
+    bindings. Atoms of the relations in `modes` come after what binds the arguments they need; the
+    caller has checked that there is such an order.
     """
     if len(items) == 1 and not is_test(items[0]):
         return list(items)
@@ -244,12 +245,15 @@ def rows_per_lookup(
     statistics: Statistics,
     seed: RelationSchema | None = None,
 ) -> float:
-    """Estimate the rows of a lookup by these columns, not all of them; `unbound` others are read."""
+    """Estimate the rows of a lookup by these columns, not all of them; `unbound` others are
+    read.
+    """
     arity = schema.arity
     if columns and schema == seed:
         return 1.0  # one row for each call of the goal: few of them share a value
     if schema.role in (Role.DEMAND, Role.REACH):
-        # All demand comes from one goal: its rows often share a value, so that a lookup by some columns returns them all.
+        # All demand comes from one goal: its rows often share a value, so that a lookup by some
+        # columns returns them all.
         return float(DERIVED_ROWS)
     if schema.role is Role.STORED:
         rows = max(statistics.rows(schema), MIN_ROWS)

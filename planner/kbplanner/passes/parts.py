@@ -43,7 +43,9 @@ Distinguishes = Callable[[ClauseAtom], bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unseen:
-    """Items of a body that hold for some values of the variables `outputs`, for values of `inputs`."""
+    """Items of a body that hold for some values of the variables `outputs`, for values of
+    `inputs`.
+    """
 
     inputs: tuple[Variable, ...]
     outputs: tuple[Variable, ...]
@@ -52,8 +54,8 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class SplitClause:
-    """A clause, or a part of one, with the `columns` that distinguish its instances, and the clauses
-    of its parts' guards.
+    """A clause, or a part of one, with the `columns` that distinguish its instances, and the
+    clauses of its parts' guards.
     """
 
     clause: Clause
@@ -110,8 +112,8 @@ def split(clause: Clause, names: Iterator[str], distinguishes: Distinguishes) ->
 
 
 def undivided(clause: Clause, distinguishes: Distinguishes) -> SplitClause:
-    """Return a clause as one level, with a column for each variable of its head and of the atoms that
-    distinguish instances.
+    """Return a clause as one level, with a column for each variable of its head and of the atoms
+    that distinguish instances.
     """
     atoms = (atom for atom in clause.all_atoms() if distinguishes(atom))
     columns = dict.fromkeys(v for atom in (clause.head, *atoms) for v in _named(atom))

@@ -1,4 +1,5 @@
-"""Early projection: a variable that only two atoms of a recursive rule share is removed by a join of its own.
+"""Early projection: a variable that only two atoms of a recursive rule share is removed by a join
+of its own.
 
 The rule of the example has a step for each pair of children of each pair of parents. With the join
 of its first two atoms as a relation, it has a step for each child of a pair, and one more for each
@@ -57,7 +58,9 @@ MAX_VALUES = 16_384
 """With more values, the engine does not keep rows of bits (MAX_SIZE in csrc/dense/dense.c)."""
 
 MAX_RELATIONS = 8
-"""Relations of a component that the engine evaluates by rows of bits (MAX_RELATIONS in csrc/dense/dense.c)."""
+"""Relations of a component that the engine evaluates by rows of bits (MAX_RELATIONS in
+csrc/dense/dense.c).
+"""
 
 MIN_FAN_OUT = 2.0
 """Rows that the lookups of the atoms of a rule return together, at least."""
@@ -117,8 +120,8 @@ def joins_pairs(program: Program, yield_now: YieldNow = go_on) -> bool:
 
 
 def joins_some_pairs(program: Program, yield_now: YieldNow = go_on) -> bool:
-    """Return True if a rule of that recursion is such a join; the engine then evaluates this rule by
-    rows of bits, and the others row by row.
+    """Return True if a rule of that recursion is such a join; the engine then evaluates this rule
+    by rows of bits, and the others row by row.
 
     `yield_now` is called about once a millisecond.
     """
@@ -400,7 +403,9 @@ def _split(
 def _leaves_two(
     a: ClauseAtom, b: ClauseAtom, binary: Sequence[ClauseAtom], head: Collection[Variable]
 ) -> bool:
-    """Return True if the join of two atoms can drop the variable they share, and needs both others."""
+    """Return True if the join of two atoms can drop the variable they share, and needs both
+    others.
+    """
     first, second = set(a.variables()), set(b.variables())
     needed = {v for atom in binary if atom is not a and atom is not b for v in atom.variables()}
     needed.update(head)

@@ -44,7 +44,9 @@ from kbplanner.ir.terms import Comparison, Term, Variable
 from kbplanner.pacing import YieldNow, go_on, paced
 
 Version = tuple[RelationSchema, tuple[Comparison, ...]]
-"""A relation and the equalities of its columns; a column is a variable named by its number, from 1."""
+"""A relation and the equalities of its columns; a column is a variable named by its number, from
+1.
+"""
 
 
 MAX_VERSIONS = 16
@@ -190,7 +192,9 @@ def _comparisons(atom: ClauseAtom, clause: Clause) -> list[Comparison]:
 
 
 def _restricted(clause: Clause, restrictions: tuple[Comparison, ...]) -> Clause | None:
-    """Return the clause for rows that meet the restrictions of its head; None if there can be none."""
+    """Return the clause for rows that meet the restrictions of its head; None if there can be
+    none.
+    """
     for restriction in restrictions:
         args = {Variable(str(index)): arg for index, arg in enumerate(clause.head.args, 1)}
         test = _replaced_in_comparison(restriction, args)

@@ -80,8 +80,8 @@ def widen(
     would use a best value that can still improve; None without any.
 
     `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The
-    dependencies of a full relation are full too, so that none of them waits for demand. `yield_now` is
-    called about once a millisecond.
+    dependencies of a full relation are full too, so that none of them waits for demand. `yield_now`
+    is called about once a millisecond.
     """
     relations: set[RelationSchema] = set()
     heads = program.heads()

@@ -85,7 +85,9 @@ def negative_components(
 
 
 def settled(relation: RelationSchema, truth: str) -> RelationSchema:
-    """Return the relation of the true, or the possible, rows of a relation of a negative component."""
+    """Return the relation of the true, or the possible, rows of a relation of a negative
+    component.
+    """
     return replace(relation, role=Role.STORED, source=relation.role, truth=truth)
 
 
@@ -120,8 +122,8 @@ def without_negative_components(
     """Return the clauses without negative components, whose relations copy the settled rows.
 
     With `keep` the clauses of negative components stay, and test the absence of rows that were
-    settled as possible: they conclude the same, step by step, as proofs need it. `yield_now` is called
-    about once a millisecond.
+    settled as possible: they conclude the same, step by step, as proofs need it. `yield_now` is
+    called about once a millisecond.
     """
     inside = {schema: part for part in parts for schema in part.relations}
     bounded = uncertain(clauses, parts, undefined, yield_now)
@@ -164,8 +166,8 @@ class Instances:
     `variables`.
 
     `head` and `premises` are atoms of the component; an absent premise is one without anonymous
-    variables. `is_sure` says that the other items of the body is true in these instances, not merely
-    possible.
+    variables. `is_sure` says that the other items of the body is true in these instances, not
+    merely possible.
     """
 
     schema: RelationSchema

@@ -20,7 +20,9 @@ MAX_SUGGESTIONS = 100
 
 NAMES_PER_YIELD = 300
 SIMILAR_PER_YIELD = 50
-"""Names looked up, and compared with another, between two calls of `yield_now`: about a millisecond."""
+"""Names looked up, and compared with another, between two calls of `yield_now`: about a
+millisecond.
+"""
 
 MAX_DISTANCE = 2
 """Maximum edit distance between a misspelt name and a known one."""
@@ -40,9 +42,9 @@ def arity_warnings(
     `known` holds the stored predicates with their arities; facts and rule heads of the text itself
     count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
     unknown predicate, with the known one of a similar name if there is one. `defined_elsewhere` are
-    predicates of other texts. Names of `unread_names`, which a text with errors may define, are
-    not unknown. With `only_similar` a predicate is unknown only if a similar name is known. `yield_now` is
-    called about once a millisecond.
+    predicates of other texts. Names of `unread_names`, which a text with errors may define, are not
+    unknown. With `only_similar` a predicate is unknown only if a similar name is known. `yield_now`
+    is called about once a millisecond.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
     own = ((name, arity) for name, arity, _ in _defined(statements))
@@ -75,7 +77,9 @@ def arity_warnings(
 
 
 def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
-    """Return a statement for a rule that is not text; `line` is its place in a file of JSON lines."""
+    """Return a statement for a rule that is not text; `line` is its place in a file of JSON
+    lines.
+    """
     start = Span(line, 1, line, 1)
     atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
     return RuleStatement(

@@ -73,7 +73,9 @@ class Diagnostic:
         }
 
     def display(self) -> str:
-        """Return the error as text: position, message, source line, carets under the token, hint."""
+        """Return the error as text: position, message, source line, carets under the token,
+        hint.
+        """
         parts = [f"line {self.line}, column {self.column}: {self.message}"]
         if self.source:
             gutter = f"  {self.line} | "
@@ -131,7 +133,9 @@ def width(text: str) -> int:
 
 
 def padding(text: str) -> str:
-    """Return white space as wide as `text`; tabs stay tabs, so that it lines up for any tab width."""
+    """Return white space as wide as `text`; tabs stay tabs, so that it lines up for any tab
+    width.
+    """
     if text.isascii() and "\t" not in text:
         return " " * len(text)
     return "".join("\t" if char == "\t" else " " * _cells(char) for char in text)

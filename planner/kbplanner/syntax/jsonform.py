@@ -147,7 +147,9 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 def _generator(
     name: str, values: Sequence[Any], at: str, negated: bool, limits: Limits
 ) -> Comparison:
-    """Read a generator: `{"builtin": "range", "args": [0, 10, "?x"]}`, or `member` with an array."""
+    """Read a generator: `{"builtin": "range", "args": [0, 10, "?x"]}`, or `member` with an
+    array.
+    """
     expected = 2 if name == "member" else GENERATOR[name].least + 1
     if len(values) != expected:
         raise InvalidInput.at(at, f"{name} takes {expected} arguments, found {len(values)}")

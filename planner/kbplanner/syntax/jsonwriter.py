@@ -38,8 +38,9 @@ def item_to_json(item: BodyItem) -> dict[str, Any]:
 
     String tests, conditions and generators have `builtin` in place of `predicate`. An ordinary atom
     whose name is a comparison sign is marked with `builtin: false`. What JSON cannot express comes
-    back different: a constant that starts with `?`, an expression without variables, in a comparison
-    a constant that reads as an expression, in a head one that reads as an aggregate or an extremum.
+    back different: a constant that starts with `?`, an expression without variables, in a
+    comparison a constant that reads as an expression, in a head one that reads as an aggregate or
+    an extremum.
     """
     if (test := condition_of(item)) is not None:
         call, negated = test

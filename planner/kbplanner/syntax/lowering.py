@@ -222,8 +222,8 @@ class Lowering:
         return name, arity
 
     def equivalence(self, clause: Clause) -> tuple[Rule, ...]:
-        """Return the rules that a declaration of an equivalence relation is short for, or the rule of
-        its representatives.
+        """Return the rules that a declaration of an equivalence relation is short for, or the rule
+        of its representatives.
         """
         word, name, arity, *texts = clause.tokens
         if texts:

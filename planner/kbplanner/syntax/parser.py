@@ -77,16 +77,19 @@ def parse_stream(
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
     time.
 
-    Raises RuleSyntaxError with every independent error, at the end of the text or after `max_errors`
-    of them; no statement is yielded after the first error. A caller that must not act on a text with errors reads the
-    iterator to its end first. `yield_now` is called about once a millisecond.
+    Raises RuleSyntaxError with every independent error, at the end of the text or after
+    `max_errors` of them; no statement is yielded after the first error. A caller that must not act
+    on a text with errors reads the iterator to its end first. `yield_now` is called about once a
+    millisecond.
     """
     return read_chunks(chunks, parse_clause, limits, yield_now=yield_now, max_errors=max_errors)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A text with errors: the statements that have none, the errors, and the words of the others."""
+    """A text with errors: the statements that have none, the errors, and the words of the
+    others.
+    """
 
     statements: list[Statement]
     errors: list[Diagnostic]
@@ -177,7 +180,9 @@ def parse_atom(
 
 
 def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
-    """Read an expression such as `?x + 1`. Raises InvalidInput, whose message says what is wrong."""
+    """Read an expression such as `?x + 1`. Raises InvalidInput, whose message says what is
+    wrong.
+    """
     yield_now = current_yield()
     tokens, _ = scan_statement(text, 0, yield_now)
     if tokens and tokens[-1].type != "_END" and len(tokens) < MAX_TOKENS:

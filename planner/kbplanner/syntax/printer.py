@@ -60,7 +60,9 @@ def print_term(term: HeadTerm) -> str:
 
 
 def print_atom(atom: Atom) -> str:
-    """Return an atom as text: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without arguments."""
+    """Return an atom as text: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without
+    arguments.
+    """
     return ("" if atom.positive else "~") + _unsigned(atom, False)
 
 

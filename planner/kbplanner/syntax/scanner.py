@@ -202,9 +202,9 @@ def scan_block(
 ) -> tuple[list[list[Token]], Token | None, int]:
     """Read the statements of a test block from `pos`, behind its opening brace.
 
-    Returns the tokens of each statement, the closing brace, and the position behind it. The brace is
-    None if the text ends before it. A statement before the brace may lack its `_END`. `yield_now` as in
-    `scan_statement`.
+    Returns the tokens of each statement, the closing brace, and the position behind it. The brace
+    is None if the text ends before it. A statement before the brace may lack its `_END`.
+    `yield_now` as in `scan_statement`.
     """
     statements: list[list[Token]] = []
     while True:

@@ -188,7 +188,9 @@ class _Body:
         raise EngineFault(f"nothing binds {term} where it is used")
 
     def select(self, terms: Sequence[exp.Expr]) -> exp.Select:
-        """Return the SELECT of these expressions as `c0`, `c1`, ...; `c0` is 0 where there are none."""
+        """Return the SELECT of these expressions as `c0`, `c1`, ...; `c0` is 0 where there are
+        none.
+        """
         values = list(terms) or [number(0)]
         query = exp.select(*(exp.alias_(value, f"c{i}") for i, value in enumerate(values)))
         conditions = list(self._conditions)

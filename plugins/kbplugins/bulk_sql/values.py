@@ -77,8 +77,8 @@ class Dialect:
     """The SQL of a database: its name in sqlglot, and its names of functions.
 
     `functions` has the tests of strings by their names in the language; `min` and `max`, which take
-    a value and what to order by; `total`, the sum of doubles; `row`, which makes a value of several;
-    `match`, the test of a pattern.
+    a value and what to order by; `total`, the sum of doubles; `row`, which makes a value of
+    several; `match`, the test of a pattern.
     """
 
     name: str
@@ -127,8 +127,8 @@ def _has(value: exp.Expr) -> exp.Expr:
 def number_columns(text: exp.Expr, dialect: Dialect) -> list[exp.Expr]:
     """Return the expressions of `whole`, `real` and `rank` of a text; NULL where it has none.
 
-    `whole` is an integer of 64 bits, `real` the nearest double, which is infinite for numbers without a
-    value in arithmetic, `rank` the rank of a number or an instant.
+    `whole` is an integer of 64 bits, `real` the nearest double, which is infinite for numbers
+    without a value in arithmetic, `rank` the rank of a number or an instant.
     """
     is_integer = _full_match(text, INTEGER, dialect)
     whole = exp.Case().when(

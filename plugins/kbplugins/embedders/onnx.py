@@ -1,8 +1,8 @@
 """Embedder `onnx`: a sentence model in ONNX form on this machine, without network.
 
-EMBEDDER_ONNX_MODEL is the file of the model, EMBEDDER_ONNX_TOKENIZER its `tokenizer.json`. The vector
-of a text is the mean of the model's token vectors, as sentence-transformers makes it (Reimers and
-Gurevych, "Sentence-BERT", 2019). Needs the extra `onnx`.
+EMBEDDER_ONNX_MODEL is the file of the model, EMBEDDER_ONNX_TOKENIZER its `tokenizer.json`. The
+vector of a text is the mean of the model's token vectors, as sentence-transformers makes it
+(Reimers and Gurevych, "Sentence-BERT", 2019). Needs the extra `onnx`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ MODEL, TOKENIZER = "EMBEDDER_ONNX_MODEL", "EMBEDDER_ONNX_TOKENIZER"
 
 
 class OnnxEmbedder:
-    """A sentence model; raises ConfigError if its files or the libraries are missing or unusable."""
+    """A sentence model; raises ConfigError if its files or the libraries are missing or
+    unusable.
+    """
 
     name = NAME
 

@@ -3,7 +3,7 @@
 The tensor `embeddings` has a vector for each token, already weighted. Two more are optional:
 `mapping` gives the row of each token, and `weights` its weight. Needs the extra `static`.
 
-    model.safetensors: 8 size of the header | header, JSON: type, shape and offsets by name | numbers
+    model.safetensors: 8 size of the header | header, JSON: type, shape, offsets by name | numbers
 """
 
 from __future__ import annotations

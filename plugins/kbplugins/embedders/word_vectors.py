@@ -1,10 +1,10 @@
 """Word vectors in text form (GloVe, word2vec, fastText), and the words of a text that have one.
 
-Each line of a file is a word and its numbers, separated by spaces, the most frequent word first; the
-first line may state the number of words and of numbers instead. Words are weighted by "smooth
-inverse frequency", and the component that all texts share is removed (Arora, Liang and Ma, "A simple
-but tough-to-beat baseline for sentence embeddings", 2017). Files have no frequencies, so that they
-follow from the order of the words by Zipf's law.
+Each line of a file is a word and its numbers, separated by spaces, the most frequent word first;
+the first line may state the number of words and of numbers instead. Words are weighted by "smooth
+inverse frequency", and the component that all texts share is removed (Arora, Liang and Ma, "A
+simple but tough-to-beat baseline for sentence embeddings", 2017). Files have no frequencies, so
+that they follow from the order of the words by Zipf's law.
 """
 
 from __future__ import annotations

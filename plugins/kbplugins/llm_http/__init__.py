@@ -1,6 +1,8 @@
-"""Language models over HTTP, one small adapter per interface: `openai`, `anthropic`, `google`, `ollama`.
+"""Language models over HTTP, one small adapter per interface: `openai`, `anthropic`, `google`,
+`ollama`.
 
-`openai` works with every server of the chat completions interface (LLM_BASE_URL): vLLM, llama.cpp, LM Studio, Ollama.
+`openai` works with every server of the chat completions interface (LLM_BASE_URL): vLLM, llama.cpp,
+LM Studio, Ollama.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from kbplugins.llm_http.transport import HTTPProvider
 
 
 class Anthropic(HTTPProvider):
-    """POST {base}/v1/messages; a schema becomes the input of a tool that has to be used, which every model takes."""
+    """POST {base}/v1/messages; a schema becomes the input of a tool that has to be used, which
+    every model takes.
+    """
 
     name = "anthropic"
     base_url = "https://api.anthropic.com"

@@ -1,7 +1,7 @@
 """HTTP transport of the adapters: time and size limits, no redirects, failures without secrets.
 
-httpx's blocking client uses sockets of the standard library, so that under gevent a waiting call does not
-block other requests.
+httpx's blocking client uses sockets of the standard library, so that under gevent a waiting call
+does not block other requests.
 """
 
 from __future__ import annotations

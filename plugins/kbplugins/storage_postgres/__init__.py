@@ -1,4 +1,6 @@
-"""The durable log in a PostgreSQL database: `STORAGE_BACKEND=postgres`. psycopg comes with the extra `postgres`."""
+"""The durable log in a PostgreSQL database: `STORAGE_BACKEND=postgres`. psycopg comes with the
+extra `postgres`.
+"""
 
 from __future__ import annotations
 

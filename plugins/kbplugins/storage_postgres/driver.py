@@ -30,7 +30,9 @@ _MISTAKES = (
 
 
 class Unreachable(Exception):
-    """The server does not answer or the connection broke; the result of the statement is unknown."""
+    """The server does not answer or the connection broke; the result of the statement is
+    unknown.
+    """
 
 
 class Driver:
@@ -72,7 +74,8 @@ class Driver:
         settings = {
             "statement_timeout": self._timeout,
             "synchronous_commit": self._synchronous,
-            # The server must detect a dead client within a minute, because that client holds the lock.
+            # The server must detect a dead client within a minute, because that client holds the
+            # lock.
             "tcp_keepalives_idle": 30,
             "tcp_keepalives_interval": 10,
             "tcp_keepalives_count": 3,
@@ -111,7 +114,9 @@ class Driver:
         return Unreachable(f"{self.location}: {text}")
 
     def translated(self, error: Exception) -> Exception:
-        """Translate the error of a failed statement: disk full, timeout, broken connection, or unexpected."""
+        """Translate the error of a failed statement: disk full, timeout, broken connection, or
+        unexpected.
+        """
         errors = self.psycopg.errors
         text = f"{self.location}: {self.clean(str(error))}"
         if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):

@@ -9,14 +9,18 @@ from kbplugins.table_log import SnapshotRow, Tables
 
 
 class Rows(Tables):
-    """The tables through `fetch`, which runs a query in PostgreSQL's syntax and returns its rows."""
+    """The tables through `fetch`, which runs a query in PostgreSQL's syntax and returns its
+    rows.
+    """
 
     def __init__(self, location: str, fetch: Callable[[str, Any], list[tuple[Any, ...]]]) -> None:
         self.location = location
         self._fetch = fetch
 
     def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a query, with the names of the tables and values as PostgreSQL has them."""
+        """Return the rows of a query, with the names of the tables and values as PostgreSQL has
+        them.
+        """
         return self._fetch(text.replace(" FROM ", " FROM kbcore_").replace("?", "%s"), values)
 
     def first(self) -> int:

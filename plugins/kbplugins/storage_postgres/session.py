@@ -151,7 +151,8 @@ class Session:
                 )
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
             if old_pid and not self.driver.is_shared:
-                # After a network failure the server may still have our old connection, with the lock.
+                # After a network failure the server may still have our old connection, with the
+                # lock.
                 self._execute(
                     "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN kbcore_meta m ON m.writer = %s"
                     " WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = %s::int8::bit(32)::int8 AND l.pid = %s"

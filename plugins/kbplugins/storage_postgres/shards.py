@@ -27,7 +27,9 @@ class PostgresShards:
     """`ShardPlaces` of the log in PostgreSQL."""
 
     def recorded(self, config: Config) -> Sequence[str] | None:
-        """Return the log ids of the shards, nothing for a storage with one log, None for a new one."""
+        """Return the log ids of the shards, nothing for a storage with one log, None for a new
+        one.
+        """
 
         def read(connection: Any) -> Sequence[str] | None:
             def exists(table: str) -> bool:

@@ -29,7 +29,9 @@ class SnapshotWriter:
     def save(
         self, start: int, seq: int, chunks: Iterable[bytes], *, keep: list[int], begin: bool = False
     ) -> SnapshotRow:
-        """Store a snapshot and delete all but those in `keep`; with `begin` the log begins with it."""
+        """Store a snapshot and delete all but those in `keep`; with `begin` the log begins with
+        it.
+        """
 
         def work(connection: Any) -> SnapshotRow:
             row = self._write(connection, start, seq, chunks, keep)
@@ -70,7 +72,8 @@ class SnapshotWriter:
             raise SnapshotFailed(f"snapshot at {seq} was not stored: {error}") from None
         try:
             with connection.transaction():
-                # Under every policy: nothing may depend on a snapshot that the server can still lose.
+                # Under every policy: nothing may depend on a snapshot that the server can still
+                # lose.
                 connection.execute("SET LOCAL synchronous_commit = on")
                 return work(connection)
         except self.driver.psycopg.Error as error:

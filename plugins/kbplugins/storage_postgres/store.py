@@ -143,7 +143,9 @@ class PostgresStore(TableStore):
                 return
 
     def _is_stored(self, head: int) -> bool:
-        """Return True if the batch that ends at `head` was committed before the connection broke."""
+        """Return True if the batch that ends at `head` was committed before the connection
+        broke.
+        """
         stored_head = self._session.meta.head
         if stored_head not in (self._head, head):
             raise StorageFailed(
@@ -177,7 +179,9 @@ class PostgresStore(TableStore):
     # -- snapshots ----------------------------------------------------------
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Store a snapshot of the state at `seq`, on its own connection, and keep the one before it."""
+        """Store a snapshot of the state at `seq`, on its own connection, and keep the one before
+        it.
+        """
         with self._snapshotting:
             self._check_snapshot(seq)
             head = self._head

@@ -35,7 +35,9 @@ APPLICATION = 0x6B62_6C67
 """SQLite's application id in the file header, which identifies a file of kbcore."""
 
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of the library. It raises UnicodeDecodeError if its own message would quote damaged text."""
+"""Errors of the library. It raises UnicodeDecodeError if its own message would quote damaged
+text.
+"""
 
 TABLES = """
 CREATE TABLE meta (
@@ -105,7 +107,9 @@ class SqliteFile(Tables):
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one transaction. Raises StorageFull (nothing is changed), StorageFailed."""
+        """Run the block as one transaction. Raises StorageFull (nothing is changed),
+        StorageFailed.
+        """
         with self.lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -118,13 +122,17 @@ class SqliteFile(Tables):
                 raise
 
     def save_meta(self, **changes: Any) -> LogMeta:
-        """Change the row of `meta` inside a transaction; assign the result to `meta` after the commit."""
+        """Change the row of `meta` inside a transaction; assign the result to `meta` after the
+        commit.
+        """
         changed = replace(self.meta, **changes)
         _write_meta(self._db, changed)
         return changed
 
     def delete_in_parts(self, query: str, *values: Any) -> None:
-        """Repeat a DELETE with a row limit until no row is left, so that appends wait only briefly."""
+        """Repeat a DELETE with a row limit until no row is left, so that appends wait only
+        briefly.
+        """
         while True:
             with self.transaction() as db:
                 if db.execute(query, values).rowcount <= 0:
@@ -184,7 +192,9 @@ class SqliteFile(Tables):
                 )
 
     def close(self) -> None:
-        """Close the file; an error is ignored because every acknowledged write was committed before."""
+        """Close the file; an error is ignored because every acknowledged write was committed
+        before.
+        """
         with self.lock, suppress(sqlite3.Error):
             self._db.close()
 
@@ -195,7 +205,9 @@ class SqliteFile(Tables):
         return [self.location] if policy == "always" else [self.location, f"{self.location}-wal"]
 
     def _make(self, disk: Disk, name: str, log_id: bytes) -> None:
-        """Create a file under a temporary name, so that its own name never holds an incomplete file."""
+        """Create a file under a temporary name, so that its own name never holds an incomplete
+        file.
+        """
         aside = name + ".new"
         disk.discard(aside)
         os.close(os.open(disk.path(aside), os.O_RDWR | os.O_CREAT, 0o600))

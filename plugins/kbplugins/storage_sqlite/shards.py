@@ -1,4 +1,6 @@
-"""Shards of a SQLite storage: FILE lists them, and the files `FILE-shard-000` and so on are the logs."""
+"""Shards of a SQLite storage: FILE lists them, and the files `FILE-shard-000` and so on are the
+logs.
+"""
 
 from __future__ import annotations
 

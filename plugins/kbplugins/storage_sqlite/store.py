@@ -1,4 +1,6 @@
-"""The log in a SQLite file: append, snapshots, dropping of old records. Calls may run concurrently."""
+"""The log in a SQLite file: append, snapshots, dropping of old records. Calls may run
+concurrently.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 class SqliteStore(LeaderMark, TableStore):
-    """A `LogStore` in one SQLite file; next to it are its lock file, SQLite's journal and the leader mark.
+    """A `LogStore` in one SQLite file; next to it are its lock file, SQLite's journal and the
+    leader mark.
 
     Locks, always taken in this order: `_snapshotting`, then the lock of the file. Tests replace
     `clock` and `random_bytes`.
@@ -92,7 +95,9 @@ class SqliteStore(LeaderMark, TableStore):
     # -- writing ------------------------------------------------------------
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Commit records, all or none, and return the last number. Under `always` they are durable."""
+        """Commit records, all or none, and return the last number. Under `always` they are
+        durable.
+        """
         with self._file.lock:
             self._check()
             if not records:
@@ -133,7 +138,9 @@ class SqliteStore(LeaderMark, TableStore):
     # -- snapshots ----------------------------------------------------------
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Store a snapshot of the state at `seq` while appends go on, and keep the one before it."""
+        """Store a snapshot of the state at `seq` while appends go on, and keep the one before
+        it.
+        """
         with self._snapshotting:
             self._check_snapshot(seq)
             self._finish(self._write(seq, chunks, self._seed))
@@ -146,7 +153,9 @@ class SqliteStore(LeaderMark, TableStore):
             self._finish(self._write(seq, chunks, self._seed), begin=True)
 
     def replace_with(self, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Replace this log by another: write its snapshot, then exchange the logs in one transaction."""
+        """Replace this log by another: write its snapshot, then exchange the logs in one
+        transaction.
+        """
         with self._snapshotting:
             self._check()
             log_id = bytes.fromhex(seed.log_id)

@@ -1,4 +1,6 @@
-"""The durable log on files: `STORAGE_BACKEND=wal`. See docs/reference/log-format.md for every byte of it."""
+"""The durable log on files: `STORAGE_BACKEND=wal`. See docs/reference/log-format.md for every byte
+of it.
+"""
 
 from __future__ import annotations
 

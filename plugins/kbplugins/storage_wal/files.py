@@ -1,11 +1,12 @@
 """The only access to the file system: calls that tests can make fail, with errors translated.
 
-`Files` has one method per system call; `OsFiles` implements it, and tests replace it. The rest of the
-plugin uses `Disk`, which repeats interrupted calls and translates every `OSError`:
+`Files` has one method per system call; `OsFiles` implements it, and tests replace it. The rest of
+the plugin uses `Disk`, which repeats interrupted calls and translates every `OSError`:
 
-* disk full (ENOSPC, EDQUOT, EFBIG) outside a sync: `StorageFull`; nothing is lost, work can continue;
-* any error of fsync or fdatasync, also a full disk: `StorageFailed`. The kernel may have dropped the
-  dirty pages and marked them clean, so no retry can show what is on the disk;
+* disk full (ENOSPC, EDQUOT, EFBIG) outside a sync: `StorageFull`; nothing is lost, work can
+  continue;
+* any error of fsync or fdatasync, also a full disk: `StorageFailed`. The kernel may have dropped
+  the dirty pages and marked them clean, so no retry can show what is on the disk;
 * any other error: `FileFailed`, a subclass of `StorageFailed`. Only a snapshot can fail this way
   without ending the process.
 """
@@ -174,7 +175,9 @@ class OsFiles:
 
 
 class Disk:
-    """The files of one storage folder, by name; raises only `StorageFull`, `StorageFailed` and `FileFailed`."""
+    """The files of one storage folder, by name; raises only `StorageFull`, `StorageFailed` and
+    `FileFailed`.
+    """
 
     def __init__(self, files: Files, folder: str) -> None:
         self.files = files

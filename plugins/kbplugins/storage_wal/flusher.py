@@ -49,7 +49,8 @@ class Flusher:
         while True:
             with self._state:
                 self._state.wait_for(lambda: self._written or self._stopped)
-                # The interval passes before the sync, so one sync serves everything written during it.
+                # The interval passes before the sync, so one sync serves everything written during
+                # it.
                 self._state.wait_for(lambda: self._stopped, timeout=self._interval)
                 if self._stopped:
                     return

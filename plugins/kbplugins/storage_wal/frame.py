@@ -40,7 +40,9 @@ _HIGH_SEQ = 11
 def encode(
     records: Sequence[tuple[int, int, bytes]], seq: int, durable: int, epoch: int, id_crc: int
 ) -> tuple[bytes, int]:
-    """Encode (type, version, payload) records from `seq` on; return the bytes and the last checksum."""
+    """Encode (type, version, payload) records from `seq` on; return the bytes and the last
+    checksum.
+    """
     parts: list[bytes] = []
     add = parts.append
     checked_header = _CHECKED.pack

@@ -1,7 +1,8 @@
 """MANIFEST: the files that must exist, and whether the log was closed cleanly.
 
-Three lines of text: `KBMANIFEST <format>`, one JSON object, the CRC-32 of the two lines before as 8 hex digits.
-It is replaced as a whole and never changed in place, so a crash leaves the old or the new version.
+Three lines of text: `KBMANIFEST <format>`, one JSON object, the CRC-32 of the two lines before as 8
+hex digits. It is replaced as a whole and never changed in place, so a crash leaves the old or the
+new version.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _MAGIC = b"KBMANIFEST"
 class Manifest:
     """The files of a log and its state when MANIFEST was written.
 
-    `segments` has first sequence numbers and `snapshots` sequence numbers, both ascending. `durable`
-    is the highest sequence number synced at that time: every later start must have that record. If
-    `clean`, `durable` is the last record and the last segment ends at byte `end`, exactly. `content` is the
-    version of the newest payloads that may be in the log or in a snapshot: a version that does not
-    know it must not open the folder, even if it would not meet such a payload.
+    `segments` has first sequence numbers and `snapshots` sequence numbers, both ascending.
+    `durable` is the highest sequence number synced at that time: every later start must have that
+    record. If `clean`, `durable` is the last record and the last segment ends at byte `end`,
+    exactly. `content` is the version of the newest payloads that may be in the log or in a
+    snapshot: a version that does not know it must not open the folder, even if it would not meet
+    such a payload.
     """
 
     log_id: str

@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Opened:
-    """An opened log: its manifest, complete segments, the segment being written, and its last record.
+    """An opened log: its manifest, complete segments, the segment being written, and its last
+    record.
 
     `damaged` is the number of snapshots that were damaged and removed.
     """

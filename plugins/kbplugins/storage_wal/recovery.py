@@ -1,9 +1,11 @@
 """Recovery at start: an intact log, a torn tail to cut, or damage to refuse.
 
-At the first position without a valid record, the rules of docs/reference/log-format.md apply in order:
+At the first position without a valid record, the rules of docs/reference/log-format.md apply in
+order:
 
 1. not in the last segment: corruption, because a segment is synced before the next one is created;
-2. `durable` of a valid record after it, or of MANIFEST, shows that the record was synced: corruption;
+2. `durable` of a valid record after it, or of MANIFEST, shows that the record was synced:
+   corruption;
 3. MANIFEST has the flag `clean`: corruption, because a clean close syncs every record;
 4. otherwise it is a torn tail: records that were written but never acknowledged. It is cut.
 
@@ -43,7 +45,9 @@ class LogContent:
 def corrupted(
     folder: str, name: str, offset: int, expected: int, problem: str, after: int, why: str = ""
 ) -> LogCorrupted:
-    """Return the error for a damaged log: position, expected record, stored bytes, and what to do."""
+    """Return the error for a damaged log: position, expected record, stored bytes, and what to
+    do.
+    """
     return LogCorrupted(
         f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {problem}; "
         f"{counted(after, 'valid record')} found after it{'; ' + why if why else ''}. "

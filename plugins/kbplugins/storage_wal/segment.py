@@ -74,7 +74,9 @@ class Header:
 
     @classmethod
     def decode(cls, data: bytes) -> Header | None:
-        """Read 64 bytes; return None for a damaged header. Raises ConfigError for a newer format."""
+        """Read 64 bytes; return None for a damaged header. Raises ConfigError for a newer
+        format.
+        """
         if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(
             data[: _HEADER.size]
         ):
@@ -252,7 +254,9 @@ def hold(disk: Disk, name: str, fd: int) -> None:
 
 
 class Tail:
-    """The segment that is written, `capacity` bytes long: each batch is appended whole or not at all."""
+    """The segment that is written, `capacity` bytes long: each batch is appended whole or not at
+    all.
+    """
 
     def __init__(self, disk: Disk, fd: int, capacity: int, extent: Extent) -> None:
         self._disk = disk
@@ -262,7 +266,9 @@ class Tail:
 
     @classmethod
     def begin(cls, disk: Disk, header: Header, needed: int, segment_bytes: int) -> Tail:
-        """Create an empty last segment with at least `needed` bytes for records; durable on return."""
+        """Create an empty last segment with at least `needed` bytes for records; durable on
+        return.
+        """
         fd, capacity = create(disk, header, (), segment_bytes, HEADER_BYTES + needed)
         return cls(disk, fd, capacity, Extent(header.first))
 
@@ -294,7 +300,8 @@ class Tail:
         self._disk.close(self.fd)
 
     def _cut_back(self) -> None:
-        """Remove a partly written batch, durably, because its numbers will be used for other records.
+        """Remove a partly written batch, durably, because its numbers will be used for other
+        records.
 
         Without the sync the refused records could return after a power loss. The allocation after
         the end is lost too, so the next batch begins a new segment.

@@ -15,14 +15,18 @@ from kbplugins.storage_wal.files import Disk, OsFiles
 NAME = "SHARDS"
 
 MIN_SEGMENT_MB = 4
-"""Smallest size of a segment: the shards together allocate about as much as one log, but not less."""
+"""Smallest size of a segment: the shards together allocate about as much as one log, but not
+less.
+"""
 
 
 class WalShards:
     """`ShardPlaces` of the durable log on files."""
 
     def recorded(self, config: Config) -> Sequence[str] | None:
-        """Return the log ids of the shards, nothing for a folder with one log, None for a new one."""
+        """Return the log ids of the shards, nothing for a folder with one log, None for a new
+        one.
+        """
         disk = _disk(config)
         names = disk.names() if os.path.isdir(disk.folder) else []
         if NAME in names:

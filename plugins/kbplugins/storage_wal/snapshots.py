@@ -1,9 +1,10 @@
 """Snapshot files: written under a temporary name, synced, verified, and then renamed.
 
-    header   6 magic "KBSNAP" | 2 format 1 | 1 checksum kind 2 | 16 log id | 4 epoch | 8 base seq | 8 created ms
-             | 15 zeros | 4 CRC-32 of the 60 bytes before
+    header   6 magic "KBSNAP" | 2 format 1 | 1 checksum kind 2 | 16 log id | 4 epoch | 8 base seq
+             | 8 created ms | 15 zeros | 4 CRC-32 of the 60 bytes before
     section  4 length | 4 CRC-32 of the data | data             (one for each chunk, in order)
-    footer   4 FF FF FF FF | 8 number of sections | 8 bytes of data in all | 4 CRC-32 of all bytes before
+    footer   4 FF FF FF FF | 8 number of sections | 8 bytes of data in all
+             | 4 CRC-32 of all bytes before
 
 All numbers are little endian. Nothing follows the footer.
 """

@@ -1,8 +1,8 @@
 """Free-space guard of the disk: writes are refused early and resumed with a margin; a reserve file.
 
-The reserve is a file that only occupies space. It is released once, for writes that free space (retractions,
-deletions) and for the snapshot after them, which lets the log be dropped; it is created again before ordinary
-writes are accepted.
+The reserve is a file that only occupies space. It is released once, for writes that free space
+(retractions, deletions) and for the snapshot after them, which lets the log be dropped; it is
+created again before ordinary writes are accepted.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class Space:
         return True
 
     def _probe(self) -> bool:
-        """Return True if a file can be written: with quotas the reported free space can be wrong."""
+        """Return True if a file can be written: with quotas the reported free space can be
+        wrong.
+        """
         try:
             fd = self._disk.open(PROBE, CREATE)
             try:

@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 _SMALL_SEGMENT = 1 << 20
 MAX_BATCH = 1 << 30
-"""Maximum bytes of one append: Linux writes less than 2 GiB per call, and a short write is a failure."""
+"""Maximum bytes of one append: Linux writes less than 2 GiB per call, and a short write is a
+failure.
+"""
 
 
 class WalStore(LeaderMark, StoreBase):
@@ -110,7 +112,9 @@ class WalStore(LeaderMark, StoreBase):
         return self._append(records, for_room=False)
 
     def append_for_room(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Append records that free space, also when the disk is full, if necessary from the reserve."""
+        """Append records that free space, also when the disk is full, if necessary from the
+        reserve.
+        """
         try:
             return self._append(records, for_room=True)
         except StorageFull:
@@ -247,7 +251,8 @@ class WalStore(LeaderMark, StoreBase):
             self._durable = max(self._durable, head)
 
     def _rotate(self, needed: int, segment_bytes: int) -> None:
-        """Begin a new segment with space for a batch. A crash between two steps leaves a log that opens.
+        """Begin a new segment with space for a batch. A crash between two steps leaves a log that
+        opens.
 
         The old segment is synced first, because only the last segment may have a torn tail. The new
         one is complete on the disk before MANIFEST names it, and it is empty until then.
@@ -388,7 +393,9 @@ class WalStore(LeaderMark, StoreBase):
                 self._save(epoch=replacing.later(epoch, self._manifest.epoch))
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return the newest snapshot; it was verified when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was verified when the log was opened or when it was
+        saved.
+        """
         self._check()
         seqs = self._manifest.snapshots
         return (seqs[-1], snapshots.read(self._disk, self._log_id, seqs[-1])) if seqs else None
@@ -399,7 +406,9 @@ class WalStore(LeaderMark, StoreBase):
         return self._manifest.snapshots
 
     def drop_before(self, seq: int) -> None:
-        """Delete segments of records up to `seq` that both kept snapshots cover; with fewer than two, none."""
+        """Delete segments of records up to `seq` that both kept snapshots cover; with fewer than
+        two, none.
+        """
         self._check()
         with self._naming:
             if len(self._manifest.snapshots) < KEPT_SNAPSHOTS:

@@ -22,8 +22,8 @@ class Address:
     target: str
 
     def is_below(self, prefix: Address) -> bool:
-        """Return True if a prefix has the same scheme, host and port, and a path that this one equals
-        or continues after a slash.
+        """Return True if a prefix has the same scheme, host and port, and a path that this one
+        equals or continues after a slash.
         """
         path = prefix.path.rstrip("/")
         return (self.scheme, self.host, self.port) == (
@@ -34,7 +34,9 @@ class Address:
 
 
 def address_of(url: str) -> Address | None:
-    """Return the parts of an http or https URL; None for any text that could be read in two ways."""
+    """Return the parts of an http or https URL; None for any text that could be read in two
+    ways.
+    """
     if not url.isascii() or any(char <= " " or char in "\\#" for char in url):
         return None
     try:
@@ -72,7 +74,9 @@ def resolved(address: Address, private: bool) -> str | None:
 
 
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))
-"""Networks whose addresses end in an IPv4 address (RFC 6052, RFC 4291): a gateway may lead there."""
+"""Networks whose addresses end in an IPv4 address (RFC 6052, RFC 4291): a gateway may lead
+there.
+"""
 
 _NOT_PUBLIC = tuple(
     map(ipaddress.IPv6Network, ("2002::/16", "fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96"))

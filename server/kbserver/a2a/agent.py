@@ -27,7 +27,9 @@ VERSIONS = ("1.0", "0.3")
 TASK_NOT_FOUND, UNSUPPORTED, BAD_VERSION = -32001, -32004, -32009
 
 TOO_MANY_REQUESTS = -32000
-"""Error code of a part over a rate limit: the protocol has none, and this one is free for servers."""
+"""Error code of a part over a rate limit: the protocol has none, and this one is free for
+servers.
+"""
 
 MAX_PARTS = 64
 """Maximum number of parts in a message."""
@@ -154,7 +156,9 @@ def card(url: str, tools: Container[str], keys: bool = False) -> Json:
 
 
 class Agent:
-    """Answers A2A messages with the MCP tools; `count_part` counts each part that is carried out."""
+    """Answers A2A messages with the MCP tools; `count_part` counts each part that is carried
+    out.
+    """
 
     def __init__(self, toolbox: Toolbox, count_part: CountPart) -> None:
         self._toolbox = toolbox

@@ -1,10 +1,10 @@
 """Signatures of requests between the nodes of a cluster.
 
 A signature proves that a request comes from a node and is the one that this node has sent to that
-one, now: it covers the time, a random nonce, the name of the receiving node, the method, the target,
-the address of the client, every header, and the body, with the secret of the cluster, which the
-coordinator keeps. The receiving node remembers the nonce for as long as it accepts the signature.
-The client's own key goes with the request, and the node that has the tenant checks it.
+one, now: it covers the time, a random nonce, the name of the receiving node, the method, the
+target, the address of the client, every header, and the body, with the secret of the cluster, which
+the coordinator keeps. The receiving node remembers the nonce for as long as it accepts the
+signature. The client's own key goes with the request, and the node that has the tenant checks it.
 
 The SHA-256 of a small body is in the signature. A large one, or one whose length is not known, is
 sent in pieces, each of which is sealed (`sealing.py`).
@@ -25,11 +25,13 @@ NODE = "X-KBCore-Node"
 """Header with the signature of a node."""
 
 VALID_SECONDS = 60
-"""Largest difference between the clocks of two nodes, and time for which a signature is accepted."""
+"""Largest difference between the clocks of two nodes, and time for which a signature is
+accepted.
+"""
 
 MAX_NONCES = 1 << 18
-"""Number of nonces that are remembered, about 30 MB. A node that gets more forwarded requests in the
-time for which signatures are valid refuses the oldest signatures earlier.
+"""Number of nonces that are remembered, about 30 MB. A node that gets more forwarded requests in
+the time for which signatures are valid refuses the oldest signatures earlier.
 """
 
 NONCE_BYTES = 16
@@ -38,7 +40,9 @@ SHA256 = "sha256="
 """Beginning of the body in a signature if the digest of the body follows."""
 
 PIECES = "pieces"
-"""Beginning of the body in a signature of sealed pieces; `=` and the length follow if it is known."""
+"""Beginning of the body in a signature of sealed pieces; `=` and the length follow if it is
+known.
+"""
 
 _VERSION = "kbcore-node-2"
 _FRAMING = frozenset(("CONTENT_LENGTH", "TRANSFER_ENCODING"))

@@ -50,7 +50,9 @@ class _Block:
 
 
 class Entry:
-    """One change set: its place in the log, its size, and its events as far as they are serialised."""
+    """One change set: its place in the log, its size, and its events as far as they are
+    serialised.
+    """
 
     def __init__(self, committed: Committed) -> None:
         delta = committed.delta

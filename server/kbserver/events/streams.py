@@ -147,7 +147,8 @@ class Stream:
     def _from_log(self, since: Place | int) -> Generator[bytes, None, None]:
         """Yield the events that the ring does not hold; the ring continues where they end.
 
-        Where the time of a request ends before the log, the stream ends too, and its client resumes.
+        Where the time of a request ends before the log, the stream ends too, and its client
+        resumes.
         """
         ring, reading_log = self._of.ring, self._of.reading_log
         seconds, now = self._hub.log_seconds, self._hub.monotonic
@@ -353,7 +354,8 @@ class EventHub:
         hello = b"retry: %d\n: kbcore events\n" % RETRY_MS
         if since is None or (isinstance(since, int) and not is_earlier):
             hello += b"id: %b\n" % ring.place(reader).text.encode()
-        # Else no id: the position of the client may be a later one, or events of the log come first.
+        # Else no id: the position of the client may be a later one, or events of the log come
+        # first.
         stream = Stream(self, state, filter, reader, hello + b"\n" + missing)
         if is_earlier and since is not None:
             stream.begin_with(since)
@@ -389,7 +391,9 @@ class EventHub:
                 self._stop.wait(WAKE_PAUSE_SECONDS)
 
     def _sweep(self) -> None:
-        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`, and old events of purges."""
+        """Drop the rings of tenants without streams for `EVENTS_KEEP_MS`, and old events of
+        purges.
+        """
         now, keep = self._runtime.clock.monotonic(), self._runtime.config.events_keep_ms / 1000
         for key, state in list(self._tenants.items()):
             if state.purged_at is not None and now - state.purged_at >= PURGE_SECONDS:

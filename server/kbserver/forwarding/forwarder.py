@@ -3,8 +3,8 @@
 A request goes over a kept connection to its owner, and the response comes back unchanged. The owner
 authenticates, accounts and answers. A request is carried out once: if the owner ends before it
 answers, the response is 503, and `details.outcome` is `not_done` if the owner cannot have got the
-request, else `unknown`. Only a request that was certainly not carried out is sent again, to the next
-owner. A forwarded request is never forwarded again.
+request, else `unknown`. Only a request that was certainly not carried out is sent again, to the
+next owner. A forwarded request is never forwarded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SHARD = "kbcore.shard"
 """Key in the WSGI environment of the shard that a request is for."""
 
 MOVED = b"\r\nx-kbcore-moved:"
-"""Header of a response by a process that does not own the tenant any more: nothing was carried out."""
+"""Header of a response by a process that does not own the tenant any more: nothing was carried
+out.
+"""
 
 IDLE_SECONDS = 30.0
 """Idle time after which a connection to an owner is not used again."""

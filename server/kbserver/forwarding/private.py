@@ -1,4 +1,5 @@
-"""The application on the private socket of a worker: forwarded requests, and calls of other workers.
+"""The application on the private socket of a worker: forwarded requests, and calls of other
+workers.
 
 Only processes of the same user can connect: the socket is in a folder with mode 700. What is a call
 is decided by the gate of the socket (`proofs.py`, `kbserver/cluster/signing.py`), which knows who

@@ -13,7 +13,9 @@ from typing import Any
 
 MIN_BYTES = 1024
 LARGE_BYTES = 256 * 1024
-"""Responses from this size on are compressed in a thread, so that they do not block the event loop."""
+"""Responses from this size on are compressed in a thread, so that they do not block the event
+loop.
+"""
 
 LEVEL = 2
 _GZIP = 31

@@ -1,7 +1,9 @@
-"""Disconnect detection: stops long goals when their client disconnects or the server's shutdown timeout ends.
+"""Disconnect detection: stops long goals when their client disconnects or the server's shutdown
+timeout ends.
 
-A half-closed connection counts as disconnected, because it cannot be told from a closed one before the response is
-sent. A client that sends its next request is still connected, and is not watched any longer.
+A half-closed connection counts as disconnected, because it cannot be told from a closed one before
+the response is sent. A client that sends its next request is still connected, and is not watched
+any longer.
 """
 
 from __future__ import annotations

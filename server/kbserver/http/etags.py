@@ -21,7 +21,9 @@ from kbserver.http.compress import VARY, compressible, wanted_by
 from kbserver.http.request_context import current, runtime
 
 PACKED = "-gzip"
-"""Suffix of the strong tag of a compressed response, whose bytes differ from the uncompressed one."""
+"""Suffix of the strong tag of a compressed response, whose bytes differ from the uncompressed
+one.
+"""
 
 _PROCESS = secrets.token_hex(4)
 

@@ -3,7 +3,8 @@
 Paths that begin with `/-/` are calls between the processes of one server or cluster, and headers
 that begin with `X-KBCore-` are those that a process adds for another process. A public socket
 refuses such paths and removes such headers, so that no client can be taken for a process. The
-private sockets of workers and the nodes of a cluster have gates of their own, which ask for a proof.
+private sockets of workers and the nodes of a cluster have gates of their own, which ask for a
+proof.
 """
 
 from __future__ import annotations

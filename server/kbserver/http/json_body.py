@@ -103,8 +103,8 @@ def _too_large(limit: BodyLimit) -> TooLarge:
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     """Return the JSON object in a body; an empty body is an empty object.
 
-    A large body is parsed in pieces, between which the current `yield_now` is called. Raises InvalidInput,
-    NotJson if the body is no JSON at all, and what `yield_now` raises.
+    A large body is parsed in pieces, between which the current `yield_now` is called. Raises
+    InvalidInput, NotJson if the body is no JSON at all, and what `yield_now` raises.
     """
     if not body:
         return {}

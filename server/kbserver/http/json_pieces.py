@@ -132,7 +132,8 @@ class _Document:
     def _next_comma(self, start: int) -> int:
         """Return the last comma outside strings in a piece that starts outside of one.
 
-        The piece grows until there is one; without any, return the end of the body. Raises TooLarge.
+        The piece grows until there is one; without any, return the end of the body. Raises
+        TooLarge.
         """
         body, size = self._body, len(self._body)
         length = PIECE_BYTES

@@ -2,8 +2,9 @@
 
 The life of a request:
 
-1. `kbserver.fast_path.Entry`, the outermost WSGI layer, makes the `Request` and puts it into the WSGI
-   environment (`REQUEST`) and into `CURRENT`. It asks the browser guard, then CORS if there is any.
+1. `kbserver.fast_path.Entry`, the outermost WSGI layer, makes the `Request` and puts it into the
+   WSGI environment (`REQUEST`) and into `CURRENT`. It asks the browser guard, then CORS if there is
+   any.
 2. A common request of a hot route is answered there, by the fast path; every other one goes to
    Flask, whose hooks find the same object in the environment. Both count it as active
    (`Accounting.begin`), and have the guard admit it: that sets the `principal` and the `rate`.
@@ -12,12 +13,13 @@ The life of a request:
    pace they read.
 4. The operation works on the handle of a tenant that `headers` name, for the `caller` that may
    disconnect, as the `actor` whose key the log names.
-5. The answer gets its status, its body, and the headers that `answer_headers` reads from the object.
+5. The answer gets its status, its body, and the headers that `answer_headers` reads from the
+   object.
 6. `Accounting.finish` writes metrics, the audit line and the access line from it, and `end` stops
    counting it.
 
-A part of a request that has notices of its own, such as the call of a tool in a message of an agent,
-is a `Request` too, for as long as `part_of_request` lasts.
+A part of a request that has notices of its own, such as the call of a tool in a message of an
+agent, is a `Request` too, for as long as `part_of_request` lasts.
 """
 
 from __future__ import annotations

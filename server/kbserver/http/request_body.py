@@ -1,8 +1,8 @@
 """Request bodies as they arrive: read with a timeout, and skipped when no route reads them.
 
-The framing of a chunked body is read here and not by pywsgi, which takes it byte by byte and without
-a turn for others: for as long as a client sends without a pause, no other client would be served, and
-not even the timeout would end that.
+The framing of a chunked body is read here and not by pywsgi, which takes it byte by byte and
+without a turn for others: for as long as a client sends without a pause, no other client would be
+served, and not even the timeout would end that.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class BodyInput(Input):  # type: ignore[misc]
         return b"".join(parts)
 
     def _begin_chunk(self) -> None:
-        """Read the size of the next chunk, and the trailers after the last one, which are ignored."""
+        """Read the size of the next chunk, and the trailers after the last one, which are
+        ignored.
+        """
         self.chunks += 1
         if self.chunks % CHUNKS_BETWEEN == 0:
             self.yield_now()

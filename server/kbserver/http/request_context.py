@@ -1,4 +1,6 @@
-"""Context of a request from its headers: database, tenant, transaction, and preferences for the response."""
+"""Context of a request from its headers: database, tenant, transaction, and preferences for the
+response.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,9 @@ def reader() -> TenantKB:
 
 
 def writer() -> TenantKB:
-    """Return the knowledge base or transaction to write to; any error of the request ends the transaction."""
+    """Return the knowledge base or transaction to write to; any error of the request ends the
+    transaction.
+    """
     return _knowledge_base(current(), writes=True)
 
 

@@ -43,7 +43,9 @@ class Head:
     headers: dict[str, str] = field(default_factory=dict)
     size: int = 0
     authority: str | None = None
-    """The host of a target in absolute form, which counts instead of the header (RFC 9112, 3.2.2)."""
+    """The host of a target in absolute form, which counts instead of the header (RFC 9112,
+    3.2.2).
+    """
 
     @property
     def chunked(self) -> bool:

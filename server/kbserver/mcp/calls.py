@@ -1,7 +1,7 @@
 """Calls of tools: whose they are, how they are stopped, what is answered.
 
-A tool that fails is no failure of the protocol: the model reads the error, in the shape that HTTP has for it, and can do
-better.
+A tool that fails is no failure of the protocol: the model reads the error, in the shape that HTTP
+has for it, and can do better.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class Toolbox:
         self._runtime = runtime
 
     def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
-        """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
+        """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are
+        answers too.
+        """
         clock = self._runtime.clock
         began = clock.monotonic()
         with part_of_request(self._runtime) as part:
@@ -124,10 +126,11 @@ class Toolbox:
     def attempt(
         self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
     ) -> tuple[bool, dict[str, Any]]:
-        """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows it.
+        """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows
+        it.
 
-        Arguments that it does not have are ignored as over HTTP, but not by a tool that takes something away.
-        The action of an administrator has a line in the audit log, refused or not.
+        Arguments that it does not have are ignored as over HTTP, but not by a tool that takes
+        something away. The action of an administrator has a line in the audit log, refused or not.
         """
         try:
             done, outcome = True, self._outcome(tool, arguments, who, call)

@@ -36,7 +36,9 @@ def updated(uri: str) -> Json:
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """Session of one client and tenant; `used` is the last use, in seconds of the monotonic clock."""
+    """Session of one client and tenant; `used` is the last use, in seconds of the monotonic
+    clock.
+    """
 
     id: str
     whose: Whose

@@ -140,7 +140,9 @@ def progress_frames(work: BackgroundCall, call: Call, token: Any) -> Iterator[by
 
 
 class Listening:
-    """A stream of changes in protocol versions without sessions, marked with the id of its request."""
+    """A stream of changes in protocol versions without sessions, marked with the id of its
+    request.
+    """
 
     def __init__(self, subscriptions: Subscriptions, whose: Whose, id: Id | None) -> None:
         self._subscriptions = subscriptions

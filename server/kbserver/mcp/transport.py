@@ -74,7 +74,7 @@ class Transport:
         self._listening: set[Listening] = set()
         self._closed = False
 
-    # -- one path -----------------------------------------------------------------------------------------------------
+    # -- one path ----------------------------------------------------------------------------------
 
     def post(self, body: bytes, environ: Mapping[str, Any], who: Who, call: Call) -> Response:
         """Return the response to one message."""
@@ -240,7 +240,7 @@ class Transport:
         if session is not None and message.method == "notifications/cancelled":
             session.cancel(message.params.get("requestId"))
 
-    # -- the older pair of paths -------------------------------------------------------------------------------------
+    # -- the older pair of paths -------------------------------------------------------------------
 
     def open_stream(self, who: Who, path: str) -> Response:
         """Open a session whose answers are sent on this stream.
@@ -266,7 +266,9 @@ class Transport:
             raise
 
     def post_message(self, body: bytes, id: str, who: Who) -> Response:
-        """Accept a message of such a session, whose answer is sent on its stream; raises Failure."""
+        """Accept a message of such a session, whose answer is sent on its stream; raises
+        Failure.
+        """
         session = self._known(id, who)
         message = rpc.read_message(body, self._max_depth)
         if message.reply or message.id is None:

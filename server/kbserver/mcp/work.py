@@ -112,7 +112,9 @@ class Taught(Answer):
 
 
 def ask(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
-    """Answer a goal; proofs are graphs, because trees can be nested deeper than JSON parsers allow."""
+    """Answer a goal; proofs are graphs, because trees can be nested deeper than JSON parsers
+    allow.
+    """
     return _answered(kb, {**data, "proofFormat": "dag"}, strict, InferBody)
 
 
@@ -229,7 +231,9 @@ def cut(shape: Json) -> Json:
 
 
 def _answered(kb: TenantKB, data: Json, strict: bool, body: type[InferBody | QueryBody]) -> Json:
-    """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
+    """Return the answers of a goal or pattern; one row beyond the limit is read to detect
+    truncation.
+    """
     max_rows = _limit(data)
     notes = Notes()
     goal: Question | Conjunction | Pattern

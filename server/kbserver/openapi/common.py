@@ -1,4 +1,6 @@
-"""Shared parts of the OpenAPI operations: parameters, headers and errors, defined once and referenced."""
+"""Shared parts of the OpenAPI operations: parameters, headers and errors, defined once and
+referenced.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +187,9 @@ _ALWAYS = (
 _COMPRESSED = ("Content-Encoding", "Vary")
 _LARGE = 1 << 20
 _OF_KEYS, _OF_RATES = frozenset((401, 403)), frozenset((429,))
-"""Statuses that routes which ask for no key, and those that count against no limit, never answer at the door."""
+"""Statuses that routes which ask for no key, and those that count against no limit, never answer at
+the door.
+"""
 
 
 def parameters(path: str, declared: Operation) -> Iterator[str | Json]:

@@ -14,7 +14,9 @@ from collections.abc import Callable
 import gevent
 
 GENERATION_0_OBJECTS, GENERATION_1_RUNS = 5_000, 2
-"""Thresholds of `gc`: new objects before a collection of generation 0; such collections before one of generation 1."""
+"""Thresholds of `gc`: new objects before a collection of generation 0; such collections before one
+of generation 1.
+"""
 
 NO_GENERATION_2 = 1 << 30
 """Threshold that disables automatic full collections."""
@@ -29,7 +31,9 @@ LARGE_BYTES = 1 << 20
 
 
 def arrange(quiet: Callable[[], bool]) -> gevent.Greenlet:
-    """Configure the process and start full collections at times when `quiet()` is true; kill the result to stop them."""
+    """Configure the process and start full collections at times when `quiet()` is true; kill the
+    result to stop them.
+    """
     gc.freeze()
     gc.set_threshold(GENERATION_0_OBJECTS, GENERATION_1_RUNS, NO_GENERATION_2)
     return gevent.spawn(_collect, quiet)

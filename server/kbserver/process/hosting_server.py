@@ -98,8 +98,8 @@ def _of_uwsgi(uwsgi: Any) -> HostingServer:
 def _end_uwsgi(uwsgi: Any) -> NoReturn:
     """Stop the master, which would start a worker that has ended again for ever.
 
-    The other workers, which are still importing and have nothing open, are ended first: a worker that
-    the master interrupts there prints a traceback, and lives on without an application.
+    The other workers, which are still importing and have nothing open, are ended first: a worker
+    that the master interrupts there prints a traceback, and lives on without an application.
     """
     if master := uwsgi.masterpid():
         for worker in uwsgi.workers():

@@ -1,7 +1,7 @@
 """Thread pool for work that releases the interpreter lock: the C engine, syncs of the disk.
 
-Greenlets share one thread, so a long call there would block all requests. Pure Python code does not belong in the pool:
-it would only compete for the interpreter lock.
+Greenlets share one thread, so a long call there would block all requests. Pure Python code does not
+belong in the pool: it would only compete for the interpreter lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ READ = 1
 
 
 class _Outcome(Generic[T]):
-    """The value or the error of a call: gevent would print an error that a thread of the pool raises."""
+    """The value or the error of a call: gevent would print an error that a thread of the pool
+    raises.
+    """
 
     def __init__(self, value: T | None = None, error: BaseException | None = None) -> None:
         self._value = value
@@ -95,8 +97,9 @@ def yield_to_sockets() -> None:
 
 
 MIN_SLICE_SECONDS = 0.0003
-"""Time for which a greenlet goes on after it was resumed: a switch takes some microseconds, and loops
-may yield more often than their work is worth."""
+"""Time for which a greenlet goes on after it was resumed: a switch takes some microseconds, and
+loops may yield more often than their work is worth.
+"""
 
 
 class YieldNow:

@@ -58,7 +58,8 @@ _SUBJECTS: Mapping[str, str] = {
 
 
 def subject_of(path: str) -> str:
-    """Return the module that declares the operations of a path; EVERY for a path of no subject here.
+    """Return the module that declares the operations of a path; EVERY for a path of no subject
+    here.
 
     The path may have a query string.
     """

@@ -1,1 +1,3 @@
-"""Shapes of bodies: marshmallow checks the envelope, the language's own readers the atoms and rules inside."""
+"""Shapes of bodies: marshmallow checks the envelope, the language's own readers the atoms and rules
+inside.
+"""

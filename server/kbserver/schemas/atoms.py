@@ -48,8 +48,8 @@ class AtomBody(Body):
 def sign(fields: Mapping[str, Any]) -> bool | None:
     """Return the sign a body asks for: True positive, False negative, None unspecified.
 
-    Negative if `negated` is true or `truthVal` is false, even if the other key disagrees: published clients
-    send defaults for both.
+    Negative if `negated` is true or `truthVal` is false, even if the other key disagrees: published
+    clients send defaults for both.
     """
     negated, truth = fields.get("negated"), fields.get("truth_val")
     if negated is None and truth is None:
@@ -58,9 +58,11 @@ def sign(fields: Mapping[str, Any]) -> bool | None:
 
 
 def atom_given(fields: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom, bool | None]:
-    """Return the fact or pattern of a body, and its sign as `sign` does: from `text`, or from `predicate` and `args`.
+    """Return the fact or pattern of a body, and its sign as `sign` does: from `text`, or from
+    `predicate` and `args`.
 
-    With `nulls`, null among `args` matches anything. The atom is negative if the text or the other keys say so.
+    With `nulls`, null among `args` matches anything. The atom is negative if the text or the other
+    keys say so.
     """
     if "text" in fields:
         _refuse_beside_text(fields)
@@ -71,7 +73,9 @@ def atom_given(fields: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom,
 
 
 def constants_of(atom: Atom, fields: Mapping[str, Any], problem: str) -> tuple[str, ...]:
-    """Return the arguments of a fact. Raises InvalidInput with `problem` at the field of a variable."""
+    """Return the arguments of a fact. Raises InvalidInput with `problem` at the field of a
+    variable.
+    """
     args = []
     for index, arg in enumerate(atom.args):
         if not isinstance(arg, str):
@@ -81,7 +85,9 @@ def constants_of(atom: Atom, fields: Mapping[str, Any], problem: str) -> tuple[s
 
 
 def literal_given(fields: Mapping[str, Any]) -> Literal:
-    """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys of `sign`."""
+    """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys
+    of `sign`.
+    """
     negated = sign(fields) is False
     if "text" in fields:
         _refuse_beside_text(fields)

@@ -31,7 +31,9 @@ _MISSING = "Missing data for required field."
 _UNKNOWN_SHOWN = 20
 
 MAX_LISTED = 200
-"""Objects of a list that are made at once; those of a longer one are made while they are written."""
+"""Objects of a list that are made at once; those of a longer one are made while they are
+written.
+"""
 
 
 def _camel_case(name: str) -> str:

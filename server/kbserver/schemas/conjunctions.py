@@ -55,7 +55,9 @@ class Conjunction:
     def paged(
         self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
-        """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
+        """Return a page of answers and True if more follow. Raises InvalidInput if the body has a
+        limit too.
+        """
         answers = self._page(kb, notes, offset, limit)
         return [orjson.dumps(self._rows(answers)[:limit])], len(answers) > limit
 

@@ -1,4 +1,6 @@
-"""Fields of bodies and answers: marshmallow fields with a reader of JSON values and a JSON Schema."""
+"""Fields of bodies and answers: marshmallow fields with a reader of JSON values and a JSON
+Schema.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ WEBHOOK_SHOWN = (
 class Described(BaseField):
     """A field with a JSON Schema, which apispec takes from marshmallow's `metadata`.
 
-    `of` is the attribute of the outcome that has the value in an answer, or a function that computes
-    the value; by default the attribute is named like the field. An `optional` member of an answer
-    is left out where its value is None. `write` converts the value of the outcome to JSON.
+    `of` is the attribute of the outcome that has the value in an answer, or a function that
+    computes the value; by default the attribute is named like the field. An `optional` member of an
+    answer is left out where its value is None. `write` converts the value of the outcome to JSON.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Described(BaseField):
 
 
 class Value(Described):
-    """A JSON value. `read` converts the value in a body, or raises ValueError; null counts as absent."""
+    """A JSON value. `read` converts the value in a body, or raises ValueError; null counts as
+    absent.
+    """
 
     schema: ClassVar[Json] = {}
 

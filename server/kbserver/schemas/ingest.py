@@ -181,7 +181,9 @@ class IngestedText:
 
 
 def _of_model(name: str, default: Any) -> Any:
-    """Return a function that gives an attribute of what the model read, or a default without a model."""
+    """Return a function that gives an attribute of what the model read, or a default without a
+    model.
+    """
     return lambda text: (
         default if text.done.extracted is None else getattr(text.done.extracted, name)
     )

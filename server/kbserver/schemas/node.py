@@ -81,7 +81,9 @@ class FollowerStatus(JsonObject):
 
 
 class ErasureStatus(JsonObject):
-    """Progress of the removal of purged text, and of deleted tenants, from the storage of a node."""
+    """Progress of the removal of purged text, and of deleted tenants, from the storage of a
+    node.
+    """
 
     erased = Count("No record up to this number is in the storage.")
     pending = Count("The text of records up to this number is to be removed; 0: none.")

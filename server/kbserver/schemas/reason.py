@@ -79,7 +79,9 @@ class Question:
     proof: ProofOptions | None = None
 
     def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
-        """Return the answers as a JSON array in parts; `write` serialises rows that the engine does not write."""
+        """Return the answers as a JSON array in parts; `write` serialises rows that the engine does
+        not write.
+        """
         if self.proof is not None:
             parts = kb.prove_json(self.literal, proofs_written, self.options, self.proof)
         else:
@@ -91,7 +93,9 @@ class Question:
     def paged(
         self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
-        """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
+        """Return a page of answers and True if more follow. Raises InvalidInput if the body has a
+        limit too.
+        """
         self._refuse_limit()
         start = self.options.offset + offset
         page = replace(self.options, offset=start, limit=limit)
@@ -183,7 +187,9 @@ class Pattern:
     options: FactOptions
 
     def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
-        """Return the matching facts with their truth values as a JSON array in parts; see `Question.written`."""
+        """Return the matching facts with their truth values as a JSON array in parts; see
+        `Question.written`.
+        """
         return self._written(kb, write, notes, self.options)
 
     def paged(

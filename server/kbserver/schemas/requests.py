@@ -37,7 +37,9 @@ class Budgeted(Body):
 
 
 class KnownAt(NamedTuple):
-    """The instant in epoch milliseconds whose state a request reads, and limits for rebuilding it."""
+    """The instant in epoch milliseconds whose state a request reads, and limits for rebuilding
+    it.
+    """
 
     instant: int
     request_limits: RequestLimits
@@ -150,7 +152,9 @@ def proof_asked(fields: Mapping[str, Any]) -> bool:
 
 
 def request_limits(fields: Mapping[str, Any]) -> RequestLimits:
-    """Return the run budget of a request: limits in the body; the lower of `timeoutMs` and `Prefer: wait` applies."""
+    """Return the run budget of a request: limits in the body; the lower of `timeoutMs` and `Prefer:
+    wait` applies.
+    """
     timeout = fields.get("timeout_ms")
     if has_request_context() and (wait := wait_wanted()) is not None:
         timeout = wait if timeout is None else min(timeout, wait)

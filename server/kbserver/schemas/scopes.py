@@ -359,7 +359,9 @@ class Previewed(Answer):
 
 
 ELEMENTS_PER_YIELD = 10
-"""Elements read between two calls of `yield_now`: a fraction of a millisecond, as some are texts."""
+"""Elements read between two calls of `yield_now`: a fraction of a millisecond, as some are
+texts.
+"""
 
 
 def _read_each(value: Any, name: str, read: Reader) -> None:

@@ -50,11 +50,11 @@ class BrowserGuard:
 
     With keys only the `Origin` of MCP and A2A requests is checked.
 
-    Accepted hosts are loopback names and addresses, HOST, the hosts of PUBLIC_URL and ADVERTISE_URL,
-    and ALLOWED_HOSTS. If HOST stands for all addresses, every IP address is accepted: rebinding
-    needs a name. No key protects the server if authentication is off, and with managed keys until
-    the first one is created. An authentication plugin does not count, because it may accept what a
-    browser adds to requests.
+    Accepted hosts are loopback names and addresses, HOST, the hosts of PUBLIC_URL and
+    ADVERTISE_URL, and ALLOWED_HOSTS. If HOST stands for all addresses, every IP address is
+    accepted: rebinding needs a name. No key protects the server if authentication is off, and with
+    managed keys until the first one is created. An authentication plugin does not count, because it
+    may accept what a browser adds to requests.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -138,7 +138,8 @@ class BrowserGuard:
         return None
 
     def _check_mcp_origin(self, environ: Mapping[str, Any]) -> None:
-        """Raise Forbidden for a page that may not call MCP, which the protocol wants also with keys.
+        """Raise Forbidden for a page that may not call MCP, which the protocol wants also with
+        keys.
 
         Pages of this machine may: they need a key.
         """
@@ -169,7 +170,9 @@ def _normal(origin: str) -> str:
 
 
 def _page_of(origin: str) -> tuple[str, Host] | None:
-    """Return the scheme and the host of an origin; None for `null` and other schemes than HTTP's."""
+    """Return the scheme and the host of an origin; None for `null` and other schemes than
+    HTTP's.
+    """
     match = _ORIGIN.fullmatch(_normal(origin)) if origin.isascii() else None
     host = None if match is None else read_authority(match[2])
     return None if match is None or host is None else (match[1], host)

@@ -1,6 +1,7 @@
 """Authentication, authorisation and rate limits, checked before any other work on a request.
 
-The fast path and the Flask routes both call the guard. Without keys, authentication plugins and limits there is no guard.
+The fast path and the Flask routes both call the guard. Without keys, authentication plugins and
+limits there is no guard.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Guard:
         return self._asks or self.limits.active
 
     def admit(self, request: Request, need: Need, names: Mapping[str, Any] | None = None) -> None:
-        """Admit a request, or raise Unauthorized, Forbidden or RateLimited; `names` are the parameters of its path."""
+        """Admit a request, or raise Unauthorized, Forbidden or RateLimited; `names` are the
+        parameters of its path.
+        """
         if request.is_admitted:  # by the fast path, which passed the request on to Flask
             return
         environ = request.environ
@@ -199,7 +202,8 @@ class Guard:
 
 
 def credentials(environ: Mapping[str, Any]) -> str | None:
-    """Return the key of a request or None; raises Unauthorized for a malformed header or two different keys.
+    """Return the key of a request or None; raises Unauthorized for a malformed header or two
+    different keys.
 
     Only headers are read, because URLs end up in logs and browser histories.
     """

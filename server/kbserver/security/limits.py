@@ -47,7 +47,8 @@ class RateLimits:
     def count(
         self, request: Request, key: str | None, address: str, implied: str | None = None
     ) -> None:
-        """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up.
+        """Count a request against every limit. Raises RateLimited, and counts nothing, if one is
+        used up.
 
         `implied` is the tenant of a request that names none.
         """
@@ -111,7 +112,8 @@ def _buckets(name: str, rate: tuple[int, ...], now: Callable[[], float]) -> Buck
 def address_of(environ: Mapping[str, Any], hops: int) -> str:
     """Return the client address: the peer, or the one reported by the last `hops` proxies.
 
-    IPv6 addresses are reduced to the /64 network, because one client usually owns all addresses in it.
+    IPv6 addresses are reduced to the /64 network, because one client usually owns all addresses in
+    it.
     """
     address = str(environ.get("REMOTE_ADDR") or "")
     if hops:

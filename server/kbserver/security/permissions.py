@@ -43,7 +43,9 @@ class About(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The role a route needs (or PUBLIC, or ANY), and on what. `counted`: it counts against rate limits."""
+    """The role a route needs (or PUBLIC, or ANY), and on what. `counted`: it counts against rate
+    limits.
+    """
 
     role: str
     about: About = About.TENANT

@@ -33,7 +33,9 @@ _NAMED = re.compile(r"(?i)((?:api[_-]?key|token|password|secret)=)[^\s&\"']+")
 
 
 def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
-    """Return a function that removes the given secrets, and anything that looks like one, from a text."""
+    """Return a function that removes the given secrets, and anything that looks like one, from a
+    text.
+    """
     known = sorted(
         (secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True
     )

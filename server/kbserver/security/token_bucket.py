@@ -12,9 +12,11 @@ MAX_BUCKETS = 20_000
 
 
 class Buckets:
-    """A bucket of `quota` tokens for each name, which fills up in `window` seconds; `now` is a monotonic clock.
+    """A bucket of `quota` tokens for each name, which fills up in `window` seconds; `now` is a
+    monotonic clock.
 
-    At most `max_buckets` are stored: the least recently used one is dropped, and is full when it is needed again.
+    At most `max_buckets` are stored: the least recently used one is dropped, and is full when it is
+    needed again.
     """
 
     def __init__(

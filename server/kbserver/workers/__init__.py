@@ -1,1 +1,3 @@
-"""Several server processes on one port: supervisor, forwarding of requests, and calls between them."""
+"""Several server processes on one port: supervisor, forwarding of requests, and calls between
+them.
+"""

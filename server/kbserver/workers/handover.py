@@ -3,8 +3,9 @@
 A connection goes to the owner as an open file descriptor, with the bytes that were read and not yet
 served, and the owner goes on with it as if it had accepted it. So a client that keeps to one tenant
 on a connection pays once, and later requests are not forwarded. A request is served by one worker
-only: this one serves nothing after the descriptor was sent. What a worker has not yet received waits
-in the queue of its socket, which the supervisor holds open, like a connection that was not accepted.
+only: this one serves nothing after the descriptor was sent. What a worker has not yet received
+waits in the queue of its socket, which the supervisor holds open, like a connection that was not
+accepted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from gevent.server import StreamServer
 from kbserver.workers.worker import Worker
 
 MOVE_AFTER = 4
-"""Number of requests in a row for the same other worker after which a connection is handed to it."""
+"""Number of requests in a row for the same other worker after which a connection is handed to
+it.
+"""
 
 MAX_RECEIVED = 64 * 1024
 """Maximum bytes, read from the client and not yet served, that are sent with a connection."""
@@ -42,7 +45,9 @@ _Socket: Any = monkey.get_original("socket", "socket")
 
 
 class Affinity:
-    """The owners of the latest requests of a connection: decides when the connection is handed over."""
+    """The owners of the latest requests of a connection: decides when the connection is handed
+    over.
+    """
 
     __slots__ = ("_length", "_owner")
 

@@ -29,7 +29,9 @@ from kbserver.http.listening import listen
 from kbserver.workers.worker import SYSTEM_WORKER, Worker, handover_path, private_path
 
 MIN_UPTIME_S = 5.0
-"""A worker that ends before it serves, or earlier than this after its start, may be unable to run."""
+"""A worker that ends before it serves, or earlier than this after its start, may be unable to
+run.
+"""
 
 MAX_FAILURES = 5
 """Number of such ends in a row after which the whole server stops."""

@@ -18,9 +18,9 @@ class Worker:
 
     `listener` is the public socket, which all workers share. Of the Unix sockets of this worker in
     `folder`, `private` gets requests and `handover` connections. `alive` ends when the supervisor
-    ends. On `ready` the worker writes the lines of its announcement when it serves. `secret` is that
-    of this run (`proofs.py`); it goes through `secret_pipe`, so that neither the command nor the
-    environment shows it.
+    ends. On `ready` the worker writes the lines of its announcement when it serves. `secret` is
+    that of this run (`proofs.py`); it goes through `secret_pipe`, so that neither the command nor
+    the environment shows it.
     """
 
     index: int

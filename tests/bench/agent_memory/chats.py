@@ -1,9 +1,9 @@
 """Generator of chats: two people over many sessions, or one person who writes alone.
 
 The shape is that of long chats between friends, as public sets describe it: some twenty sessions of
-some twenty turns, a few subjects in each, greetings and remarks in between. A detail of a subject is
-either said in full, with the words of the subject, or as the short answer to a question of the other
-person, whose words it does not repeat. The person who writes alone says all details in full.
+some twenty turns, a few subjects in each, greetings and remarks in between. A detail of a subject
+is either said in full, with the words of the subject, or as the short answer to a question of the
+other person, whose words it does not repeat. The person who writes alone says all details in full.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ DETAILS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
         ("nervous", "thrilled", "exhausted", "grateful", "bored", "homesick", "proud", "calm"),
     ),
 )  # fmt: skip
-"""A detail: the later question, the question in the chat, its answer, the full sentence, the values."""
+"""A detail: the later question, the question in the chat, its answer, the full sentence, the
+values.
+"""
 
 GREETINGS = ("Hey {other}! Good to see you again.", "Hi {other}, how have you been?")
 REPLIES = ("Hi {other}! All good here, a bit busy.", "Hey {other}, doing well, thanks.")
@@ -153,7 +155,9 @@ def _tell(
     detail: tuple[str, str, str, str, tuple[str, ...]],
     value: str,
 ) -> tuple[str, str]:
-    """Add the turns in which a person tells a detail; return how, and the id of the turn with it."""
+    """Add the turns in which a person tells a detail; return how, and the id of the turn with
+    it.
+    """
     _, asked, answer, full, _ = detail
     sentence = full.format(what=subject, value=value)
     sentence = sentence[0].upper() + sentence[1:]

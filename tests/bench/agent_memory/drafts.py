@@ -1,4 +1,6 @@
-"""Parts of the generator that all abilities share: people, dates, and turns before they have ids."""
+"""Parts of the generator that all abilities share: people, dates, and turns before they have
+ids.
+"""
 
 from __future__ import annotations
 

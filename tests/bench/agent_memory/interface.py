@@ -74,7 +74,9 @@ class System(Protocol):
     name: str
 
     def reset(self, rules: str) -> None:
-        """Forget everything. `rules` is text in the rule language that structured memory may use."""
+        """Forget everything. `rules` is text in the rule language that structured memory may
+        use.
+        """
 
     def store(self, turn: Turn) -> None:
         """Store one turn."""

@@ -1,4 +1,6 @@
-"""Measure memory systems: `python tests/bench/agent_memory/run.py [--systems NAMES] [--markdown FILE]`."""
+"""Measure memory systems: `python tests/bench/agent_memory/run.py [--systems NAMES] [--markdown
+FILE]`.
+"""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ class Score:
     """Scores of one question.
 
     `recall` is None without evidence. `in_window` says that all answers are in the window; for a
-    question about something that was never said, that the window is empty. `supported` says that all
-    the evidence is in the window too, `alone` that moreover no competing value is. `answered` is
-    None if the system cannot answer.
+    question about something that was never said, that the window is empty. `supported` says that
+    all the evidence is in the window too, `alone` that moreover no competing value is. `answered`
+    is None if the system cannot answer.
     """
 
     ability: str

@@ -1,7 +1,8 @@
-"""clingo: its grounder evaluates stratified programs. Each goal in a process of its own, which can be stopped.
+"""clingo: its grounder evaluates stratified programs. Each goal in a process of its own, which can
+be stopped.
 
-As a program: `python asp.py FACTS JOB`, two files; the facts are grounded before the clock starts, then the rules and the
-solving are timed. Prints `answers seconds` for each repeat.
+As a program: `python asp.py FACTS JOB`, two files; the facts are grounded before the clock starts,
+then the rules and the solving are timed. Prints `answers seconds` for each repeat.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def evaluated(facts: Path, goal: Any, effort: Effort) -> Sample:
 
 
 def main(facts: str, job: str) -> None:
-    """Ground the facts, then the rules against the clock, then count the atoms of `goal`; again with a new grounder."""
+    """Ground the facts, then the rules against the clock, then count the atoms of `goal`; again
+    with a new grounder.
+    """
     import clingo
 
     text = Path(facts).read_text()

@@ -56,7 +56,9 @@ def insert_rows(
 
 
 def programs(program: Program, effort: Effort) -> list[Sample]:
-    """Each goal's query, the nodes as integers; no keys: they do not help its joins and slow its load."""
+    """Each goal's query, the nodes as integers; no keys: they do not help its joins and slow its
+    load.
+    """
     db = open_database()
     for name, rows in program.relations.items():
         columns = dict.fromkeys(("x", "y", "z")[: len(rows[0])], "INTEGER")

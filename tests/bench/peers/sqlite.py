@@ -1,4 +1,6 @@
-"""SQLite in memory: goal-directed recursive queries written by hand, integers or names as keys, an index each way."""
+"""SQLite in memory: goal-directed recursive queries written by hand, integers or names as keys, an
+index each way.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
 def fill(
     execute: Callable[[str], object], insert: Insert, relations: Mapping[str, Rows], tail: str
 ) -> None:
-    """A table for each relation, over integers, with a key and, for pairs, an index the other way."""
+    """A table for each relation, over integers, with a key and, for pairs, an index the other
+    way.
+    """
     for name, rows in relations.items():
         columns = ("x", "y", "z")[: len(rows[0])]
         typed = ", ".join(f"{column} INTEGER" for column in columns)
@@ -107,7 +111,9 @@ REACHED = (
 def run_retractions(
     execute: Callable[[str, Sequence[str]], Any], script: Retractions, effort: Effort
 ) -> Outcomes:
-    """An edge goes, the goal is asked, the edge comes back: seconds of the first, of the second, and how many answers."""
+    """An edge goes, the goal is asked, the edge comes back: seconds of the first, of the second,
+    and how many answers.
+    """
     found: Outcomes = []
     started = time.monotonic()
     with collector_off():
@@ -133,7 +139,9 @@ ALL_PAIRS = (
 def run_deletions(
     execute: Callable[[str, Sequence[str]], Any], script: Deletions, effort: Effort
 ) -> Outcomes:
-    """An edge goes for good, the goal is asked: seconds of the first, of the second, and how many answers."""
+    """An edge goes for good, the goal is asked: seconds of the first, of the second, and how many
+    answers.
+    """
     found: Outcomes = []
     started = time.monotonic()
     with collector_off():

@@ -1,4 +1,6 @@
-"""SWI-Prolog with tabling, in a process of its own that times itself. It is given our rules in Prolog's spelling."""
+"""SWI-Prolog with tabling, in a process of its own that times itself. It is given our rules in
+Prolog's spelling.
+"""
 
 from __future__ import annotations
 
@@ -187,7 +189,9 @@ def retractions(script: Retractions, effort: Effort) -> Outcomes:
 
 
 def retracts(script: Deletions, effort: Effort) -> Outcomes:
-    """Incremental tables, all pairs in one of them before the clock starts; as many rounds as there is time for."""
+    """Incremental tables, all pairs in one of them before the clock starts; as many rounds as there
+    is time for.
+    """
     lines = [":- dynamic([edge/2], [incremental(true)])."]
     lines += [f":- table {head} as incremental." for head in heads(script.rules)]
     lines += [prolog(script.rules), *(f"edge({x}, {y})." for x, y in script.edges)]

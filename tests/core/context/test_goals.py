@@ -140,7 +140,9 @@ REMARK = "Premises are left out, because finding them exceeds the limits"
 
 
 def chain(kb):
-    """Facts in a row, and the paths along them: a goal derives a row for each answer, its proofs more."""
+    """Facts in a row, and the paths along them: a goal derives a row for each answer, its proofs
+    more.
+    """
     texts = "far(?x, ?y) :- next(?x, ?y).", "far(?x, ?z) :- far(?x, ?y), next(?y, ?z)."
     kb.assert_rules([parse_rule(text) for text in texts])
     for number in range(30):

@@ -1,4 +1,6 @@
-"""What the text of a window says besides facts: goals without answers, evidence, and each fact once."""
+"""What the text of a window says besides facts: goals without answers, evidence, and each fact
+once.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kbplanner.engine.backend import Attribute
 from kbplanner.ir.terms import ANONYMOUS, Atom, Literal
 from kbplanner.syntax.parser import parse_rule
 
-# -- salience ----------------------------------------------------------------------------------------------------------
+# -- salience --------------------------------------------------------------------------------------
 
 
 def test_salience_is_recency_frequency_priority_and_confidence(kb, clock):
@@ -156,7 +156,7 @@ def test_an_unknown_scorer_is_refused_at_the_start(clock):
         runtime(clock=clock, salience_scorer="none")
 
 
-# -- priority ----------------------------------------------------------------------------------------------------------
+# -- priority --------------------------------------------------------------------------------------
 
 
 def test_priorities_need_stored_facts(kb, clock):
@@ -196,7 +196,7 @@ def test_a_fact_asserted_after_expiry_has_no_priority(node, kb, clock):
     assert first["salience"] == second["salience"] == pytest.approx(formula(0))
 
 
-# -- recall ------------------------------------------------------------------------------------------------------------
+# -- recall ----------------------------------------------------------------------------------------
 
 
 def test_recall_returns_facts_valid_at_that_time(kb, clock):

@@ -18,7 +18,7 @@ from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 from kbplanner.syntax.parser import parse_rule
 
-# -- how they end ------------------------------------------------------------------------------------------------------
+# -- how they end ----------------------------------------------------------------------------------
 
 
 def test_rolled_back(node):
@@ -158,7 +158,7 @@ def test_emptying_a_tenant_ends_its_transactions(node, action):
     assert node.ask("p(?x)") == []
 
 
-# -- after a restart ---------------------------------------------------------------------------------------------------
+# -- after a restart -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clean", [True, False])

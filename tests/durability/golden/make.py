@@ -1,6 +1,7 @@
 """Makes a golden folder of the format written now: `python tests/durability/golden/make.py FOLDER`.
 
-A folder that is here is never made anew: it stands for what a released version wrote. A new format gets a new folder.
+A folder that is here is never made anew: it stands for what a released version wrote. A new format
+gets a new folder.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from kbcore.config import Config
 from kbserver.hookspecs import Principal
 from kbserver.security.guard import RevocableStream
 
-# -- modes -------------------------------------------------------------------------------------------------------------
+# -- modes -----------------------------------------------------------------------------------------
 
 
 def test_without_authentication_every_request_is_allowed(client):
@@ -73,7 +73,7 @@ def test_the_single_key_stays_an_admin_key_with_managed_keys():
         assert node.send("POST", "/ask", made, GOAL).status_code == 200
 
 
-# -- headers -----------------------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/ask", "/predicates"])
@@ -111,7 +111,7 @@ def test_a_body_is_not_read_before_authentication(node):
     error_of(answer, 401, "UNAUTHORIZED")
 
 
-# -- wrong keys --------------------------------------------------------------------------------------------------------
+# -- wrong keys ------------------------------------------------------------------------------------
 
 
 def test_an_address_has_ten_wrong_keys_a_minute(single):
@@ -160,7 +160,7 @@ def test_forwarded_addresses_count_for_trusted_proxies_only(hops, told, last):
         assert answer.status_code == last
 
 
-# -- plugins at the door -----------------------------------------------------------------------------------------------
+# -- plugins at the door ---------------------------------------------------------------------------
 
 
 class Doorman:

@@ -14,7 +14,7 @@ from kbcore.config import Config
 from kbserver.cli import cli
 from kbserver.serve import announcement
 
-# -- the first key -----------------------------------------------------------------------------------------------------
+# -- the first key ---------------------------------------------------------------------------------
 
 
 def test_the_first_key_is_created_once_with_the_bootstrap_token(node):
@@ -94,7 +94,7 @@ def test_without_a_bootstrap_token_bootstrapping_is_off():
         )
 
 
-# -- making and losing keys --------------------------------------------------------------------------------------------
+# -- making and losing keys ------------------------------------------------------------------------
 
 
 def test_keys_are_created_listed_rotated_and_revoked(node):
@@ -156,7 +156,7 @@ def test_an_expired_key_is_refused(node):
     )
 
 
-# -- what is written down ----------------------------------------------------------------------------------------------
+# -- what is written down --------------------------------------------------------------------------
 
 
 def test_admin_actions_are_audited_without_secrets(node, caplog):
@@ -203,7 +203,7 @@ def test_no_secret_is_in_errors_or_metrics(node):
         assert all(secret not in text for text in texts)
 
 
-# -- the start and the command line ------------------------------------------------------------------------------------
+# -- the start and the command line ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

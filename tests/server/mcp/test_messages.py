@@ -12,7 +12,7 @@ from support.keys import ONE
 from kbserver.mcp.calls import Call
 from kbserver.mcp.tools import Tool
 
-# -- messages ----------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_bodies_are_json_within_the_size_limit(agent: Agent) -> None:
     error_of(agent.flask.put("/mcp"), 405, "VALIDATION_ERROR")
 
 
-# -- who may call ------------------------------------------------------------------------------------------------------
+# -- who may call ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from support.http import error_of
 
 from kbserver.mcp.versions import CAPABILITIES_KEY, LEGACY, SERVER_KEY, SUPPORTED, VERSION_KEY
 
-# -- the era without sessions ------------------------------------------------------------------------------------------
+# -- the era without sessions ----------------------------------------------------------------------
 
 
 def test_discover(agent: Agent) -> None:
@@ -97,7 +97,7 @@ def test_methods_that_need_a_session_do_not_exist(agent: Agent) -> None:
         failed(agent.modern(method, {"uri": "kb://rules"}), 404, -32601)
 
 
-# -- the era of sessions -----------------------------------------------------------------------------------------------
+# -- the era of sessions ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", LEGACY)

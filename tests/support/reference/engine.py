@@ -1,7 +1,7 @@
 """The reference engine: the same bytecode in plain Python, slow and simple.
 
-It is the oracle of the differential tests. It implements
-the protocols of `backend`; the word formats and the meaning of a round are those of csrc/BYTECODE.md.
+It is the oracle of the differential tests. It implements the protocols of `backend`; the word
+formats and the meaning of a round are those of csrc/BYTECODE.md.
 """
 
 from __future__ import annotations
@@ -520,7 +520,9 @@ class ReferenceEngine:
     def nearest(
         self, search: NearestSearch, positions: array[int], k: int
     ) -> tuple[array[int], array[float]]:
-        """Return the vectors nearest to the query among those at `positions`, as indexes into `positions`."""
+        """Return the vectors nearest to the query among those at `positions`, as indexes into
+        `positions`.
+        """
         query, dimension = search.query, len(search.query.cells)
         cells = memoryview(search.cells).cast("b")
         scores = {}

@@ -181,7 +181,9 @@ class ReferenceRelation:
         self._cells.setdefault(attribute, {}).update(zip(ids, values, strict=True))
 
     def uses(self, attribute: Attribute) -> bool:
-        """Return True if a cell of this attribute was ever set to a value other than the default."""
+        """Return True if a cell of this attribute was ever set to a value other than the
+        default.
+        """
         default = _DEFAULTS[attribute]
         return any(
             value != default and value == value for value in self._cells.get(attribute, {}).values()
@@ -372,7 +374,9 @@ class BestRows(ReferenceRelation):
 
 
 class FirstRows(ReferenceRelation):
-    """Rows of which those that agree in their first `key` columns have one: the first that was added."""
+    """Rows of which those that agree in their first `key` columns have one: the first that was
+    added.
+    """
 
     def __init__(self, arity: int, key: int) -> None:
         super().__init__(arity)
@@ -388,7 +392,9 @@ class FirstRows(ReferenceRelation):
 
 
 class Classes(ReferenceRelation):
-    """Names with the representatives of their classes; adding a pair of names unites their classes."""
+    """Names with the representatives of their classes; adding a pair of names unites their
+    classes.
+    """
 
     def __init__(self, arity: int) -> None:
         super().__init__(arity)

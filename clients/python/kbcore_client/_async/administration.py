@@ -68,8 +68,8 @@ class AsyncAdministration(AsyncHandle):
     ) -> ApiKey:
         """Create an API key; its secret is `key` of the result, and is never shown again.
 
-        `role` is `reader`, `writer`, `admin` or `replica`. Without `databases` and `tenants` the key
-        is valid everywhere.
+        `role` is `reader`, `writer`, `admin` or `replica`. Without `databases` and `tenants` the
+        key is valid everywhere.
         """
         body = {
             "name": name,

@@ -189,7 +189,9 @@ class AsyncConnection:
     async def _exchange(
         self, request: Request, base: str, content: bytes | None, headers: dict[str, str]
     ) -> Reply:
-        """Send a request once, to the node of a cluster that has the tenant, and return its answer."""
+        """Send a request once, to the node of a cluster that has the tenant, and return its
+        answer.
+        """
         url = base + request.path
         timeout = http.timeout_of(self._timeout, request.timeout_ms)
         for _ in range(MAX_REDIRECTS + 1):

@@ -32,12 +32,12 @@ class AsyncFollowing(AsyncHandle):
     ) -> Subscription:
         """Have the server keep the answers of a goal current, also across its restarts.
 
-        With `webhook` it sends each change after now to this address, signed with `secret`: `whsec_`
-        and 24 to 64 bytes in base64; without it, the secret of the server's settings signs. The
-        server must allow the address. Subscribing again with the same `id` renews the goal, which
-        ends `ttl_ms` milliseconds after its last use. `follow` with the same `id` yields the changes.
-        Raises InvalidInput, AlreadyExists if another goal has the `id`, and Forbidden if it belongs to
-        another key.
+        With `webhook` it sends each change after now to this address, signed with `secret`:
+        `whsec_` and 24 to 64 bytes in base64; without it, the secret of the server's settings
+        signs. The server must allow the address. Subscribing again with the same `id` renews the
+        goal, which ends `ttl_ms` milliseconds after its last use. `follow` with the same `id`
+        yields the changes. Raises InvalidInput, AlreadyExists if another goal has the `id`, and
+        Forbidden if it belongs to another key.
         """
         if secret is not None and webhook is None:
             raise InvalidInput.at("secret", "is for a webhook")
@@ -78,9 +78,9 @@ class AsyncFollowing(AsyncHandle):
 
         In the first item all answers have appeared. Each commit that changes the answers is one
         item, exactly as a new evaluation after the commit would show. A lost connection is opened
-        again, also after a restart of the server, and continues after the last item. If the log does
-        not go back so far, the next item has the whole difference. The server keeps the goal for
-        `ttl_ms` milliseconds after its last use; with an `id` also across restarts. Raises
+        again, also after a restart of the server, and continues after the last item. If the log
+        does not go back so far, the next item has the whole difference. The server keeps the goal
+        for `ttl_ms` milliseconds after its last use; with an `id` also across restarts. Raises
         ConnectionFailed if there is no server at the beginning, and later after more failures in a
         row than `Retries.events` (without end by default), and errors of the server, such as
         InvalidInput for a goal that depends on `now()`.

@@ -74,13 +74,16 @@ class AsyncKnowledgeBase(
         return self._connection.url
 
     def open(self, tenant: str, database: str | None = None) -> AsyncKnowledgeBase:
-        """Return a knowledge base on another tenant of the same connection, known at the same instant."""
+        """Return a knowledge base on another tenant of the same connection, known at the same
+        instant.
+        """
         database = database or self._destination.database
         destination = Destination(database, tenant, known_at=self._destination.known_at)
         return AsyncKnowledgeBase(self._connection, destination)
 
     def known_at(self, at: Instant) -> AsyncKnowledgeBase:
-        """Return this knowledge base as it was known at an instant, for `ask`, `query` and the like.
+        """Return this knowledge base as it was known at an instant, for `ask`, `query` and the
+        like.
 
         `known_at(monday).ask(goal, as_of=last_year)` says what was known on Monday about last year.
         Its reads raise InvalidInput for an instant in the future, and before the oldest instant
@@ -109,7 +112,8 @@ class AsyncKnowledgeBase(
         try:
             yield AsyncKnowledgeBase(self._connection, destination)
         except BaseException:
-            # The server ends a transaction that is not ended; an error here would hide the first one.
+            # The server ends a transaction that is not ended; an error here would hide the first
+            # one.
             with suppress(KBError):
                 await self._send(Request(f"/tx/rollback/{transaction}", {}, writes=True))
             raise
@@ -145,8 +149,8 @@ class AsyncKnowledgeBase(
         """Return a model client whose calls know what is stored, and store what is said.
 
         `client` is an `AsyncOpenAI` or `AsyncAnthropic`, or has the same methods. Each call of
-        `chat.completions`, `responses` or `messages` gets the window of `context(**options)` as part
-        of the system prompt, by default for the last question of the user. Afterwards `ingest`
+        `chat.completions`, `responses` or `messages` gets the window of `context(**options)` as
+        part of the system prompt, by default for the last question of the user. Afterwards `ingest`
         stores the facts in the new turns, if `store`; that needs a language model of the knowledge
         base. If it fails, the answer of the model is returned and the reason logged as a warning of
         the logger `kbcore_client`. A stream is stored when it has ended.

@@ -1,4 +1,6 @@
-"""Model clients with a knowledge base: what is known goes into the prompt, what is said is stored."""
+"""Model clients with a knowledge base: what is known goes into the prompt, what is said is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _log = logging.getLogger("kbcore_client")
 
 
 class AsyncModelMemory:
-    """Memory of a wrapped model client: what to put into a prompt, and where to store what is said."""
+    """Memory of a wrapped model client: what to put into a prompt, and where to store what is
+    said.
+    """
 
     def __init__(self, kb: AsyncKnowledgeBase, options: WindowOptions, store: bool) -> None:
         self._kb = kb

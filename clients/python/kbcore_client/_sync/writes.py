@@ -58,9 +58,9 @@ class Writes(Handle):
 
         `ttl` is in milliseconds from this call. Points in time are epoch milliseconds, ISO 8601
         texts or aware datetimes. `evidence` are ids of episodes, or spans `(id, start, end)`, that
-        support the fact, beside those it has. `conflict` names a strategy for facts whose opposite is stored:
-        KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput,
-        RuleSyntaxError, Conflict.
+        support the fact, beside those it has. `conflict` names a strategy for facts whose opposite
+        is stored: KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises
+        InvalidInput, RuleSyntaxError, Conflict.
         """
         details = present(
             {

@@ -1,4 +1,6 @@
-"""Functions that a model can call, the same for every framework: each has a text as argument and as result."""
+"""Functions that a model can call, the same for every framework: each has a text as argument and as
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ def tool_functions(
 ) -> list[Tool]:
     """Return the functions, with names, type hints and docstrings for a model.
 
-    Without `writes` there are those that only read. At most `limit` answers are listed. An error of the
-    knowledge base, such as a mistake in a goal, becomes the result, so that the model can correct it.
+    Without `writes` there are those that only read. At most `limit` answers are listed. An error of
+    the knowledge base, such as a mistake in a goal, becomes the result, so that the model can
+    correct it.
     """
 
     def ask(goal: str) -> str:
@@ -30,7 +33,7 @@ def tool_functions(
         Args:
             goal: Literals such as parent(ann, ?who), age(?who, ?n), ?n > 18. Variables begin with ?.
 
-        """
+        """  # noqa: W505  a line for each argument: models read it
         answers = kb.ask(goal, limit=limit + 1)
         rows = answers.rows()[:limit]
         lines = [_answer(row) for row in rows]
@@ -39,7 +42,8 @@ def tool_functions(
         return "\n".join(lines) or f"No answer. {kb.why_not(goal).text}"
 
     def explain(goal: str) -> str:
-        """Prove the answers of a goal: each conclusion above the facts and rules that it follows from.
+        """Prove the answers of a goal: each conclusion above the facts and rules that it follows
+        from.
 
         Args:
             goal: A literal such as ancestor(ann, ?who).
@@ -76,7 +80,7 @@ def tool_functions(
         Args:
             statements: Statements that end with a dot, such as likes(ann, tea). happy(?x) :- likes(?x, tea).
 
-        """
+        """  # noqa: W505  a line for each argument: models read it
         outcome = kb.tell(statements)
         return f"Stored {counted(outcome.asserted, 'new fact')} and {counted(len(outcome.rules), 'rule')}."
 
@@ -86,7 +90,7 @@ def tool_functions(
         Args:
             fact: A fact such as likes(ann, tea), or a pattern such as likes(ann, ?what) for all that match.
 
-        """
+        """  # noqa: W505  a line for each argument: models read it
         return f"Retracted {counted(kb.retract(fact).retracted, 'fact')}."
 
     reads: list[Tool] = [ask, explain, list_predicates, recall]

@@ -17,8 +17,8 @@ from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
 class KBRetriever(BaseRetriever):
     """Retriever whose documents are the facts of the context window for a query.
 
-    `options` are those of `KnowledgeBase.context`, such as `goals`, `max_facts` and `scope`. A document has
-    the fact as text, and its predicate, arguments, salience and category as metadata.
+    `options` are those of `KnowledgeBase.context`, such as `goals`, `max_facts` and `scope`. A
+    document has the fact as text, and its predicate, arguments, salience and category as metadata.
     """
 
     kb: Any

@@ -1,7 +1,7 @@
 """Store for LangGraph whose items are facts, so that rules and goals can use them.
 
-An item is `langgraph_item(NAMESPACE, KEY, JSON)`, and `langgraph_value(NAMESPACE, KEY, FIELD, VALUE)` for each
-text, number and truth value of its JSON. A namespace is written as `users.ann`.
+An item is `langgraph_item(NAMESPACE, KEY, JSON)`, and `langgraph_value(NAMESPACE, KEY, FIELD,
+VALUE)` for each text, number and truth value of its JSON. A namespace is written as `users.ann`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ _Row = dict[str, Any]
 class KBStore(BaseStore):
     """A LangGraph store in a knowledge base.
 
-    `ttl` has the time to live of items in minutes, as `{"default_ttl": 60, "refresh_on_read": True}`; items
-    that have expired are never returned. `scope` is the scope of the facts (None: the base).
+    `ttl` has the time to live of items in minutes, as `{"default_ttl": 60, "refresh_on_read":
+    True}`; items that have expired are never returned. `scope` is the scope of the facts (None: the
+    base).
 
-    `search(query=...)` orders items by the share of the words of the query that their JSON has, their
-    `score`; items without any come last, with the score None. `index` of items is not used.
+    `search(query=...)` orders items by the share of the words of the query that their JSON has,
+    their `score`; items without any come last, with the score None. `index` of items is not used.
 
     The reads of a batch see the state before it; its writes are one transaction.
     """

@@ -23,10 +23,11 @@ _log = logging.getLogger("kbcore_client")
 class KBMemoryBlock(BaseMemoryBlock[str]):
     """Memory block for `Memory.from_defaults(memory_blocks=[...])` that reads and stores facts.
 
-    What a model reads is the text of the context window for the last message of the user. `options` are
-    those of `KnowledgeBase.context`. Messages that leave the short-term memory are read by the language
-    model of the knowledge base, and the facts in them stored, unless `store` is False. If that fails, the
-    reason is logged as a warning of the logger `kbcore_client`. Calls run in threads.
+    What a model reads is the text of the context window for the last message of the user. `options`
+    are those of `KnowledgeBase.context`. Messages that leave the short-term memory are read by the
+    language model of the knowledge base, and the facts in them stored, unless `store` is False. If
+    that fails, the reason is logged as a warning of the logger `kbcore_client`. Calls run in
+    threads.
     """
 
     name: str = "knowledge"
@@ -80,8 +81,9 @@ class KBMemoryBlock(BaseMemoryBlock[str]):
 class KBRetriever(BaseRetriever):
     """Retriever whose nodes are the facts of the context window for a query.
 
-    `options` are those of `KnowledgeBase.context`, such as `goals`, `max_facts` and `scope`. A node has the
-    fact as text, its salience as score, and its predicate, arguments and category as metadata.
+    `options` are those of `KnowledgeBase.context`, such as `goals`, `max_facts` and `scope`. A node
+    has the fact as text, its salience as score, and its predicate, arguments and category as
+    metadata.
     """
 
     def __init__(self, kb: KnowledgeBase, **options: Any) -> None:

@@ -24,8 +24,8 @@ _ATTEMPTS = 5
 class KBSession(SessionABC):
     """Session of the OpenAI Agents SDK whose items are facts.
 
-    The items of a conversation are `agent_item(SESSION, NUMBER, JSON)`, numbered from 1 in their order.
-    Calls run in threads; writes are transactions.
+    The items of a conversation are `agent_item(SESSION, NUMBER, JSON)`, numbered from 1 in their
+    order. Calls run in threads; writes are transactions.
     """
 
     session_settings: SessionSettings | None = None

@@ -36,7 +36,9 @@ def is_equal(a: str, b: str) -> bool:
 
 
 def test(op: int, a: str, b: str) -> bool:
-    """Apply comparison number `op` (its index in operators.COMPARISONS, +8 to negate) to two constants."""
+    """Apply comparison number `op` (its index in operators.COMPARISONS, +8 to negate) to two
+    constants.
+    """
     outcome = _test(op & 7, a, b)
     return not outcome if op & 8 else outcome
 

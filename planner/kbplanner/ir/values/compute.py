@@ -1,8 +1,8 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
-csrc/text/compute.c computes the same values in the engine. This module serves the reference engine and
-proofs. The bodies of functions of texts are in `texts.py`, those of functions
-of time in `instants.py`.
+csrc/text/compute.c computes the same values in the engine. This module serves the reference engine
+and proofs. The bodies of functions of texts are in `texts.py`, those of functions of time in
+`instants.py`.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _abs(args: Sequence[Number]) -> Number:
 
 
 def _round(args: Sequence[str]) -> str | None:
-    """Round to this many digits after the point, halves away from zero, by the double nearest to the
-    number.
+    """Round to this many digits after the point, halves away from zero, by the double nearest to
+    the number.
     """
     value, digits = number(args[0]), whole(args[1]) if len(args) > 1 else 0
     if value is None or digits is None or not 0 <= digits <= MAX_ROUND_DIGITS:

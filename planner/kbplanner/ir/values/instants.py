@@ -1,8 +1,9 @@
 """Instants: reading of ISO 8601 texts, and the bodies of the functions of time.
 
-csrc/text/instants.c computes the same values in the engine. An instant is a date, which is its midnight
-in UTC, or a date and a time with an offset from UTC; without an offset the time is in UTC. Fractions
-of a second have at most nine digits, years are 0001 to 9999, and there are no leap seconds.
+csrc/text/instants.c computes the same values in the engine. An instant is a date, which is its
+midnight in UTC, or a date and a time with an offset from UTC; without an offset the time is in UTC.
+Fractions of a second have at most nine digits, years are 0001 to 9999, and there are no leap
+seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from kbplanner.ir.operators import INTERVAL_RELATIONS
 from kbplanner.ir.values.numbers import number_text, whole
 
 OPEN_END = ".."
-"""The text of an end of an interval that is open: before all instants, or after all (ISO 8601-2)."""
+"""The text of an end of an interval that is open: before all instants, or after all (ISO
+8601-2).
+"""
 
 _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"

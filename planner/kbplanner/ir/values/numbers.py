@@ -1,4 +1,5 @@
-"""Numeric text: which constants are numbers, their exact order, and the order of constants in answers.
+"""Numeric text: which constants are numbers, their exact order, and the order of constants in
+answers.
 
 A plain number is written in digits, with or without a fraction, and has the exact value of its
 digits, whatever their length. A number with an exponent has a value within the doubles; a text with
@@ -41,7 +42,9 @@ def number(text: str) -> Number | None:
 
 
 def _power(text: str) -> float | None:
-    """Return the value of a number with an exponent; None for other text, and beyond the doubles."""
+    """Return the value of a number with an exponent; None for other text, and beyond the
+    doubles.
+    """
     match = _POWER.fullmatch(text)
     if match is None:
         return None

@@ -3,11 +3,11 @@ r"""Regular expressions in linear time: compilation to engine programs, and matc
 The syntax is the common one without features that need backtracking: characters, `.` (anything but
 a line feed), `[a-z]`, `[^a-z]`, `\d \w \s` (ASCII) and their capitals, `^` and `$` (of the whole
 text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`, and `?` after a repetition that prefers the
-shortest. A pattern matches anywhere in the text. csrc/text/pattern.c runs the programs in the engine,
-`matches` and `captured` in Python. No library is used, so that a rule matches the same everywhere
-and a run can be stopped. Thompson, "Regular expression search algorithm" (1968); for the text of a
-group, Pike's machine, whose threads have an order of preference: Cox, "Regular expression matching:
-the virtual machine approach" (2009).
+shortest. A pattern matches anywhere in the text. csrc/text/pattern.c runs the programs in the
+engine, `matches` and `captured` in Python. No library is used, so that a rule matches the same
+everywhere and a run can be stopped. Thompson, "Regular expression search algorithm" (1968); for the
+text of a group, Pike's machine, whose threads have an order of preference: Cox, "Regular expression
+matching: the virtual machine approach" (2009).
 """
 
 from __future__ import annotations

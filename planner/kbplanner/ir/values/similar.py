@@ -1,7 +1,7 @@
 """Functions that say how similar two texts are, as a number from 0 to 1 with four decimal places.
 
-They agree with csrc/text/similar.c in the engine. Texts of more than MAX_SIMILAR characters have no value.
-Upper and lower case are different characters.
+They agree with csrc/text/similar.c in the engine. Texts of more than MAX_SIMILAR characters have no
+value. Upper and lower case are different characters.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MAX_PREFIX = 4
 
 
 def jaro_winkler(first: str, second: str) -> str | None:
-    """Return the similarity of Jaro, raised for a common prefix of up to four characters where it is
-    above 0.7.
+    """Return the similarity of Jaro, raised for a common prefix of up to four characters where it
+    is above 0.7.
 
     Winkler, "String Comparator Metrics and Enhanced Decision Rules in the Fellegi-Sunter Model of
     Record Linkage" (1990). Two empty texts have 1.
@@ -48,8 +48,8 @@ def jaro_winkler(first: str, second: str) -> str | None:
 def trigram(first: str, second: str) -> str | None:
     """Return the share of common trigrams among all distinct ones of two texts.
 
-    Each word, which spaces end, is taken with two spaces before it and one after it, so the order of
-    words does not count. Two texts without words have 1.
+    Each word, which spaces end, is taken with two spaces before it and one after it, so the order
+    of words does not count. Two texts without words have 1.
     """
     if max(len(first), len(second)) > MAX_SIMILAR:
         return None

@@ -1,4 +1,6 @@
-"""Functions of texts: their bodies in Python, which agree with csrc/text/strings.c in the engine."""
+"""Functions of texts: their bodies in Python, which agree with csrc/text/strings.c in the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,17 @@ TextFunction = Callable[[Sequence[str]], str | None]
 
 
 def simple_lower(char: str) -> str:
-    """Return the lower-case letter of Unicode's simple mapping; without one, the character itself."""
+    """Return the lower-case letter of Unicode's simple mapping; without one, the character
+    itself.
+    """
     lowered = char.lower()
     return lowered if len(lowered) == 1 else "i" if char == "\u0130" else char
 
 
 def simple_upper(char: str) -> str:
-    """Return the upper-case letter of Unicode's simple mapping; without one, the character itself."""
+    """Return the upper-case letter of Unicode's simple mapping; without one, the character
+    itself.
+    """
     for mapped in (char.upper(), char.title()):
         if len(mapped) == 1:
             return mapped
@@ -58,7 +64,9 @@ def natural(text: str) -> int | None:
 
 
 def _substring(args: Sequence[str]) -> str | None:
-    """Return the characters from a position on, counted from 0: all, or at most a number of them."""
+    """Return the characters from a position on, counted from 0: all, or at most a number of
+    them.
+    """
     start = natural(args[1])
     count = natural(args[2]) if len(args) > 2 else len(args[0])
     return None if start is None or count is None else args[0][start : start + count]

@@ -1,9 +1,9 @@
 """Words of the language, in any script: constants and names that need no quotes.
 
-A word begins with a letter and goes on with what Unicode calls XID_Continue: letters, digits, `_` and
-combining marks, the vowel signs of Hindi or the points of Hebrew. `re` has no class for marks, so that
-they are listed here, as of Unicode 14; csrc/text/words.c has the same tables for the engine. Both are
-written by `tests/support/word_tables.py`.
+A word begins with a letter and goes on with what Unicode calls XID_Continue: letters, digits, `_`
+and combining marks, the vowel signs of Hindi or the points of Hebrew. `re` has no class for marks,
+so that they are listed here, as of Unicode 14; csrc/text/words.c has the same tables for the
+engine. Both are written by `tests/support/word_tables.py`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def is_word(text: str) -> bool:
 
 
 def is_plain(constant: str) -> bool:
-    """Return True if rules have a constant without quotes: a word that is no keyword, or a number."""
+    """Return True if rules have a constant without quotes: a word that is no keyword, or a
+    number.
+    """
     if _SIGNED_NUMBER.fullmatch(constant):
         return True
     return is_word(constant) and constant not in _KEYWORDS

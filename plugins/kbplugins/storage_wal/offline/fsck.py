@@ -13,7 +13,9 @@ from kbplugins.storage_wal.segment import Header, Reader
 
 
 def check(disk: Disk) -> dict[str, Any]:
-    """Return a report on every file and problem; `sound`: no damage, `opens`: a start would succeed."""
+    """Return a report on every file and problem; `sound`: no damage, `opens`: a start would
+    succeed.
+    """
     names = disk.names()
     report: dict[str, Any] = {
         "directory": disk.folder,

@@ -1,4 +1,5 @@
-"""`kbcore salvage`: the intact parts of a damaged log, and a report of the losses by tenant and time.
+"""`kbcore salvage`: the intact parts of a damaged log, and a report of the losses by tenant and
+time.
 
 Every file is read, whether MANIFEST names it or not. The copy begins with the snapshot that has the
 longest run of intact records after it. The remaining records are renumbered without gaps, so the
@@ -34,7 +35,9 @@ class _Position:
 
 
 class Salvage:
-    """The content of a damaged folder, which is not changed. Raises LogCorrupted if no file is readable."""
+    """The content of a damaged folder, which is not changed. Raises LogCorrupted if no file is
+    readable.
+    """
 
     def __init__(
         self, disk: Disk, owners: Owners, logged_at: LoggedAt, *, skip_damaged: bool
@@ -83,7 +86,8 @@ class Salvage:
             yield batch
 
     def report(self) -> dict[str, Any]:
-        """Return the kept and lost ranges of sequence numbers and times, in total and for each tenant.
+        """Return the kept and lost ranges of sequence numbers and times, in total and for each
+        tenant.
 
         Each range of numbers has a range of times, [first, last] in ISO 8601. Where a record is
         unreadable, they are the times of its readable neighbours, None if it has none.

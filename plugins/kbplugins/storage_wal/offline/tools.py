@@ -18,7 +18,9 @@ from kbplugins.storage_wal.store import WalStore
 
 
 class WalTools:
-    """`StorageTools` for folders of the durable log; tests replace `fs`, `clock` and `segment_bytes`."""
+    """`StorageTools` for folders of the durable log; tests replace `fs`, `clock` and
+    `segment_bytes`.
+    """
 
     def __init__(
         self,

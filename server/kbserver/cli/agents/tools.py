@@ -31,9 +31,9 @@ ROUTES = "kbserver.app"
 def tools(format: str, every: bool, model: bool) -> None:
     """Print the definitions of the tools for model APIs.
 
-    They are those of the MCP server, as a JSON list. A program gives them to a model as `tools`, and
-    sends the calls of the model to a server, at /mcp or with `kb.call_tool` of the Python client.
-    Needs no server.
+    They are those of the MCP server, as a JSON list. A program gives them to a model as `tools`,
+    and sends the calls of the model to a server, at /mcp or with `kb.call_tool` of the Python
+    client. Needs no server.
     """
     import_module(ROUTES)
     listed = tools_of("all" if every else "default", model).values()

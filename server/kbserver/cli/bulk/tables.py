@@ -171,7 +171,9 @@ def _goal(text: str) -> Atom:
 
 
 def _signs(target: Target, pattern: Atom, scope: str | None) -> list[bool]:
-    """Return the signs of the stored facts of a predicate; a pattern matches positive ones first."""
+    """Return the signs of the stored facts of a predicate; a pattern matches positive ones
+    first.
+    """
     signs = []
     for positive in (True, False):
         text = print_atom(Atom(pattern.predicate, pattern.args, positive))

@@ -91,8 +91,8 @@ def check(
     Prints every error and warning of all files; nothing is stored. The files belong together: a
     predicate of one file may be used in the others. The file - is standard input. Codes are
     separated by commas, such as K104,cross-product. Predicates that plugins provide have no facts
-    and rules: name them with --external, or load the plugins with --plugins. Exit status: 0 if nothing is reported, 1 if
-    errors or warnings are, 2 if the check could not run.
+    and rules: name them with --external, or load the plugins with --plugins. Exit status: 0 if
+    nothing is reported, 1 if errors or warnings are, 2 if the check could not run.
     """
     texts = [read_text(file) for file in files]
     stored = Stored(external=provided(external, plugins))

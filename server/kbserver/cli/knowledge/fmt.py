@@ -18,7 +18,9 @@ from kbserver.cli.shared.rule_files import STDIN, read_text
 
 WOULD_CHANGE = 1
 NOT_FORMATTED = 2
-"""Exit statuses: with --check, a file is not in the canonical layout; a file cannot be formatted."""
+"""Exit statuses: with --check, a file is not in the canonical layout; a file cannot be
+formatted.
+"""
 
 
 @command("fmt", "kbcore fmt rules.kb", "kbcore fmt --check --diff *.kb")

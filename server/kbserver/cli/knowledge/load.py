@@ -83,10 +83,10 @@ def load(  # noqa: PLR0913  one parameter for each option of the command
 ) -> None:
     """Load files of facts and rules.
 
-    File types: .kb (rule language), .jsonl (one object per line), .csv and .tsv (one fact per row). Files
-    are read in batches; each batch is stored completely or not at all. After an error, the batches
-    before it stay stored. The queries of a .kb file run after it is loaded. With --strict, all
-    files are checked for warnings first.
+    File types: .kb (rule language), .jsonl (one object per line), .csv and .tsv (one fact per row).
+    Files are read in batches; each batch is stored completely or not at all. After an error, the
+    batches before it stay stored. The queries of a .kb file run after it is loaded. With --strict,
+    all files are checked for warnings first.
     """
     for path in files:
         if path.suffix not in FORMATS:
@@ -103,7 +103,9 @@ def load(  # noqa: PLR0913  one parameter for each option of the command
 
 
 def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) -> None:
-    """Read all files and raise Failed if there are warnings about their rules; nothing is stored."""
+    """Read all files and raise Failed if there are warnings about their rules; nothing is
+    stored.
+    """
     reviews = {path: review_of(target) for path in files}
     for path, review in reviews.items():
         if not path.is_file():

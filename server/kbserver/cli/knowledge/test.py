@@ -20,7 +20,9 @@ from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.rule_files import NOT_RUN, STDIN, read_text
 
 PASSED, FAILED, BROKEN = 0, 1, 2
-"""Exit statuses: all tests have passed, a test has failed, a file has errors or there is no test."""
+"""Exit statuses: all tests have passed, a test has failed, a file has errors or there is no
+test.
+"""
 
 WATCH_SECONDS = 0.5
 """Time between two looks at the files with --watch."""

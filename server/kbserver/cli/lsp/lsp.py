@@ -19,8 +19,8 @@ def lsp(external: Sequence[tuple[RelationSchema, str]], plugins: bool) -> None:
 
     Speaks the Language Server Protocol on standard input and output; editors start it. It reports
     mistakes while you type, completes, renames and formats, shows where predicates are defined and
-    used, and runs tests. The .kb files of a folder belong together. Predicates that plugins provide are
-    named with --external, or loaded with --plugins. Needs kbcore[lsp].
+    used, and runs tests. The .kb files of a folder belong together. Predicates that plugins provide
+    are named with --external, or loaded with --plugins. Needs kbcore[lsp].
     """
     try:
         module = import_module("kbserver.cli.lsp.server")

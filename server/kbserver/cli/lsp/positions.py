@@ -1,4 +1,6 @@
-"""Positions of the protocol, lines and units of UTF-16 or another encoding, and offsets in a text."""
+"""Positions of the protocol, lines and units of UTF-16 or another encoding, and offsets in a
+text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rule files that belong together: where names are defined and used, and what to offer while typing.
+"""Rule files that belong together: where names are defined and used, and what to offer while
+typing.
 
 Knows nothing of the protocol: files have a key (their URI), stretches are offsets in code points.
 """
@@ -53,8 +54,8 @@ class Stretch:
 class Completion:
     """A text that replaces the word before the cursor: its kind, and a remark about it.
 
-    The kind is `predicate`, `constant`, `variable`, `rule` or `keyword`. `size` is the length of the
-    word.
+    The kind is `predicate`, `constant`, `variable`, `rule` or `keyword`. `size` is the length of
+    the word.
     """
 
     text: str

@@ -19,8 +19,8 @@ MAX_BYTES = 1 << 22
 def project_of(workspace: Workspace, uri: str, external: Modes = NO_MODES) -> Project:
     """Return a file and the other `.kb` files of its folder, which belong together.
 
-    Open files count as the editor has them, stored or not; the others as they are stored. `external`
-    are the predicates that plugins provide.
+    Open files count as the editor has them, stored or not; the others as they are stored.
+    `external` are the predicates that plugins provide.
     """
     texts = {uri: workspace.get_text_document(uri).source}
     path = _path(uri)

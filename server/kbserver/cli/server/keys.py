@@ -88,9 +88,9 @@ def create(target: Target, name: str, **options: Any) -> None:
 def first(file: Path) -> None:
     """Create the first admin key before the first start of a server, and write it to FILE.
 
-    For service managers, before each start. FILE is created and only its owner can read it. Nothing is
-    done if FILE exists, if STORAGE_DIR has data, or if the settings of the environment need no managed
-    keys of this node: without AUTH_ENABLED, on a follower and in a cluster.
+    For service managers, before each start. FILE is created and only its owner can read it. Nothing
+    is done if FILE exists, if STORAGE_DIR has data, or if the settings of the environment need no
+    managed keys of this node: without AUTH_ENABLED, on a follower and in a cluster.
     """
     config = Config.from_env()
     if reason := _needs_no_first_key(config, file):

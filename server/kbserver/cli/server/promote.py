@@ -50,7 +50,9 @@ def promote(
 
 
 def _raise_term(setting: str, value: str) -> tuple[int, int]:
-    """Begin a new term in the storage of a stopped follower; return the term and its first record."""
+    """Begin a new term in the storage of a stopped follower; return the term and its first
+    record.
+    """
     settings = import_module("kbcore.config.settings")
     role = import_module("kbcore.replication.role")
     term = role.raise_term(settings.Config.from_env().updated({setting: value}))

@@ -214,6 +214,8 @@ def _is_placed(problem: Any) -> bool:
 
 
 def _redacted(url: str) -> str:
-    """Return an address without its password; the module is imported only where an error needs it."""
+    """Return an address without its password; the module is imported only where an error needs
+    it.
+    """
     text: str = import_module("kbcore.config.storage_urls").redacted(url)
     return text

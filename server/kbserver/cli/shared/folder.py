@@ -1,4 +1,6 @@
-"""A storage folder, opened in this process; it serves the requests of commands as a server would."""
+"""A storage folder, opened in this process; it serves the requests of commands as a server
+would.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Bridge from standard input and output to the MCP endpoint of a server; each line is one message.
 
-Requests run concurrently. The bridge handles headers, the session and the stream of notifications for the client. If
-the session ends with its server, the bridge opens a new one and renews the subscriptions.
+Requests run concurrently. The bridge handles headers, the session and the stream of notifications
+for the client. If the session ends with its server, the bridge opens a new one and renews the
+subscriptions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ RETRY_SECONDS = 2.0
 _GONE = 404
 
 OWN_TOKEN = "kbcore-bridge"  # noqa: S105 - a token for progress is no secret  # nosec B105
-"""Progress token for calls without one: the server then streams long calls, which can be cancelled."""
+"""Progress token for calls without one: the server then streams long calls, which can be
+cancelled.
+"""
 
 Message = dict[str, Any]
 
@@ -53,7 +56,9 @@ class Bridge:
         self._streaming = False
 
     def run(self, lines: Iterator[str]) -> None:
-        """Forward messages until the input ends; then wait for active requests and end the session."""
+        """Forward messages until the input ends; then wait for active requests and end the
+        session.
+        """
         working: list[threading.Thread] = []
         for line in lines:
             if not line.strip():
@@ -108,7 +113,9 @@ class Bridge:
             self._cancelled.discard(id)
 
     def _send(self, message: Message, last: bool = False) -> int:
-        """Send once and return the status. The answer is written, except a 404 that the caller retries (unless `last`)."""
+        """Send once and return the status. The answer is written, except a 404 that the caller
+        retries (unless `last`).
+        """
         id = message.get("id")
         with self._http.stream(
             "POST", self._path, json=_reported(message), headers=self._headers(message)

@@ -175,7 +175,9 @@ class TargetOption(click.Option):
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return the value of an option that is sent in a header; raise BadParameter if it is no name."""
+    """Return the value of an option that is sent in a header; raise BadParameter if it is no
+    name.
+    """
     if not is_name(value):
         raise click.BadParameter(f"must have {NAME_RULE}")
     return value

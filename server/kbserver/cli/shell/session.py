@@ -69,7 +69,9 @@ class Session:
         return QueryOptions(self.scope, as_of=self.as_of)
 
     def run(self, run: Callable[[], None]) -> bool:
-        """Run an entry; print its failure, if any, and the time it took; return True if it worked."""
+        """Run an entry; print its failure, if any, and the time it took; return True if it
+        worked.
+        """
         start = time.perf_counter()
         try:
             with deferred_interrupts():

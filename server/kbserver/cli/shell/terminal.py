@@ -1,4 +1,6 @@
-"""The shell on a terminal: editing, completion, colours, history and paging, with prompt_toolkit."""
+"""The shell on a terminal: editing, completion, colours, history and paging, with
+prompt_toolkit.
+"""
 
 from __future__ import annotations
 

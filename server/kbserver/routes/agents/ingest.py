@@ -1,4 +1,6 @@
-"""Operations that store texts and conversation turns and return a context window, and the summary."""
+"""Operations that store texts and conversation turns and return a context window, and the
+summary.
+"""
 
 from __future__ import annotations
 
