@@ -10,7 +10,7 @@ from kbplanner.errors import InvalidInput
 from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extrema
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import Rule, extremum_of
+from kbplanner.ir.terms import Atom, Rule, extremum_of
 from kbplanner.pacing import paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import RULES_PER_YIELD, lower
@@ -63,24 +63,13 @@ def recursion_findings(
         indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
         refused.update(indexes)
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
-        subject = _listed(names)
-        head = rules[indexes[0]].head if indexes else None
-        hint = "aggregate over a predicate whose rules do not use the result"
-        if head is not None:
-            hint = (
-                "aggregate over a predicate whose rules do not depend on "
-                f"{head.predicate}/{head.arity}"
-            )
-        message = (
-            f"recursion through an aggregate: the rules of {subject} would count what they conclude"
-        )
-        for index in indexes:
-            if index >= first:
-                yield Recursion("recursive-aggregate", index, message, hint)
-        if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
+        message, hint = _aggregate_texts(names, rules[indexes[0]].head if indexes else None)
+        reported = [index for index in indexes if index >= first]
+        if not reported:  # a new rule closes a cycle of stored ones
             closing = _rule_in(cycle, clauses, numbers, first)
-            if closing is not None:
-                yield Recursion("recursive-aggregate", closing, message, hint)
+            reported = [] if closing is None else [closing]
+        for index in reported:
+            yield Recursion("recursive-aggregate", index, message, hint)
     for finding in extremum_findings(clauses, yield_now):
         indexes = [numbers[rule] for rule in finding.rules]
         refused.update(indexes)
@@ -92,6 +81,18 @@ def recursion_findings(
     numbers = [index for index in numbers if index not in refused]
     yield_now()
     yield from _accepted(rules, numbers, first, yield_now)
+
+
+def _aggregate_texts(names: list[str], head: Atom | None) -> tuple[str, str]:
+    """Return the message and the hint about recursion through an aggregate."""
+    message = (
+        f"recursion through an aggregate: the rules of {_listed(names)} would count what they "
+        "conclude"
+    )
+    if head is None:
+        return message, "aggregate over a predicate whose rules do not use the result"
+    named = f"{head.predicate}/{head.arity}"
+    return message, f"aggregate over a predicate whose rules do not depend on {named}"
 
 
 def _lowered(rules: Sequence[Rule], yield_now: Callable[[], None]) -> tuple[Clause, ...] | None:

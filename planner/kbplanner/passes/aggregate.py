@@ -46,18 +46,7 @@ def aggregate(
     group = tuple(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
     everything = tuple(v for v in dict.fromkeys(_named(bodies)) if v not in group)
     aggregates = list(dict.fromkeys(term for term in terms if isinstance(term, Aggregate)))
-    narrow = all(
-        aggregate.function in CHOICES or _counts_values(aggregate) for aggregate in aggregates
-    )
-    sources: dict[tuple[Variable, ...], list[Aggregate]] = {}
-    for aggregate in aggregates:
-        alone = aggregate.variable is not None and (_counts_values(aggregate) or narrow)
-        rest = (
-            tuple(v for v in (aggregate.variable,) if v is not None and v not in group)
-            if alone
-            else everything
-        )
-        sources.setdefault(rest, []).append(aggregate)
+    sources = _sources(aggregates, group, everything)
     if len(group) + max(len(everything), len(aggregates)) > MAX_COLUMNS:
         raise InvalidInput(f"a rule with an aggregate has at most {MAX_COLUMNS} variables")
 
@@ -94,6 +83,25 @@ def aggregate(
         if not isinstance(term, Extremum)  # which stands beside no aggregate
     )
     yield Clause(ClauseAtom(head, args), tuple(parts), number)
+
+
+def _sources(
+    aggregates: Sequence[Aggregate], group: tuple[Variable, ...], everything: tuple[Variable, ...]
+) -> dict[tuple[Variable, ...], list[Aggregate]]:
+    """Return the aggregates by the variables beside the group whose bindings they need."""
+    narrow = all(
+        aggregate.function in CHOICES or _counts_values(aggregate) for aggregate in aggregates
+    )
+    sources: dict[tuple[Variable, ...], list[Aggregate]] = {}
+    for aggregate in aggregates:
+        alone = aggregate.variable is not None and (_counts_values(aggregate) or narrow)
+        rest = (
+            tuple(v for v in (aggregate.variable,) if v is not None and v not in group)
+            if alone
+            else everything
+        )
+        sources.setdefault(rest, []).append(aggregate)
+    return sources
 
 
 def _counts_values(aggregate: Aggregate) -> bool:

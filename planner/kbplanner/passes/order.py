@@ -13,7 +13,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,37 +105,17 @@ def order_items(
         ordered.append(first)
         known.update(first.variables())
     while left:
-        ready = [
-            item
-            for item in left
-            if is_test(item) and tested_variables(item) <= known and not _yields(item, known)
-        ]
-        if ready:
+        if ready := _ready(left, known):
             ordered.extend(ready)
             known.update(item.target for item in ready if isinstance(item, Computation))
             done = set(map(id, ready))
             left = [item for item in left if id(item) not in done]
             continue
-        sources = [
-            item
-            for item in left
-            if not is_test(item) or (_yields(item, known) and tested_variables(item) <= known)
-        ]
-        if modes:
-            sources = [
-                item
-                for item in sources
-                if not isinstance(item, ClauseAtom) or _is_permitted(item, known, modes)
-            ]
-        best = min(sources, key=expected, default=None)
+        best = min(_sources(left, known, modes), key=expected, default=None)
         if best is None or expected(best) > 1.0:
-            pairs = (
-                (item, binding[0]) for item in left if (binding := equated(item, known)) is not None
-            )
-            equation, target = next(
-                (pair for pair in pairs if pair[1] not in computed), (None, None)
-            )
-            if equation is not None and target is not None:
+            bound_by = _equation(left, known, computed)
+            if bound_by is not None:
+                equation, target = bound_by
                 ordered.append(equation)
                 known.add(target)
                 left = [item for item in left if item is not equation]
@@ -146,6 +126,42 @@ def order_items(
         left = [item for item in left if item is not best]
         known.update(best.variables())
     return ordered
+
+
+def _ready(items: Sequence[ClauseItem], known: set[Variable]) -> list[ClauseItem]:
+    """Return the tests and computations whose variables are known."""
+    return [
+        item
+        for item in items
+        if is_test(item) and tested_variables(item) <= known and not _yields(item, known)
+    ]
+
+
+def _sources(items: Sequence[ClauseItem], known: set[Variable], modes: Modes) -> list[ClauseItem]:
+    """Return the atoms and generators that can come next."""
+    sources = [
+        item
+        for item in items
+        if not is_test(item) or (_yields(item, known) and tested_variables(item) <= known)
+    ]
+    if not modes:
+        return sources
+    return [
+        item
+        for item in sources
+        if not isinstance(item, ClauseAtom) or _is_permitted(item, known, modes)
+    ]
+
+
+def _equation(
+    items: Sequence[ClauseItem], known: set[Variable], computed: Collection[Variable]
+) -> tuple[ClauseItem, Variable] | None:
+    """Return the first equation that binds a variable which is not `computed`, and the variable."""
+    for item in items:
+        binding = equated(item, known)
+        if binding is not None and binding[0] not in computed:
+            return item, binding[0]
+    return None
 
 
 MIN_REMEMBERED = 8

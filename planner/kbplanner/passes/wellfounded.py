@@ -223,38 +223,9 @@ def overestimate(
     rewritten: list[Clause] = []
     instances: list[Instances] = []
     for clause in paced(named, yield_now, REWRITES_PER_YIELD):
-        premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
-        other_items = tuple(
-            i
-            for i in clause.body
-            if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside)
-        )
-        columns = tuple(
-            dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables())
-        )
-        if len(columns) > MAX_COLUMNS:
-            raise BudgetExceeded(
-                f"a rule for {clause.head.schema.stored} has {len(columns)} variables in recursion through negation",
-                "ruleVariables",
-                MAX_COLUMNS,
-                str(clause.rule),
-            )
-        double = any(item.schema in bounded for item in other_items if isinstance(item, ClauseAtom))
-        for bound in (POSSIBLE, TRUE) if double else (POSSIBLE,):
-            schema = RelationSchema(str(len(instances)), len(columns), role=Role.INSTANCE)
-            instances.append(
-                Instances(
-                    schema, columns, clause.head, premises, is_sure=bound == TRUE or not double
-                )
-            )
-            rewritten.append(
-                replace(
-                    _bound(replace(clause, body=other_items), bound, bounded),
-                    head=ClauseAtom(schema, columns),
-                )
-            )
-            if bound == POSSIBLE:
-                rewritten.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
+        for made, clauses_of in _instances(clause, inside, bounded, len(instances)):
+            instances.append(made)
+            rewritten += clauses_of
     others = [other for other in parts if other is not part]
     below = without_negative_components(
         [c for c in clauses if c.head.schema not in part.relations],
@@ -274,6 +245,42 @@ def overestimate(
         if schema in inverted_relations
     )
     return Overestimate(program, tuple(instances), frozenset(inverted_relations))
+
+
+def _instances(
+    clause: Clause,
+    inside: Collection[RelationSchema],
+    bounded: Collection[RelationSchema],
+    number: int,
+) -> Iterator[tuple[Instances, list[Clause]]]:
+    """Yield the instances of a clause of a component, and the clauses for them.
+
+    Instances with a body that may be undefined have two forms, the possible one first. Their
+    relations are numbered from `number` on. Raises BudgetExceeded for too many variables.
+    """
+    premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
+    other_items = tuple(
+        i
+        for i in clause.body
+        if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside)
+    )
+    columns = tuple(dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables()))
+    if len(columns) > MAX_COLUMNS:
+        raise BudgetExceeded(
+            f"a rule for {clause.head.schema.stored} has {len(columns)} variables in recursion through negation",
+            "ruleVariables",
+            MAX_COLUMNS,
+            str(clause.rule),
+        )
+    double = any(item.schema in bounded for item in other_items if isinstance(item, ClauseAtom))
+    for index, bound in enumerate((POSSIBLE, TRUE) if double else (POSSIBLE,), number):
+        schema = RelationSchema(str(index), len(columns), role=Role.INSTANCE)
+        row = ClauseAtom(schema, columns)
+        is_sure = bound == TRUE or not double
+        clauses = [replace(_bound(replace(clause, body=other_items), bound, bounded), head=row)]
+        if bound == POSSIBLE:
+            clauses.append(Clause(clause.head, (row,), clause.rule))
+        yield Instances(schema, columns, clause.head, premises, is_sure=is_sure), clauses
 
 
 def clauses_independent_of(
