@@ -6,7 +6,7 @@ Then the records after the change are applied there too, to find those that conc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,19 +235,13 @@ class LogReplay:
         new_scopes = frozenset(
             scope for scope in wide if scope is not None and scope not in scopes_before
         )
-        inverse: list[Change] = [DropScope(scope) for scope in sorted(new_scopes)]
         changed = {key for key in names if before.get(key) != after.get(key)}
         facts = [key for key in sorted(changed, key=repr) if key[0] not in new_scopes]
         gone = [key for key in facts if key not in before]
         again = [key for key in facts if key in before]
-        inverse += [RetractFact(name, args, sign, scope) for scope, name, args, sign in gone]
-        if again:
-            inverse.append(RestoreFacts(tuple(_restored(before[key].row) for key in again)))
-        inverse += [
-            SetPriority(name, args, before[key].priority, sign, scope)
-            for key in again
-            for scope, name, args, sign in (key,)
-            if before[key].priority != (after[key].priority if key in after else UNSET_PRIORITY)
+        inverse: list[Change] = [
+            *(DropScope(scope) for scope in sorted(new_scopes)),
+            *_inverse_facts(gone, again, before, after),
         ]
         of_rules = [
             key for key in _changed_rules(rules_before, _rules(tenant)) if key[0] not in new_scopes
@@ -294,6 +288,23 @@ class LogReplay:
                 f"the log was compacted during the undo: changes before {first} cannot be undone",
                 {"reason": "compacted", "first": first},
             ) from error
+
+
+def _inverse_facts(
+    gone: Sequence[FactKey],
+    again: Sequence[FactKey],
+    before: Mapping[FactKey, _Stored],
+    after: Mapping[FactKey, _Stored],
+) -> Iterator[Change]:
+    """Yield the changes that remove the facts `gone` and store those of `again` as before."""
+    for scope, name, args, sign in gone:
+        yield RetractFact(name, args, sign, scope)
+    if again:
+        yield RestoreFacts(tuple(_restored(before[key].row) for key in again))
+    for key in again:
+        scope, name, args, sign = key
+        if before[key].priority != (after[key].priority if key in after else UNSET_PRIORITY):
+            yield SetPriority(name, args, before[key].priority, sign, scope)
 
 
 def _not_found(seq: int) -> NotFound:

@@ -116,48 +116,42 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
             "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
             f"before {_shown(text, token)}", opening.start, opening.end,
         )  # fmt: skip
-    if is_constraint and before is not None and not context.open:
-        actual = "the end of the text" if token is None else _shown(text, token)
-        mark = before if token is None else token
-        message = f'expected predicates with "," between them and a final ".", found {actual}'
-        hint = _CONSTRAINTS[tokens[1].value]
-        return Problem("bad-declaration", message, hint, mark.start, mark.end)
-    if before is not None and before.type != "STRING" and _is_declaration(tokens, at):
-        end = before if token is None else token
-        word = tokens[1].value
-        is_phrase = word == "phrase"
-        example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else f"{word} same/2"
-        return Problem(
-            "bad-declaration",
-            f"expected the name and arity of a predicate"
-            f"{' and its phrase in quotes' if is_phrase else ''}, found "
-            f"{'the end of the text' if token is None else _shown(text, token)}",
-            f"write @{example}.",
-            end.start,
-            end.end,
-        )
+    if before is not None:
+        if is_constraint and not context.open:
+            return _bad_constraint(text, tokens[1].value, token, before)
+        if before.type != "STRING" and _is_declaration(tokens, at):
+            return _bad_declaration(text, tokens[1].value, token, before)
     if token is None:
         return _at_end(tokens[at - 1], context)
     actual = f"found {_shown(text, token)}"
-    if (
-        before is not None
-        and before.type == "MINUS"
-        and at > 1
-        and context.part == "head"
-        and not context.open
-    ):
-        arrow = tokens[at - 2]
-        if arrow.value == "<" and arrow.end == before.start:
-            return Problem(
-                "wrong-arrow",
-                'expected ":-" after the head, found "<-"',
-                _ARROW_HINT,
-                arrow.start,
-                before.end,
-            )
+    arrow = tokens[at - 2] if at > 1 and context.part == "head" and not context.open else None
+    if before is not None and arrow is not None and _is_arrow_to_the_left(arrow, before):
+        message = 'expected ":-" after the head, found "<-"'
+        return Problem("wrong-arrow", message, _ARROW_HINT, arrow.start, before.end)
     if before is not None and before.type in OPERAND_END:
         return _after_operand(text, token, before, context, actual, line_start, indent)
     return _at_start(token, before, context, actual)
+
+
+def _bad_constraint(text: str, word: str, token: Token | None, before: Token) -> Problem:
+    actual = "the end of the text" if token is None else _shown(text, token)
+    mark = before if token is None else token
+    message = f'expected predicates with "," between them and a final ".", found {actual}'
+    return Problem("bad-declaration", message, _CONSTRAINTS[word], mark.start, mark.end)
+
+
+def _bad_declaration(text: str, word: str, token: Token | None, before: Token) -> Problem:
+    actual = "the end of the text" if token is None else _shown(text, token)
+    mark = before if token is None else token
+    is_phrase = word == "phrase"
+    example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else f"{word} same/2"
+    phrase = " and its phrase in quotes" if is_phrase else ""
+    message = f"expected the name and arity of a predicate{phrase}, found {actual}"
+    return Problem("bad-declaration", message, f"write @{example}.", mark.start, mark.end)
+
+
+def _is_arrow_to_the_left(first: Token, second: Token) -> bool:
+    return first.value == "<" and second.type == "MINUS" and first.end == second.start
 
 
 EQUIVALENCE_WORDS = ("equivalence", "canonical")
@@ -281,7 +275,6 @@ def _after_operand(
     line_start: int,
     indent: int,
 ) -> Problem:
-    hint: str | None = None
     word = token.value.casefold() if token.type == "IDENT" else ""
     if token.type in _CLOSING and (
         not context.open or context.open[-1].type != _CLOSING[token.type]
@@ -320,34 +313,47 @@ def _after_operand(
         return Problem(
             "wrong-operator", message, 'write "=" to compute a value', token.start, token.end
         )
+    wanted, advice = _wanted(before, context)
+    if context.part == "head" and not context.naming and before.type != "_RSQB":
+        advice = _hint_after_a_head(token, word, starts_statement)
+    if advice is None and context.part in ("body", "goal"):
+        advice = _hint_after_an_item(token, context, starts_statement)
+    return Problem("syntax", f"expected {wanted}, {actual}", advice, token.start, token.end)
+
+
+def _wanted(before: Token, context: Context) -> tuple[str, str | None]:
+    """Return what must follow the operand `before`, and a hint whatever follows it instead."""
     if context.naming:
-        message = f'expected ":" after the rule\'s name, {actual}'
         hint = 'write a space after ":"' if ":" in before.value else None
-    elif before.type == "_RSQB":
-        message = f'expected "." after the annotations, {actual}'
-    elif context.part == "head":
-        message = f'expected ":-" or "." after an atom, {actual}'
-        if word in ("if", "when", "where"):
-            hint = 'write ":-" between the head and the body'
-        elif token.type == "_COMMA":
-            hint = 'end a fact with "."; to ask several atoms at once, put "?-" before them'
-        elif starts_statement:
-            hint = 'end a fact with "."; for a rule, write ":-" between the head and the body'
-    elif context.compared:
-        message = f'expected "," or "." after a comparison, {actual}'
-    elif before.type in ("VAR", "ANON", "NUMBER"):
-        message = f'expected a comparison after "{before.value}", {actual}'
+        return '":" after the rule\'s name', hint
+    if before.type == "_RSQB":
+        return '"." after the annotations', None
+    if context.part == "head":
+        return '":-" or "." after an atom', None
+    if context.compared:
+        return '"," or "." after a comparison', None
+    if before.type in ("VAR", "ANON", "NUMBER"):
         hint = "a body item is an atom, like p(?x), or a comparison, like ?x < 3"
-    else:
-        message = f'expected "," or "." after an atom, {actual}'
-    if hint is None and context.part in ("body", "goal"):
-        if token.type == "_ARROW":
-            hint = 'a rule has one ":-"; end the statement before it with "."'
-        elif token.type == "_LSQB":
-            hint = "a goal has no annotations" if context.part == "goal" else None
-        elif starts_statement:
-            hint = _COMMA_HINT
-    return Problem("syntax", message, hint, token.start, token.end)
+        return f'a comparison after "{before.value}"', hint
+    return '"," or "." after an atom', None
+
+
+def _hint_after_a_head(token: Token, word: str, starts_statement: bool) -> str | None:
+    if word in ("if", "when", "where"):
+        return 'write ":-" between the head and the body'
+    if token.type == "_COMMA":
+        return 'end a fact with "."; to ask several atoms at once, put "?-" before them'
+    if starts_statement:
+        return 'end a fact with "."; for a rule, write ":-" between the head and the body'
+    return None
+
+
+def _hint_after_an_item(token: Token, context: Context, starts_statement: bool) -> str | None:
+    if token.type == "_ARROW":
+        return 'a rule has one ":-"; end the statement before it with "."'
+    if token.type == "_LSQB":
+        return "a goal has no annotations" if context.part == "goal" else None
+    return _COMMA_HINT if starts_statement else None
 
 
 def _inside_brackets(
