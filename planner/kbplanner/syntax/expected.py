@@ -313,15 +313,15 @@ def _after_operand(
         return Problem(
             "wrong-operator", message, 'write "=" to compute a value', token.start, token.end
         )
-    wanted, advice = _wanted(before, context)
+    following, advice = _following(before, context)
     if context.part == "head" and not context.naming and before.type != "_RSQB":
         advice = _hint_after_a_head(token, word, starts_statement)
     if advice is None and context.part in ("body", "goal"):
         advice = _hint_after_an_item(token, context, starts_statement)
-    return Problem("syntax", f"expected {wanted}, {actual}", advice, token.start, token.end)
+    return Problem("syntax", f"expected {following}, {actual}", advice, token.start, token.end)
 
 
-def _wanted(before: Token, context: Context) -> tuple[str, str | None]:
+def _following(before: Token, context: Context) -> tuple[str, str | None]:
     """Return what must follow the operand `before`, and a hint whatever follows it instead."""
     if context.naming:
         hint = 'write a space after ":"' if ":" in before.value else None
