@@ -223,8 +223,8 @@ def overestimate(
     rewritten: list[Clause] = []
     instances: list[Instances] = []
     for clause in paced(named, yield_now, REWRITES_PER_YIELD):
-        for made, clauses_of in _instances(clause, inside, bounded, len(instances)):
-            instances.append(made)
+        for of_clause, clauses_of in _instances(clause, inside, bounded, len(instances)):
+            instances.append(of_clause)
             rewritten += clauses_of
     others = [other for other in parts if other is not part]
     below = without_negative_components(
