@@ -9,6 +9,7 @@ from support.http import make_runtime
 
 from kbcore.errors import RateLimited
 from kbcore.operations.subscriptions.subscribing import DurableSubscription
+from kbcore.state.changes import AssertFacts, AssertRows, ChangeSet, ForkScope, MergeScope
 from kbcore.state.facts import Fact, FactRows
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.syntax.parser import parse_body, parse_rule
@@ -121,6 +122,35 @@ def test_concurrent_writers_cannot_exceed_a_limit():
             kb.assert_facts(facts(f"later{number}"))
         with pytest.raises(RateLimited):
             kb.assert_facts(facts("last"))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ForkScope(None, "s"),
+        MergeScope(None, "s", 0),
+        AssertFacts(tuple(facts("c", "d", scope="s"))),
+        AssertRows((FactRows("p", 1, ["c", "d"], scope="s"),)),
+    ],
+)
+def test_a_copy_of_what_is_being_written_counts(first):
+    runtime, _, _ = make_runtime(tenant_max_facts=5)
+    with runtime:
+        runtime.knowledge_base(tenant="t").assert_facts(facts("a", "b"))
+        catalog = runtime.shard("default", "t").catalog
+
+        def room(change):
+            return runtime._quotas.room(catalog, ChangeSet("default", "t", (change,)))
+
+        with room(first):
+            with room(ForkScope("elsewhere", "u")):
+                pass
+            with pytest.raises(RateLimited) as refused, room(ForkScope("s", "u")):
+                pass
+        assert limit_of(refused) == "TENANT_MAX_FACTS"
+        assert refused.value.details["wanted"] == 2
+        with room(ForkScope("s", "u")):
+            pass
 
 
 def sizes(runtime, tenant="t"):
