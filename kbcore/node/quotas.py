@@ -217,8 +217,10 @@ def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]
             growth.episodes += len(change.episodes)
         elif isinstance(change, AssertRules):
             growth.rules += len(change.rules)
+            growth.scopes.update(rule.scope for rule in change.rules if rule.scope is not None)
         elif isinstance(change, DeclarePhrases):
             growth.rules += len(change.phrases)
+            growth.scopes.update(each.scope for each in change.phrases if each.scope is not None)
         elif isinstance(change, ForkScope | MergeScope):
             source = None if tenant is None else tenant.partition(change.source)
             growth.into[change.target] += 0 if source is None else source.live()

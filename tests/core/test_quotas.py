@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from support.http import make_runtime
@@ -12,6 +13,7 @@ from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.changes import AssertFacts, AssertRows, ChangeSet, ForkScope, MergeScope
 from kbcore.state.facts import Fact, FactRows
 from kbcore.upkeep.purge import PurgeTarget
+from kbplanner.ir.phrases import Phrase
 from kbplanner.syntax.parser import parse_body, parse_rule
 
 
@@ -84,6 +86,22 @@ def test_rules_and_bytes():
             kb.assert_facts(facts("b"))
         assert limit_of(refused) == "TENANT_MAX_BYTES"
         kb.retract_fact("p", ("a",))
+
+
+RULE = parse_rule("q(?x) :- p(?x).")
+
+
+def test_scopes_that_have_only_rules_count():
+    runtime, _, _ = make_runtime(tenant_max_scopes=1)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_rules([RULE, replace(RULE, scope="s")])
+        kb.assert_rules([replace(RULE, scope="s")])
+        for definition in (replace(RULE, scope="u"), Phrase("p", 1, "{0} is p", scope="u")):
+            with pytest.raises(RateLimited) as refused:
+                kb.assert_rules([definition])
+            assert limit_of(refused) == "TENANT_MAX_SCOPES"
+        assert kb.scopes() == ["s"]
 
 
 def test_limits_apply_to_a_transaction_as_a_whole():
