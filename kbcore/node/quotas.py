@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -66,6 +67,7 @@ class _Growth:
 
     Facts, rules and other entries already stored are subtracted only if it matters. `text_bytes` is
     the size of rules, episodes and subscriptions; that of facts is known once they are stored.
+    `into` are the facts by scope: what another write copies from there may be they.
     """
 
     facts: int = 0
@@ -73,6 +75,7 @@ class _Growth:
     episodes: int = 0
     text_bytes: int = 0
     scopes: set[str] = field(default_factory=set)
+    into: Counter[str | None] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,10 +115,10 @@ class Quotas:
             held = self._held.setdefault((changes.database, changes.tenant), _Held())
         with held.lock:  # one lock per tenant: reads of one tenant must not delay writes of another
             tenant = catalog.find(changes.database, changes.tenant)
-            growth = _growth(tenant, changes)
+            growth = _growth(tenant, changes, held.growths)
             if self._bytes:
                 entries = paced(_entries(tenant, changes), changes.yield_now, FACTS_PER_YIELD)
-                growth.text_bytes = sum(each.size for each in entries)
+                growth.text_bytes += sum(each.size for each in entries)
             self._judge(tenant, changes, growth, held.growths)
             held.growths.append(growth)
         try:
@@ -199,34 +202,38 @@ class _Stored:
     scopes: frozenset[str]
 
 
-def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
+def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]) -> _Growth:
+    """Return what a change set may add; `others` are writes in progress, which may come first."""
     growth = _Growth()
     for change in changes.changes:
         if isinstance(change, AssertFacts):
-            growth.facts += len(change.facts)
-            each = paced(change.facts, changes.yield_now)
-            growth.scopes.update(fact.scope for fact in each if fact.scope is not None)
+            growth.into.update(fact.scope for fact in paced(change.facts, changes.yield_now))
         elif isinstance(change, AssertRows):
-            growth.facts += sum(map(len, change.rows))
-            growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
+            for rows in change.rows:
+                growth.into[rows.scope] += len(rows)
         elif isinstance(change, RestoreFacts):
-            growth.facts += len(change.facts)
-            restored = paced(change.facts, changes.yield_now)
-            growth.scopes.update(fact.scope for fact in restored if fact.scope is not None)
+            growth.into.update(fact.scope for fact in paced(change.facts, changes.yield_now))
         elif isinstance(change, AddEpisodes):
             growth.episodes += len(change.episodes)
         elif isinstance(change, AssertRules):
             growth.rules += len(change.rules)
+            growth.scopes.update(rule.scope for rule in change.rules if rule.scope is not None)
         elif isinstance(change, DeclarePhrases):
             growth.rules += len(change.phrases)
+            growth.scopes.update(each.scope for each in change.phrases if each.scope is not None)
         elif isinstance(change, ForkScope | MergeScope):
             source = None if tenant is None else tenant.partition(change.source)
-            growth.facts += 0 if source is None else source.live()
-            if tenant is not None and isinstance(change, ForkScope) and change.source is not None:
-                growth.rules += len(tenant.rules.of(change.source))
-                growth.rules += len(tenant.rules.phrases_of(change.source))
-            if change.target is not None:
-                growth.scopes.add(change.target)
+            growth.into[change.target] += 0 if source is None else source.live()
+            growth.into[change.target] += sum(other.into[change.source] for other in others)
+            if isinstance(change, ForkScope) and change.source is not None:
+                if tenant is not None:
+                    growth.rules += len(tenant.rules.of(change.source))
+                    growth.rules += len(tenant.rules.phrases_of(change.source))
+                coming = [other for other in others if change.source in other.scopes]
+                growth.rules += sum(other.rules for other in coming)
+                growth.text_bytes += sum(other.text_bytes for other in coming)
+    growth.facts = growth.into.total()
+    growth.scopes.update(scope for scope in growth.into if scope is not None)
     return growth
 
 

@@ -176,14 +176,15 @@ class TenantHandle:
             raise InvalidInput.at("scope", "'*' can be read, not written")
         self._check_scope(scope)
 
-    def _check_scope(self, scope: str | None) -> None:
+    def _check_scope(self, scope: str | None, tenant: Tenant | None = None) -> None:
         """Raise InvalidInput if a scope (None: the base partition) has no valid name.
 
-        Scopes that an earlier version stored under such a name can still be used.
+        Scopes that an earlier version stored under such a name can still be used. A caller that
+        holds the read lock of the `tenant` passes it.
         """
         if scope in (None, ALL_SCOPES) or (isinstance(scope, str) and is_name(scope)):
             return
-        if scope not in self._read_tenant().scopes():
+        if scope not in (tenant or self._read_tenant()).scopes():
             check_name("scope", scope)
 
     def _read_tenant(self) -> Tenant:
@@ -196,7 +197,7 @@ class TenantHandle:
         """
         partitions = tenant.partitions(scope)
         if not partitions:
-            self._check_scope(scope)
+            self._check_scope(scope, tenant)
             partitions = [tenant.new_partition(scope)]
         return partitions
 

@@ -74,7 +74,7 @@ class Scopes(TenantHandle):
         """
         tenant = self._whole_tenant()
         with self._budget() as budget, tenant.lock.read():
-            self._check_both(source, target)
+            self._check_both(tenant, source, target)
             return compare(tenant, source, target, budget)
 
     def merge_scope(
@@ -104,12 +104,12 @@ class Scopes(TenantHandle):
 
     def _merge(self, source: str | None, target: str | None, keep: Keep) -> Delta:
         """Merge with one fixed decision for every conflict."""
-        at = self._now()
+        at = self._at(self._whole_tenant())
 
         def check() -> None:
-            self._check_both(source, target)
+            tenant = self._whole_tenant()
+            self._check_both(tenant, source, target)
             if keep is Keep.REFUSE:
-                tenant = self._whole_tenant()
                 with self._budget() as budget, tenant.lock.read():
                     refuse_conflicts(tenant, source, target, at, budget)
 
@@ -123,9 +123,9 @@ class Scopes(TenantHandle):
         for _ in range(MAX_ATTEMPTS):
             tenant = self._whole_tenant()
             with self._budget() as budget, tenant.lock.read():
-                self._check_both(source, target)
-                seen = stamp(tenant, source, target)
-                change = decide(tenant, source, target, name, strategy, self._now(), budget)
+                self._check_both(tenant, source, target)
+                seen, at = stamp(tenant, source, target), self._at(tenant)
+                change = decide(tenant, source, target, name, strategy, at, budget)
             try:
                 return self._commit((change,), self._unless_changed(seen, source, target))
             except Outdated:
@@ -143,8 +143,14 @@ class Scopes(TenantHandle):
 
         return check
 
-    def _check_both(self, source: str | None, target: str | None) -> None:
-        tenant = self._whole_tenant()
+    def _check_both(self, tenant: Tenant, source: str | None, target: str | None) -> None:
+        """Raise NotFound if one of two scopes does not exist.
+
+        The tenant is that of the caller, who may hold its read lock: to ask for it again would wait
+        for the write lock, and so forever, if facts have become due since.
+        """
+        if tenant.failed is not None:  # by the writer that this read waited for
+            raise tenant.failed
         check_known(tenant, one_scope("sourceScope", source))
         check_known(tenant, one_scope("targetScope", target))
 
@@ -152,5 +158,5 @@ class Scopes(TenantHandle):
         """Return the tenant with all its scopes."""
         return self._read_tenant()
 
-    def _now(self) -> int:
-        return self._whole_tenant().at(self._services.clock.now_ms())
+    def _at(self, tenant: Tenant) -> int:
+        return tenant.at(self._services.clock.now_ms())

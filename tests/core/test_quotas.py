@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from support.http import make_runtime
 
 from kbcore.errors import RateLimited
 from kbcore.operations.subscriptions.subscribing import DurableSubscription
+from kbcore.state.changes import AssertFacts, AssertRows, ChangeSet, ForkScope, MergeScope
 from kbcore.state.facts import Fact, FactRows
 from kbcore.upkeep.purge import PurgeTarget
+from kbplanner.ir.phrases import Phrase
 from kbplanner.syntax.parser import parse_body, parse_rule
 
 
@@ -85,6 +88,22 @@ def test_rules_and_bytes():
         kb.retract_fact("p", ("a",))
 
 
+RULE = parse_rule("q(?x) :- p(?x).")
+
+
+def test_scopes_that_have_only_rules_count():
+    runtime, _, _ = make_runtime(tenant_max_scopes=1)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_rules([RULE, replace(RULE, scope="s")])
+        kb.assert_rules([replace(RULE, scope="s")])
+        for definition in (replace(RULE, scope="u"), Phrase("p", 1, "{0} is p", scope="u")):
+            with pytest.raises(RateLimited) as refused:
+                kb.assert_rules([definition])
+            assert limit_of(refused) == "TENANT_MAX_SCOPES"
+        assert kb.scopes() == ["s"]
+
+
 def test_limits_apply_to_a_transaction_as_a_whole():
     runtime, _, _ = make_runtime(tenant_max_facts=2)
     with runtime:
@@ -121,6 +140,35 @@ def test_concurrent_writers_cannot_exceed_a_limit():
             kb.assert_facts(facts(f"later{number}"))
         with pytest.raises(RateLimited):
             kb.assert_facts(facts("last"))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ForkScope(None, "s"),
+        MergeScope(None, "s", 0),
+        AssertFacts(tuple(facts("c", "d", scope="s"))),
+        AssertRows((FactRows("p", 1, ["c", "d"], scope="s"),)),
+    ],
+)
+def test_a_copy_of_what_is_being_written_counts(first):
+    runtime, _, _ = make_runtime(tenant_max_facts=5)
+    with runtime:
+        runtime.knowledge_base(tenant="t").assert_facts(facts("a", "b"))
+        catalog = runtime.shard("default", "t").catalog
+
+        def room(change):
+            return runtime._quotas.room(catalog, ChangeSet("default", "t", (change,)))
+
+        with room(first):
+            with room(ForkScope("elsewhere", "u")):
+                pass
+            with pytest.raises(RateLimited) as refused, room(ForkScope("s", "u")):
+                pass
+        assert limit_of(refused) == "TENANT_MAX_FACTS"
+        assert refused.value.details["wanted"] == 2
+        with room(ForkScope("s", "u")):
+            pass
 
 
 def sizes(runtime, tenant="t"):

@@ -176,6 +176,22 @@ def test_events_name_the_key_that_made_them(tmp_path: Path) -> None:
     node.close()
 
 
+@pytest.mark.parametrize("meta", [{}, {"_meta": {"progressToken": 1}}])
+def test_events_of_tools_name_the_key(tmp_path: Path, meta: dict[str, Any]) -> None:
+    node = runtime(tmp_path, auth_enabled=True)
+    made = node.keys().create(KeyWanted("writer", "writer"))
+    client = Client(create_app(node).test_client())
+    headers = {"Authorization": f"Bearer {made.secret}"}
+    params = {"name": "tell", "arguments": {"predicate": "p", "args": ["a"]}, **meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    accept = "application/json, text/event-stream"
+    assert client.post("/mcp", message, headers={**headers, "Accept": accept}).status_code == 200
+    reply = client.get("/facts/history?predicate=p", headers=headers)
+    (event,) = reply.get_json()["events"]
+    assert event["key"] == made.key.id
+    node.close()
+
+
 def test_expired_facts_and_purges(node: Runtime, client: Client) -> None:
     client.tell("likes", "ann", "tea", ttl=1000)
     client.tell("likes", "ann", "milk")

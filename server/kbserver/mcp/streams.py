@@ -10,6 +10,7 @@ from typing import Any
 
 from flask import Flask, Response
 
+from kbcore.durable.request_key import API_KEY
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox, frame
@@ -97,11 +98,15 @@ class _Counted:
 
 
 class BackgroundCall:
-    """A call in its own thread (under the server, a greenlet)."""
+    """A call in its own thread (under the server, a greenlet).
+
+    The log names the key of the request that began it.
+    """
 
     def __init__(self, app: Flask, work: Callable[[], Json]) -> None:
         self._app = app
         self._work = work
+        self._key = API_KEY.get()
         self._done = threading.Event()
         self.answer: Json = {}
         threading.Thread(target=self._run, name="kbcore-call", daemon=True).start()
@@ -111,6 +116,7 @@ class BackgroundCall:
         return self._done.wait(seconds)
 
     def _run(self) -> None:
+        API_KEY.set(self._key)
         try:
             with self._app.app_context():
                 self.answer = self._work()

@@ -189,6 +189,14 @@ def test_admin_actions_are_audited_without_secrets(node, caplog):
         assert secret not in everything
 
 
+def test_a_method_in_lower_case_is_audited_too(node, caplog):
+    caplog.set_level(logging.INFO)
+    made = node.send("post", "/admin/databases", node.make("admin").secret, {"name": "shop"})
+    assert made.status_code == 201
+    (line,) = (each.fields for each in caplog.records if each.message == "admin action")
+    assert (line["action"], line["who"]) == ("POST /admin/databases", "admin")
+
+
 def test_no_secret_is_in_errors_or_metrics(node):
     key = node.make("admin").secret
     texts = [
