@@ -18,7 +18,7 @@ SECOND = 1000
 
 
 class Hurrying(ManualClock):
-    """A clock that goes on by a second at each look, once it is told to."""
+    """A clock that goes on by a second at each look, from a moment on."""
 
     hurries = False
 
