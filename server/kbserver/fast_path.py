@@ -106,9 +106,6 @@ class Entry:
         embedding program, can run in one thread one after the other, and the log must not name the
         key of another one.
         """
-        method: str = environ["REQUEST_METHOD"]
-        if not method.isupper():  # Flask routes `post` as POST, so all others must see POST too
-            environ["REQUEST_METHOD"] = method.upper()
         request = environ[REQUEST] = Request(environ, self._runtime)
         outer, key = CURRENT.set(request), API_KEY.set(None)
         try:
@@ -117,6 +114,9 @@ class Entry:
                     self._browser_guard.check(environ)
                 except Forbidden as error:
                     return self._refused(request, start_response, error)
+            method: str = environ["REQUEST_METHOD"]
+            if not method.isupper():  # Flask routes `post` as POST, so all others must see POST too
+                environ["REQUEST_METHOD"] = method.upper()
             return self._checked(environ, start_response)
         finally:
             API_KEY.reset(key)

@@ -36,10 +36,6 @@ def test_a_valid_request() -> None:
     assert (head.length, head.chunked, head.closes) == (3, False, False)
 
 
-def test_a_method_in_lower_case_is_the_one_that_flask_routes() -> None:
-    assert head_of(b"post /a2a HTTP/1.1\r\n\r\n").method == "POST"
-
-
 def test_targets() -> None:
     assert head_of(b"GET http://host:1/a/b?c HTTP/1.1\r\n\r\n").target == "/a/b?c"
     assert head_of(b"GET http://host HTTP/1.1\r\n\r\n").target == "/"

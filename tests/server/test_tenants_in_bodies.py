@@ -36,14 +36,16 @@ def message(tenant: str, *parts: dict[str, Any], padding: int = 0) -> dict[str, 
     return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
 
 
-def send(server: Server, body: Any, *, chunked: bool = False, **headers: str) -> Any:
+def send(
+    server: Server, body: Any, *, chunked: bool = False, method: str = "POST", **headers: str
+) -> Any:
     """The status and the parsed answer of a message, over a connection of its own."""
     connection = server.connect()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     named = {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY}", **named}
     data = json.dumps(body).encode()
     parts = (data[start : start + 9000] for start in range(0, len(data), 9000))
-    connection.request("POST", "/a2a", parts if chunked else data, named, encode_chunked=chunked)
+    connection.request(method, "/a2a", parts if chunked else data, named, encode_chunked=chunked)
     answer = connection.getresponse()
     status, text = answer.status, answer.read()
     connection.close()
@@ -69,6 +71,13 @@ def test_a_message_reaches_the_tenant_of_its_parameters(server, padding, chunked
             answer = send(server, message(tenant, query), **header)
             result = told(answer)["result"]
             assert (result["count"], json.dumps(tenant) in json.dumps(result)) == (1, True)
+
+
+def test_a_message_whose_method_is_in_lower_case_reaches_its_tenant(server) -> None:
+    for _ in range(3):
+        for tenant in (tenants_of(0)[0], tenants_of(1)[0]):
+            tell = {"data": {"op": "tell", "predicate": "lower", "args": [tenant]}}
+            assert "result" in told(send(server, message(tenant, tell), method="post"))
 
 
 def test_messages_on_one_connection_change_between_tenants(server) -> None:

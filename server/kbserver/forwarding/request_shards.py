@@ -47,7 +47,7 @@ class RequestShards:
     def find(self, environ: dict[str, Any]) -> int:
         """Return the shard of a request. Raises KBError for a body that cannot be read."""
         path = environ["PATH_INFO"]
-        is_post = environ["REQUEST_METHOD"] == "POST"
+        is_post = environ["REQUEST_METHOD"].upper() == "POST"  # as Flask routes it
         if path.startswith(_SYSTEM_PATHS):
             return self._shard_of_path(path, environ, is_post)
         tenant = self._tenant_of_message(environ) if is_post and path == _AGENT else None

@@ -132,8 +132,7 @@ def _request_line(line: bytes, head: Head) -> None:
         head.authority, target = origin[1].decode("ascii"), target[origin.end() :]
     if not target.startswith((b"/", b"?")) and target not in (b"", b"*"):
         raise BadRequest("the request target is not a path")
-    # Flask routes `post` as POST: what finds the owner of a request must see the same.
-    head.method, head.version = words[0].decode("ascii").upper(), words[2].decode("ascii")
+    head.method, head.version = words[0].decode("ascii"), words[2].decode("ascii")
     head.target = (target if target.startswith((b"/", b"*")) else b"/" + target).decode("ascii")
 
 
