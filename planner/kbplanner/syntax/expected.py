@@ -322,7 +322,7 @@ def _after_operand(
 
 
 def _following(before: Token, context: Context) -> tuple[str, str | None]:
-    """Return what must follow the operand `before`, and a hint whatever follows it instead."""
+    """Return what must follow the operand `before`, and a hint for all that may stand there."""
     if context.naming:
         hint = 'write a space after ":"' if ":" in before.value else None
         return '":" after the rule\'s name', hint

@@ -106,7 +106,7 @@ class Request:
         self.rate: Rate | None = None
         """The state of the rate limit that is closest to being exceeded."""
         self.counted: Any = None
-        """What the request was counted against by `security.limits`."""
+        """The limits of `security.limits` that the request was counted against."""
         self.turn: int | None = None
         """The replication turn in which the request was begun."""
         self.is_active = False
@@ -122,7 +122,7 @@ class Request:
         self.is_of_present = False
         """True if a body that names another instant than the present is refused."""
         self.keyed: Any = None
-        """What `idempotency` keeps about a request that carries out one of its keys."""
+        """The notes of `idempotency` about a request that carries out one of its keys."""
 
         self.ignored: IgnoredFields | None = None
         self.applied: list[str] = []
