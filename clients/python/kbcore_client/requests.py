@@ -70,7 +70,7 @@ class Reply:
             return json.loads(self.content)
         except ValueError:
             problem = f"status {self.status} without JSON; check the address"
-            raise NotAServer(problem, status=self.status) from None
+            raise NotAServer.answered(problem, status=self.status) from None
 
     @property
     def text(self) -> str:

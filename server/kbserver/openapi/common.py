@@ -11,13 +11,13 @@ from typing import Any
 
 from kbcore.state.names import NAME_PATTERN, NAME_RULE
 from kbserver.answers import JSON
-from kbserver.errors import STATUS
 from kbserver.http.compress import compressible
 from kbserver.idempotency import HEADER, REPLAYED
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES
 from kbserver.operations import TEXT, Operation, Reply
 from kbserver.schemas.fields import Json
 from kbserver.security.permissions import PUBLIC
+from kbtypes.errors import STATUS
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
     status: tuple(code for code in STATUS if STATUS[code] == status)
