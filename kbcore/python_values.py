@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from kbcore.errors import InvalidInput
 from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
@@ -17,16 +15,8 @@ from kbplanner.ir.terms import Atom, Term, Variable
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
-
-Arg = str | int | float | bool | date | Decimal | UUID
-"""An argument of a fact or goal: dates, decimals and UUIDs are texts in their standard form."""
-
-Instant = int | str | datetime
-"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
-
-
-Evidences = Sequence[str | tuple[str, int, int]]
-"""Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
+from kbtypes.episodes import Evidences
+from kbtypes.values import Arg, Instant, plain
 
 
 @contextmanager
@@ -105,16 +95,7 @@ def terms(args: Sequence[Arg]) -> list[Term]:
     """Return arguments as terms, `?x` as a variable; raise InvalidInput."""
     if isinstance(args, str):
         raise InvalidInput.at("args", "must be a list, not one string")
-    return list(args_from_json(list(map(_written, args)), "args"))
-
-
-def _written(value: Any) -> Any:
-    """Return a date, a decimal or a UUID as text, any other value as it is."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal) and value.is_finite():
-        return f"{value:f}"
-    return str(value) if isinstance(value, UUID) else value
+    return list(args_from_json(list(map(plain, args)), "args"))
 
 
 def instant(name: str, value: Instant | None) -> int | None:

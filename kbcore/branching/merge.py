@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from kbcore.branching.compare import Modified, pairs
+from kbcore.branching.compare import pairs
 from kbcore.errors import BudgetExceeded, Conflict, PluginFailed
 from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy, Resolution
 from kbcore.reason.budget import Budget
@@ -24,25 +24,13 @@ from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.results import Modified
 
 MAX_LISTED = 1000
 """Maximum number of conflicts listed in a refusal; the count covers all."""
 
 MAX_DECISIONS = 100_000
 """Maximum number of conflicts with a decision other than the most frequent one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeOutcome:
-    """The numbers of new or changed facts and of resolved conflicts.
-
-    `timestamp` is the logged time.
-    """
-
-    merged: int
-    conflicts: int
-    strategy: str
-    timestamp: int
 
 
 @dataclass(slots=True)

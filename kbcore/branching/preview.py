@@ -10,14 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kbcore.branching.truth_changes import (
-    Comparison,
-    PredicateChange,
-    State,
-    TruthChange,
-    compare_truth,
-    new_rows,
-)
+from kbcore.branching.truth_changes import Comparison, State, compare_truth, new_rows
 from kbcore.errors import NotFound, TooLarge
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates
@@ -33,6 +26,7 @@ from kbplanner.ir.terms import Rule
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.results import PredicateChange, PreviewCounts, TruthChange
 
 DEFAULT_LISTED = 100
 """Default limit of each list of a preview."""
@@ -92,15 +86,6 @@ class Preview:
             sum(each.becomes_false for each in self.by_predicate),
             sum(each.becomes_undefined for each in self.by_predicate),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewCounts:
-    """Numbers of facts and conclusions that would become true, false and undefined."""
-
-    becomes_true: int
-    becomes_false: int
-    becomes_undefined: int
 
 
 def rule_retraction(text: str, scope: str | None) -> RetractRule:

@@ -34,6 +34,7 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.pacing import let_go, sorted_in_parts
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.syntax.printer import print_atom
+from kbtypes.results import PredicateChange, TruthChange
 
 MIN_TOGETHER = 4
 """Number of changed predicates from which on they are evaluated in one run."""
@@ -52,40 +53,6 @@ class Truth(str, Enum):
     TRUE = "true"
     FALSE = "false"
     UNDEFINED = "undefined"
-
-
-@dataclass(frozen=True, slots=True)
-class TruthChange:
-    """A fact or conclusion whose truth changes; `was` is its truth before.
-
-    `stored` says if it is a stored fact: for one that becomes true or undefined after the change,
-    for one that becomes false before it.
-    """
-
-    predicate: str
-    args: tuple[str, ...]
-    negated: bool
-    scope: str | None
-    stored: bool
-    was: str
-
-    @property
-    def text(self) -> str:
-        """The fact or conclusion in the rule language."""
-        return print_atom(Atom(self.predicate, self.args, not self.negated))
-
-
-@dataclass(frozen=True, slots=True)
-class PredicateChange:
-    """The numbers of facts and conclusions of one predicate and sign whose truth changes."""
-
-    predicate: str
-    arity: int
-    negated: bool
-    scope: str | None
-    becomes_true: int
-    becomes_false: int
-    becomes_undefined: int
 
 
 class Outcome(Protocol):
@@ -351,11 +318,13 @@ def _changes(
         was = Truth.FALSE
         if was_possible[index]:
             was = Truth.TRUE if was_true[index] else Truth.UNDEFINED
+        args = tuple(texts[index * arity : (index + 1) * arity])
         yield TruthChange(
             schema.predicate,
-            tuple(texts[index * arity : (index + 1) * arity]),
+            args,
             not schema.positive,
             state.partition.name,
+            print_atom(Atom(schema.predicate, args, schema.positive)),
             stored[index],
             was.value,
         )

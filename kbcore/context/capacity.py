@@ -15,9 +15,9 @@ from kbcore.context.salience import Ranked
 from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import MATCH, Entry, GoalNote, Provenance, SpanKey
 from kbcore.state.facts import Row
 from kbplanner.syntax.printer import print_row
+from kbtypes.windows import MATCH, Entry, GoalNote, Provenance, SpanKey
 
 DIGITS = 6
 """Decimal places of salience in an entry."""

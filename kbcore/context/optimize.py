@@ -21,13 +21,14 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
+from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.episodes.episodes import Episodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
+from kbtypes.windows import Entry, GoalNote, Window
 
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""

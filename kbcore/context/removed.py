@@ -14,13 +14,14 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Scores
 from kbcore.context.summaries import Summaries
 from kbcore.context.text.phrases import premise_atom
-from kbcore.context.window import ABSENCE, Entry, Window
+from kbcore.context.window import ABSENCE
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
+from kbtypes.windows import Entry, Window
 
 RETRACTED = "retracted"
 """It is not stored any more, or nothing that it was concluded from is left."""
@@ -45,7 +46,7 @@ NO_LONGER_TRUE = frozenset({RETRACTED, EXPIRED, CONTRADICTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Removal:
     """An entry that was removed from a window, with one of REASONS."""
 
     entry: Entry
@@ -92,10 +93,10 @@ class Reasons:
         self._summaries: Summaries | None = None
         self._judge: Judge | None = None
 
-    def of(self, entries: Iterable[Entry]) -> tuple[Removed, ...]:
+    def of(self, entries: Iterable[Entry]) -> tuple[Removal, ...]:
         """Return the entries with their reasons. Raises BudgetExceeded."""
         return tuple(
-            Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
+            Removal(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
         )
 
     def _reason(self, entry: Entry) -> str:

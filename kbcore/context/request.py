@@ -9,6 +9,7 @@ from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
 from kbplanner.syntax.textform import body_from_text, literal_from_text
+from kbtypes.windows import Bucket
 
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
@@ -35,17 +36,6 @@ FORMATS = (STRUCTURED, NATURAL, FACTS)
 """The forms in which a window is sent: entries alone, or also a text of sentences or of facts in
 the rule language.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A share of the window for facts of some predicates (None: any), by weight among all
-    buckets.
-    """
-
-    name: str
-    predicates: tuple[str, ...] | None = None
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

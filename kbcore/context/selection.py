@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kbcore.context.capacity import Candidate, Room
 from kbcore.context.ranking import Supply
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.context.summaries import Summaries, is_summary
 from kbcore.context.window import (
     ASSERTED,
@@ -16,14 +16,13 @@ from kbcore.context.window import (
     EPHEMERAL,
     GOAL_RELEVANT,
     INFERRED,
-    MATCH,
     OTHER,
     OVERFLOW,
     RECENT,
     VIOLATION,
-    BucketStats,
 )
 from kbcore.reason.budget import Budget
+from kbtypes.windows import MATCH, Bucket, BucketStats
 
 RECENT_MS = 300_000
 """A fact told less than this long ago is recent."""

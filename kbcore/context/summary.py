@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbcore.context.proofs.violations import Violation
-from kbcore.context.window import Entry
 from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.syntax.printer import print_constant, print_row
+from kbtypes.windows import Entry
 
 SOON_MS = 3_600_000
 """Facts that expire within this time count as expiring soon."""

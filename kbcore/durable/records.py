@@ -57,7 +57,7 @@ from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, stored_rule
 from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
@@ -439,7 +439,7 @@ SUBSCRIPTION_CODEC = ObjectCodec(
 """The codec of subscriptions to goals, in records and in snapshots."""
 
 
-def encode_rule(stored: StoredRule) -> dict[str, Any]:
+def encode_rule(stored: ParsedRule) -> dict[str, Any]:
     """Return a rule as a JSON object around its text."""
     rule = stored.rule
     text = stored.text if rule.confidence is None else print_rule(rule, bare=True)
@@ -450,7 +450,7 @@ def encode_rule(stored: StoredRule) -> dict[str, Any]:
     return body
 
 
-def decode_rule(body: dict[str, Any]) -> StoredRule:
+def decode_rule(body: dict[str, Any]) -> ParsedRule:
     """Return the rule that `encode_rule` wrote."""
     text = body["text"]
     if "lang" not in body:

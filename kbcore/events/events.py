@@ -36,7 +36,7 @@ from kbcore.state.episodes.evidence import (
     without_evidence,
 )
 from kbcore.state.facts import Fact, FactRows, Row
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.syntax.jsonwriter import rule_to_json
 
 KINDS = (
@@ -327,7 +327,7 @@ def _superseded(ended: EndedFact) -> _EventParts:
     return "fact_retracted", fact.scope, fact.predicate, detail
 
 
-def _rule_change(kind: str, stored: StoredRule) -> _EventParts:
+def _rule_change(kind: str, stored: ParsedRule) -> _EventParts:
     shape = rule_to_json(stored.rule)
     rule = {
         "id": stored.id,

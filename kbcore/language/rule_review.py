@@ -11,12 +11,12 @@ from kbcore.language.files import Batch
 from kbcore.state.names import NAME_RULE, is_name
 from kbcore.state.rulebook import RuleBook, recursion_warning, stored_rule
 from kbcore.timestamps import instant
-from kbplanner.check.findings import Finding
 from kbplanner.check.texts import NOTHING_STORED, Stored, check_texts
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement, Statement
+from kbtypes.results import Finding
 
 Known = dict[str, set[int]]
 """Predicates with their arities."""

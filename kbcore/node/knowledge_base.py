@@ -24,10 +24,11 @@ from kbcore.python_api.reads import Reads
 from kbcore.python_api.scopes import Scopes
 from kbcore.python_api.subscriptions import Following
 from kbcore.python_api.writes import Writes
-from kbcore.python_values import Instant, named
+from kbcore.python_values import named
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.names import check_name
 from kbcore.state.tenant import ALL_SCOPES
+from kbtypes.values import Instant
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime

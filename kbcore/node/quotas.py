@@ -32,9 +32,9 @@ from kbcore.state.episodes.episodes import Episodes
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
 from kbcore.state.rulebook import (
+    ParsedPhrase,
     RuleBook,
     StoredDefinition,
-    StoredPhrase,
     stored_phrase,
 )
 from kbcore.state.subscriptions import Subscription, Subscriptions
@@ -329,7 +329,7 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
                 yield _Entry((copied.scope, copied.id), copied.bytes, 0)
 
 
-def _size(stored: StoredPhrase | Subscription | None) -> int:
+def _size(stored: ParsedPhrase | Subscription | None) -> int:
     return 0 if stored is None else stored.bytes
 
 

@@ -26,7 +26,6 @@ from kbcore.context.request import (
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.window import Window, fact_key
 from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
@@ -38,6 +37,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.vectors import Quantized
+from kbtypes.windows import Window, fact_key
 
 MAX_MATCHES = 100
 """Facts that a search of a rule returns for a text."""

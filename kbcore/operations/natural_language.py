@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
-from kbcore.context.window import Window
 from kbcore.errors import InvalidInput, ModelNotConfigured
 from kbcore.language.evidence import Evidence, Query, gather
 from kbcore.language.extract import (
@@ -47,13 +46,17 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 from kbplanner.pacing import YieldNow, let_go, paced
+from kbtypes.windows import ContextDiff, Window
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
 
 
+Changes = TypeVar("Changes", WindowDiff, ContextDiff)
+
+
 @dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingestion(Generic[Changes]):
     """Result of reading a text: its facts and rules, the count of new facts, and a window.
 
     `unread` are the numbers of lines that could not be read as facts or rules; `episodes` counts
@@ -68,7 +71,7 @@ class Ingested:
     asserted: int
     unread: tuple[int, ...]
     window: Window
-    changes: WindowDiff | None = None
+    changes: Changes | None = None
     extracted: Extracted | None = field(default=None)
     episodes: int = 0
     recorded: tuple[str, ...] = ()
@@ -195,7 +198,7 @@ class NaturalLanguage(TenantHandle, ABC):
         request_limits: RequestLimits | None = None,
         turns: Sequence[int] = (),
         source: Source | None = None,
-    ) -> Ingested:
+    ) -> Ingestion[WindowDiff]:
         """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
         Facts go to the scope of the window. Lines in predicate syntax or the rule language are
@@ -253,7 +256,7 @@ class NaturalLanguage(TenantHandle, ABC):
         new: list[Fact],
         request: WindowRequest,
         recorded: tuple[Recording | None, RequestLimits | None],
-    ) -> Ingested:
+    ) -> Ingestion[WindowDiff]:
         recording, request_limits = recorded
         yield_now = self._deadline(request_limits)
         parsed = (
@@ -283,7 +286,7 @@ class NaturalLanguage(TenantHandle, ABC):
             let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
-        return Ingested(
+        return Ingestion(
             (*statements.facts, *listed),
             rules,
             asserted,

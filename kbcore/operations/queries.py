@@ -33,7 +33,7 @@ from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import NeighbourOptions, Neighbours, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
-from kbcore.state.rulebook import StoredPhrase, StoredRule
+from kbcore.state.rulebook import ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
@@ -54,8 +54,8 @@ class Contents(NamedTuple):
     """The facts, as rows, the rules and the phrases of a knowledge base at one point in time."""
 
     facts: Iterator[Row]
-    rules: list[StoredRule]
-    phrases: list[StoredPhrase]
+    rules: list[ParsedRule]
+    phrases: list[ParsedPhrase]
 
 
 class Queries(TenantHandle):

@@ -16,7 +16,7 @@ from kbcore.reason.ask import body_variables, terms_of
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.predicates import UnknownPredicate
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Definition
@@ -26,6 +26,7 @@ from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
+from kbtypes.results import Question, RetractOutcome
 
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
@@ -36,14 +37,6 @@ CLAUSES_PER_YIELD = 500
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Query of a script, and the number of its answers."""
-
-    goal: str
-    answers: int
 
 
 @dataclass(slots=True)

@@ -57,19 +57,18 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
 )
-from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
+    ParsedPhrase,
+    ParsedRule,
     RulesOutcome,
     StoredDefinition,
-    StoredPhrase,
-    StoredRule,
     recursion_warning,
     stored_phrase,
     stored_rule,
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.check.findings import Finding
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
 from kbplanner.ir.modes import NO_MODES, Modes
@@ -80,6 +79,7 @@ from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
+from kbtypes.results import Finding, RetractOutcome
 
 FACTS_PER_YIELD = 2000
 """Facts examined between two calls of `yield_now`: about a millisecond."""
@@ -439,7 +439,7 @@ class TenantKB(
         """Return the predicates of every partition with their arities."""
         return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
 
-    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[ParsedRule]:
         """Return rules in the order in which they were stored, of all partitions or of one."""
         self._check_scope(scope)
         tenant = self._read_tenant()
@@ -450,7 +450,7 @@ class TenantKB(
                 if scope == ALL_SCOPES or rule.scope in (None, scope)
             ]
 
-    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+    def phrases(self, scope: str | None = ALL_SCOPES) -> list[ParsedPhrase]:
         """Return the declared phrases in their order, of all partitions or those used in one."""
         tenant = self._read_tenant()
         with tenant.lock.read():
@@ -533,8 +533,8 @@ class TenantKB(
             consequences.truncated = True
         return RetractOutcome(
             len(rows),
-            rows,
             consequences.count,
+            rows,
             consequences.rows,
             consequences.appeared,
             still_derivable,

@@ -35,11 +35,11 @@ from kbcore.state.changes import (
     RetractFact,
     RetractPattern,
 )
-from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.results import RetractOutcome
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services

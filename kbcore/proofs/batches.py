@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.columns import dicts_of
 from kbplanner.engine.ground import Ground, Shortest
@@ -120,7 +120,7 @@ class Step:
     the rule may have further variables whose values follow from equations.
     """
 
-    rule: StoredRule
+    rule: ParsedRule
     source: InstanceRelation
     variables: tuple[Variable, ...]
     constants: tuple[int, ...]
@@ -169,7 +169,7 @@ def _across(
     return list(zip(*[columns[index] for index in places], strict=True)) if places else [()] * count
 
 
-def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Step | None:
+def step_of(source: InstanceRelation, stored: ParsedRule, engine: Engine) -> Step | None:
     """Return the mapping from instances of a clause to steps of its rule.
 
     None if the rule aggregates.

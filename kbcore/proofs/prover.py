@@ -38,7 +38,7 @@ from kbcore.state.episodes.evidence import evidence_of
 from kbcore.state.episodes.quoting import Quotation, quoted_all
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, stored_rule
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import NO_ROW, Limits, Relation
 from kbplanner.engine.ground_solver import shortest
@@ -263,7 +263,7 @@ class Proof:
         external = context.reasoner.external
         self.facts = Facts(() if external is None else external.modes)
         self.steps = Steps(0 if solved is None else len(solved.ground))
-        self.rules: list[StoredRule] = []
+        self.rules: list[ParsedRule] = []
         self.aggregated: dict[int, AggregateInputs] = {}
         self.tree: Tree | None = None
         """The parts of its trees, if one was requested."""
@@ -315,7 +315,7 @@ class Proof:
             self.replay(fact)
         return () if instance == LEAF else self.steps.of(self.steps.step(instance))
 
-    def rule(self, fact: int) -> StoredRule | None:
+    def rule(self, fact: int) -> ParsedRule | None:
         """Return the rule that concludes a fact; None for a leaf and before it is expanded."""
         step = self.steps.step(self.facts.instances[fact])
         return None if step in (LEAF, MISSING) else self.rules[self.steps.rules[step]]
@@ -367,7 +367,7 @@ class Proof:
         if self.steps.step(number) == MISSING:
             self._add_aggregate(fact, solved.complete.instance(number), solved)
 
-    def _rule(self, source: InstanceRelation) -> StoredRule:
+    def _rule(self, source: InstanceRelation) -> ParsedRule:
         return self.rules[self._rule_number(source)]
 
     def _rule_number(self, source: InstanceRelation) -> int:

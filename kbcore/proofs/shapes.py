@@ -13,7 +13,7 @@ from typing import Any
 from kbcore.proofs.facts import ABSENT, ASSERTED, BUILTIN, DERIVED, EXTERNAL, Facts
 from kbcore.proofs.prover import AggregateInputs, Proof
 from kbcore.state.facts import Row, conclusion
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.engine.proof_nodes import LEAF, Graph, Item, Order, Tree
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Aggregate, BodyItem, Literal, Variable
@@ -158,7 +158,7 @@ def _node(kind: str) -> dict[str, Any]:
     return {"fact": None, "kind": kind, "depth": 0, "premises": None, "alternatives": 0}
 
 
-def _conclusion(rule: StoredRule) -> dict[str, Any]:
+def _conclusion(rule: ParsedRule) -> dict[str, Any]:
     """Return the values of the node of a conclusion of a rule, in order."""
     further = {"rule": None, "bindings": None}
     if not _aggregates(rule):
@@ -177,7 +177,7 @@ def _aggregate_shape(inputs: AggregateInputs) -> dict[str, Any]:
     return {"text": inputs.text, "rows": inputs.rows, "inputs": list(inputs.inputs)}
 
 
-def _aggregates(rule: StoredRule) -> bool:
+def _aggregates(rule: ParsedRule) -> bool:
     return any(isinstance(arg, Aggregate) for arg in rule.rule.head.args)
 
 

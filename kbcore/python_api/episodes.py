@@ -6,21 +6,18 @@ from collections.abc import Sequence
 
 from kbcore import python_values
 from kbcore.errors import InvalidInput
-from kbcore.operations.episodes.correction import CorrectOutcome, PurgeOutcome, PurgeState
-from kbcore.operations.episodes.episodes import (
-    DEFAULT_LISTED,
-    AddedEpisode,
-    EpisodeFacts,
-    EpisodePage,
-)
+from kbcore.operations.episodes.correction import PurgeOutcome, PurgeState
+from kbcore.operations.episodes.episodes import DEFAULT_LISTED, AddedEpisode
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS, FactHistory, FactPattern
 from kbcore.operations.history.undo import UndoOutcome
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Evidences, Instant, instant, integer, moment, named, positive
+from kbcore.python_values import instant, integer, moment, named, positive
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
+from kbtypes.episodes import CorrectOutcome, EpisodeFacts, EpisodePage, Evidences
+from kbtypes.values import Arg, Instant
 
 
 def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> FactPattern:

@@ -28,36 +28,22 @@ from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.operations.scripts import Executed
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Evidences, Instant, fraction, instant, positive
+from kbcore.python_values import fraction, instant, positive
 from kbcore.state.changes import RetractPattern
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
-from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
+from kbcore.state.facts import AssertOutcome, Fact
+from kbcore.state.rulebook import StoredDefinition
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
+from kbtypes.episodes import Evidences
+from kbtypes.results import RetractOutcome, StoredPhrase, StoredRule, StoreOutcome
+from kbtypes.values import Arg, Instant
 
 _FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
 """A string that is a file name rather than a text, whose last statement ends with a dot."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOutcome:
-    """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
-
-    `rules` includes rules that were stored before; `warnings` are texts about them. `timestamp` is
-    the logged time in epoch milliseconds. `discarded` counts the facts that were not stored,
-    because a conflict strategy preferred others.
-    """
-
-    asserted: int
-    updated: int
-    timestamp: int
-    rules: tuple[StoredDefinition, ...] = ()
-    warnings: tuple[str, ...] = ()
-    discarded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +224,7 @@ class Writes(Handle):
         )
 
     def retract_rule(
-        self, rule: str | StoredDefinition, *, scope: str | None = None
+        self, rule: str | StoredRule | StoredPhrase, *, scope: str | None = None
     ) -> StoredDefinition:
         """Remove a rule, given by its id, as text, or as an element of `rules()`, and return it.
 

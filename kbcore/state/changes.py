@@ -17,7 +17,7 @@ from kbcore.state.idempotency import Answer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
-from kbcore.state.rulebook import StoredPhrase, StoredRule
+from kbcore.state.rulebook import ParsedPhrase, ParsedRule
 from kbcore.state.subscriptions import StatePosition, Subscription
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
@@ -93,7 +93,7 @@ class RetractPattern:
 class AssertRules:
     """Store rules; a rule that is already stored changes nothing."""
 
-    rules: tuple[StoredRule, ...]
+    rules: tuple[ParsedRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,9 +546,9 @@ class Delta:
     evicted: int = 0
     discarded: int = 0
     removed: list[Removed] = field(default_factory=list)
-    rules_added: list[StoredRule] = field(default_factory=list)
-    rules_removed: list[StoredRule] = field(default_factory=list)
-    phrases_removed: list[StoredPhrase] = field(default_factory=list)
+    rules_added: list[ParsedRule] = field(default_factory=list)
+    rules_removed: list[ParsedRule] = field(default_factory=list)
+    phrases_removed: list[ParsedPhrase] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)

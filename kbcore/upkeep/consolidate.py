@@ -27,6 +27,7 @@ from kbplanner.engine.backend import Attribute
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
+from kbtypes.results import ConsolidateOutcome
 
 _FACT_BYTES = 512
 """Maximum size of a summary in a log record without its first argument and predicate, in bytes."""
@@ -57,22 +58,6 @@ class _Decisions:
     partition: Partition | None
     groups: list[Group] = field(default_factory=list)
     replaced: list[tuple[str, str, str]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ConsolidateOutcome:
-    """The changes a consolidation made or (`dry_run`) would make.
-
-    `facts` are the new or changed summaries and `consolidated` the number of facts in their groups.
-    `removed` counts summaries that were replaced or whose group became too small. `timestamp` is in
-    epoch milliseconds.
-    """
-
-    consolidated: int
-    facts: list[Row]
-    removed: int
-    timestamp: int
-    dry_run: bool
 
 
 class ConsolidationLock:
@@ -107,23 +92,22 @@ def consolidate(
                 decisions = _decide(
                     tenant, tenant.partition(scope), predicates, min_group_size, budget
                 )
-            outcome = ConsolidateOutcome(
-                sum(group.count for group in decisions.groups),
-                [],
-                len(decisions.replaced),
-                now,
-                dry_run,
-            )
+            timestamp = now
             budget.check_answers(len(decisions.groups))
             if not dry_run:
                 try:
                     for changes in _records(decisions, scope):
                         check = _check(target, tenant, scope, decisions.partition)
-                        outcome.timestamp = target.commit(changes, check).at
+                        timestamp = target.commit(changes, check).at
                 except Outdated:
                     continue
-            outcome.facts = list(_rows(tenant, decisions, scope, budget, dry_run))
-            return outcome
+            return ConsolidateOutcome(
+                sum(group.count for group in decisions.groups),
+                list(_rows(tenant, decisions, scope, budget, dry_run)),
+                len(decisions.replaced),
+                timestamp,
+                dry_run,
+            )
 
 
 def _decide(

@@ -21,11 +21,12 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from kbcore.node.runtime import Runtime
-from kbcore.operations.history.fact_history import MAX_EVENTS, FactEvent, FactHistory, FactPattern
+from kbcore.operations.history.fact_history import MAX_EVENTS, FactHistory, FactPattern
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Fact, FactKey, Row
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
+from kbtypes.episodes import FactEvent
 
 T0 = 1_700_000_000_000
 CAUSES = {

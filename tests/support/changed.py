@@ -121,7 +121,13 @@ BY_PATH = {
         "tests/typescript/",
         "tests/vscode/",
     ),
-    "asan": ("clients/python/kbtypes/", "csrc/", "planner/kbplanner/engine/", "setup.py", "tests/engine/"),
+    "asan": (
+        "clients/python/kbtypes/",
+        "csrc/",
+        "planner/kbplanner/engine/",
+        "setup.py",
+        "tests/engine/",
+    ),
     "release": (
         "LICENSE",
         "MANIFEST.in",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore_client.errors import InvalidInput, KBError, NotAServer, error_of
-from kbcore_client.values import present
+from kbtypes.values import present
 
 _EMPTY: dict[str, Any] = {}
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")

@@ -11,7 +11,7 @@ from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
 from kbcore.context.request import Conjunction, Goal
-from kbcore.context.window import ABSENCE, UNPROVED, Provenance
+from kbcore.context.window import ABSENCE, UNPROVED
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.facts import ASSERTED
 from kbcore.proofs.prover import Proof, goal_prover
@@ -21,7 +21,7 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
@@ -29,6 +29,7 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.ir.unify import substituted_atom
 from kbplanner.passes.check import counterpart
 from kbplanner.syntax.printer import print_item, print_row
+from kbtypes.windows import Provenance
 
 PROOF_BATCH = 32
 """Number of conclusions that are proved together."""
@@ -52,7 +53,7 @@ class Group:
     goal: int
     answer: Candidate
     bases: list[Candidate] = field(default_factory=list)
-    rules: list[StoredRule] = field(default_factory=list)
+    rules: list[ParsedRule] = field(default_factory=list)
     whole: bool = True
     proved: bool = True
 
@@ -222,7 +223,7 @@ class Witness:
     ) -> list[Group]:
         """Return conclusions with the base facts of their proofs, best first."""
         prover = goal_prover(self.reasoner, partition, budget, None, self.most + 1, rows=False)
-        conclusions: list[tuple[Row, Provenance, list[Atom], list[StoredRule], bool]] = []
+        conclusions: list[tuple[Row, Provenance, list[Atom], list[ParsedRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._base_facts(top, proof)
@@ -247,14 +248,14 @@ class Witness:
             groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
-    def _base_facts(self, top: int, proof: Proof) -> tuple[list[Atom], list[StoredRule], bool]:
+    def _base_facts(self, top: int, proof: Proof) -> tuple[list[Atom], list[ParsedRule], bool]:
         """Return the stored facts below a conclusion, the rules used, and whether the proof is
         complete.
 
         The facts are ordered from left to right in the proof.
         """
         bases: list[Atom] = []
-        rules: dict[str, StoredRule] = {}
+        rules: dict[str, ParsedRule] = {}
         seen: set[int] = set()
         todo = [top]
         while todo:

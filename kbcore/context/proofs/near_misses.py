@@ -10,7 +10,7 @@ from kbcore.context.capacity import Candidate
 from kbcore.context.proofs.evidence import ONE_ANSWER, UNCOUNTED, Witness
 from kbcore.errors import UnboundArgument
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
@@ -32,7 +32,7 @@ class Matched:
     and the unmatched literals as text.
     """
 
-    rule: StoredRule | None
+    rule: ParsedRule | None
     facts: tuple[Candidate, ...]
     missing: tuple[str, ...]
 

@@ -16,9 +16,9 @@ from kbcore.context.proofs.near_misses import Partial
 from kbcore.context.request import Conjunction, Goal, WindowRequest, goal_text
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
-from kbcore.context.window import GoalNote
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.ir.schema import RelationSchema
+from kbtypes.windows import GoalNote
 
 GOALS_AT_ONCE = 20
 """Goals written as text between two calls of `yield_now`: about a millisecond."""
@@ -51,7 +51,7 @@ class Goals:
         self._selection = selection
         self._judge = judge
         self._resolve = request.auto_resolve
-        self.rules: dict[str, StoredRule] = {}
+        self.rules: dict[str, ParsedRule] = {}
         self.found: Counter[int] = Counter()
         self.whole: Counter[int] = Counter()
         self.reasons: dict[int, Counter[str]] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kbcore.context.text.notes import CONTRADICTED, notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
-from kbcore.context.window import Entry, GoalNote, SpanKey
+from kbtypes.windows import Entry, GoalNote, SpanKey
 
 MAX_CITED = 3
 """Sources cited for one stored fact: further ones say little more."""

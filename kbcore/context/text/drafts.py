@@ -40,10 +40,11 @@ from kbcore.context.text.phrases import (
     sentence,
     verb_phrase,
 )
-from kbcore.context.window import QUERY, UNPROVED, Entry, GoalNote, Provenance, is_absence
+from kbcore.context.window import QUERY, UNPROVED, is_absence
 from kbcore.state.episodes.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
+from kbtypes.windows import Entry, GoalNote, Provenance
 
 MAX_NAMED = 20
 """Premises that the reason of a conclusion names, such as the facts of a sum."""

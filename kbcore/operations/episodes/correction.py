@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbcore.branching.preview import Preview, Proposal
-from kbcore.branching.truth_changes import TruthChange
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
 from kbcore.operations.history.undo import LogReplay, UndoOutcome
@@ -23,7 +22,6 @@ from kbcore.state.changes import (
     PurgeMemory,
     RetractFact,
 )
-from kbcore.state.episodes.episodes import Episode
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import Fact, Row
@@ -42,6 +40,8 @@ from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
+from kbtypes.episodes import CorrectOutcome, Episode
+from kbtypes.results import TruthChange
 
 CORRECTS = "corrects"
 """Key of the metadata of a corrected fact: what it replaces, and why."""
@@ -50,20 +50,6 @@ MAX_REASON_CHARS = 1000
 MAX_ATTEMPTS = 8
 MAX_PREVIEWED = 10_000
 """Maximum number of facts of a purge for which conclusions are listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectOutcome:
-    """A correction: the fact that was replaced, as it was, and the one that is stored now.
-
-    `seq` is the number of the change in the log, 0 in a transaction.
-    """
-
-    old: Row
-    new: Row
-    reason: str
-    seq: int
-    timestamp: int
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from kbcore.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import EPISODES, AddEpisodes, Depends
-from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS, Episode, NewEpisode, episode_id
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS, NewEpisode, episode_id
 from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence, evidence_of
 from kbcore.state.facts import Fact, Row
 from kbcore.state.names import check_name
@@ -18,6 +18,7 @@ from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
 from kbplanner.ir.limits import text_problem
 from kbplanner.pacing import YieldNow, go_on, paced
+from kbtypes.episodes import Episode, EpisodeFacts, EpisodePage
 
 DEFAULT_LISTED = 100
 """Default number of episodes, or of facts of an episode, in one answer."""
@@ -44,27 +45,6 @@ class Supports:
 
     episodes: tuple[NewEpisode, ...] = ()
     known: tuple[Fact, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeFacts:
-    """An episode with a page of the stored facts that it supports, and the number of all of
-    them.
-    """
-
-    episode: Episode
-    facts: list[Row]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodePage:
-    """A page of episodes, in the order in which they were stored, and the number of all that
-    match.
-    """
-
-    episodes: list[Episode]
-    total: int
 
 
 class EpisodeMethods(TenantHandle):

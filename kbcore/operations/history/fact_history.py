@@ -38,6 +38,7 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Atom, Term, Variable
 from kbplanner.syntax.printer import print_atom
+from kbtypes.episodes import FactEvent
 
 ASSERTED, REPLACED, RETRACTED, PURGED = "asserted", "replaced", "retracted", "purged"
 EVENTS = ASSERTED, REPLACED, RETRACTED, PURGED
@@ -121,31 +122,6 @@ class FactPattern:
                 for index in budget.paced(range(len(ids))):
                     arguments = tuple(texts[index * schema.arity : (index + 1) * schema.arity])
                     yield partition.name, schema.predicate, arguments, schema.positive
-
-
-@dataclass(frozen=True, slots=True)
-class FactEvent:
-    """One event in the history of a fact.
-
-    `event` is one of EVENTS, `cause` one of CAUSES. `before` and `after` are the rows of the fact,
-    None where it was not stored. A purge has neither; `count` is the number of facts it removed, of
-    any predicate. `at` is in epoch milliseconds, `seq` the number of the change in the log.
-    `request` is the idempotency key, `key` the id of the API key; None if the record has none.
-    `reason` is the reason of a correction, `undoes` the number of the change that an undo undid.
-    """
-
-    event: str
-    cause: str
-    at: int
-    seq: int
-    before: Row | None = None
-    after: Row | None = None
-    request: str | None = None
-    transaction: str | None = None
-    key: str | None = None
-    count: int | None = None
-    reason: str | None = None
-    undoes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

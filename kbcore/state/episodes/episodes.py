@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbtypes.episodes import Episode
 
 ID_DIGITS = 24
 """Hexadecimal digits of the content hash that are the default id of an episode."""
@@ -18,29 +19,9 @@ ID_PREFIX = "ep-"
 MAX_SPEAKER_CHARS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
-
-    `sha256` is the hash of the text in UTF-8, in hexadecimal digits.
-    """
-
-    id: str
-    speaker: str
-    text: str
-    at: int
-    session: str | None
-    sha256: str
-
-    @property
-    def length(self) -> int:
-        """Number of characters of the text."""
-        return len(self.text)
-
-    @property
-    def bytes(self) -> int:
-        """Approximate size in bytes, for the quota of the tenant."""
-        return entry_bytes(self.id, self.speaker, self.text, self.session)
+def episode_bytes(episode: Episode) -> int:
+    """Return the approximate size of an episode in bytes, for the quota of the tenant."""
+    return entry_bytes(episode.id, episode.speaker, episode.text, episode.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +101,7 @@ class Episodes:
         if episode.id in self:
             return False
         self._known[episode.id] = episode
-        self._bytes += episode.bytes
+        self._bytes += episode_bytes(episode)
         if self._order is not None:
             self._order.add(episode)
         self.version += 1
@@ -131,7 +112,7 @@ class Episodes:
         popped = (self._known.pop(id, None) for id in ids)
         removed = [episode for episode in popped if episode is not None]
         self.version += len(removed)
-        self._bytes -= sum(episode.bytes for episode in removed)
+        self._bytes -= sum(map(episode_bytes, removed))
         if removed:
             self._order = None  # made again when it is needed: episodes are seldom removed
         return removed

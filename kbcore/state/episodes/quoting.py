@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kbcore.state.episodes.episodes import Episode, Episodes
+from kbcore.state.episodes.episodes import Episodes
+from kbtypes.episodes import Episode
 
 MAX_QUOTED_CHARS = 2000
 """Maximum length of the quotation of a span; a longer span is cut and marked as `truncated`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kbplanner.authoring.blocks import Block, read_source
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
-from kbplanner.check.findings import Finding, Findings
+from kbplanner.check.findings import Findings
 from kbplanner.check.lint import lint, never_holds
 from kbplanner.check.recursion import REFUSED, recursion_findings
 from kbplanner.check.rules import (
@@ -35,6 +35,7 @@ from kbplanner.syntax.statements import (
     Span,
     Statement,
 )
+from kbtypes.results import Finding
 
 PROGRAM, GOAL = "program", "goal"
 KINDS = (PROGRAM, GOAL)

@@ -16,13 +16,11 @@ from kbcore.context.request import (
     FORMATS,
     MAX_GOALS,
     STRUCTURED,
-    Bucket,
     Goal,
     WindowRequest,
     goal_from_text,
 )
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
@@ -53,6 +51,7 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
+from kbtypes.windows import Bucket, Window
 
 TEXT = "text"
 """The format of an answer that is only the text for a prompt."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kbcore.context.diff import WindowDiff
 from kbcore.context.proofs.violations import MAX_SHOWN
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Entry as WindowEntry
 from kbcore.errors import InvalidInput
 from kbcore.language.reading import first_lines
 from kbcore.operations.episodes.recording import Source
-from kbcore.operations.natural_language import Ingested
+from kbcore.operations.natural_language import Ingestion
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
@@ -47,6 +47,7 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
+from kbtypes.windows import Entry as WindowEntry
 
 PROVIDER = "predicate-syntax"
 """The provider reported for a text that was read without a language model."""
@@ -148,7 +149,7 @@ class IngestedText:
     `compat` is that of the window.
     """
 
-    done: Ingested
+    done: Ingestion[WindowDiff]
     request: WindowRequest
     compat: bool = True
     total: int = 0

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
 from kbcore.branching.truth_changes import Truth
 from kbcore.errors import InvalidInput, TooLarge
@@ -40,6 +39,7 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, OfAnyInstant, request_limits
 from kbserver.schemas.rules import clauses_of
+from kbtypes.results import ScopeDiff
 
 _SOURCE = ("sourceScope", "source", "scopeA")
 _TARGET = ("targetScope", "target", "scopeB")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kbcore_client._async.handle import AsyncHandle
-from kbcore_client.language import Extracted, Synthesis
 from kbcore_client.requests import Request
+from kbtypes.language import Extracted, Synthesis
 
 _NAMES = {"assert": "store"}
 

@@ -9,14 +9,14 @@ from urllib.parse import quote
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.errors import InvalidInput
 from kbcore_client.requests import Request
-from kbcore_client.results import (
+from kbtypes.results import (
     ConsolidateOutcome,
     DecayOutcome,
     ForkOutcome,
     MergeOutcome,
     ScopeDiff,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
     Instant,
     Row,
@@ -27,7 +27,7 @@ from kbcore_client.values import (
     present,
     text_of,
 )
-from kbcore_client.windows import (
+from kbtypes.windows import (
     FIELDS,
     ContextDiff,
     DiffOptions,

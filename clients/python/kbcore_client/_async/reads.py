@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, urlsplit
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.answers import AnswerSet
 from kbcore_client.errors import InvalidInput
-from kbcore_client.markup import Report
-from kbcore_client.proofs import TREE, Proof, WhyNot
 from kbcore_client.requests import Reply, Request
-from kbcore_client.results import (
+from kbtypes.markup import Report
+from kbtypes.proofs import TREE, Proof, WhyNot
+from kbtypes.results import (
     Finding,
     Neighbours,
     PredicateInfo,
@@ -20,7 +20,7 @@ from kbcore_client.results import (
     StoredPhrase,
     StoredRule,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
     Atom,
     Instant,

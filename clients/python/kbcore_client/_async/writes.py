@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbcore_client._async.handle import AsyncHandle
-from kbcore_client.episodes import Evidences, spans_of
 from kbcore_client.errors import InvalidInput
 from kbcore_client.frames import batches_of
 from kbcore_client.requests import Request
-from kbcore_client.results import (
+from kbtypes.episodes import Evidences, spans_of
+from kbtypes.results import (
     Executed,
     Preview,
     RetractOutcome,
@@ -18,7 +18,7 @@ from kbcore_client.results import (
     StoredRule,
     StoreOutcome,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
     Instant,
     arguments,

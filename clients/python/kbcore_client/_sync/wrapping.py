@@ -21,7 +21,7 @@ from kbcore_client.model_calls import (
     question_of,
     system_text,
 )
-from kbcore_client.windows import WindowOptions
+from kbtypes.windows import WindowOptions
 
 if TYPE_CHECKING:
     from kbcore_client._sync.knowledge_base import KnowledgeBase

@@ -10,7 +10,6 @@ import click
 from kbcore.language.rule_review import check_programs
 from kbplanner.check.code import Code
 from kbplanner.check.codes import code_of
-from kbplanner.check.findings import Finding
 from kbplanner.check.texts import Stored
 from kbplanner.ir.schema import RelationSchema
 from kbserver.cli.knowledge.check_formats import FORMATS, TEXT, CheckedFile
@@ -18,6 +17,7 @@ from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.external import external_options, provided
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.rule_files import read_text
+from kbtypes.results import Finding
 
 
 class CodeList(click.ParamType[frozenset[str]]):

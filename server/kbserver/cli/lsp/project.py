@@ -15,7 +15,6 @@ from kbcore.language.rule_review import check_programs
 from kbplanner.authoring.blocks import Source, read_source
 from kbplanner.authoring.cursor import cursor_at
 from kbplanner.authoring.outline import NameKind, Occurrence, OutlinedStatement, outline_of
-from kbplanner.check.findings import Finding
 from kbplanner.check.texts import Stored
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.modes import NO_MODES, Modes
@@ -25,6 +24,7 @@ from kbplanner.passes.lower import lower
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import FactStatement, RuleStatement
+from kbtypes.results import Finding
 
 MAX_CONSTANTS = 200
 """Constants that are offered for an argument."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.operations.episodes.correction import CorrectOutcome, PurgeOutcome
+from kbcore.operations.episodes.correction import PurgeOutcome
 from kbcore.operations.history.undo import UndoOutcome
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import ADMIN, READER, WRITER
@@ -22,6 +22,7 @@ from kbserver.schemas.episodes.correction import (
 )
 from kbserver.schemas.fields import Json
 from kbserver.security import audit
+from kbtypes.episodes import CorrectOutcome
 
 
 @operation(

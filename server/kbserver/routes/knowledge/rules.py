@@ -10,12 +10,11 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (
+    ParsedRule,
     RulesOutcome,
     StoredDefinition,
-    StoredRule,
     stored_definition,
 )
-from kbplanner.check.findings import Finding
 from kbplanner.pacing import paced
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.etags import tagged
@@ -38,6 +37,7 @@ from kbserver.schemas.rules import (
     Taught,
     TeachBody,
 )
+from kbtypes.results import Finding
 
 _MAX_WARNINGS = 4000
 
@@ -151,7 +151,7 @@ def rules() -> Response:
 )
 def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
     """Retract one rule or phrase."""
-    kind = "Rule" if isinstance(outcome, StoredRule) else "Phrase"
+    kind = "Rule" if isinstance(outcome, ParsedRule) else "Phrase"
     return text(f"{kind} Retracted: {outcome.text}")
 
 
