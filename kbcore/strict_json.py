@@ -56,7 +56,7 @@ class NotJson(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JsonPlace:
     """Position of a piece in its document.
 
     The first byte of the piece, the number of bytes put in front of it, and its size in bytes.
@@ -80,7 +80,7 @@ class Place:
 
 
 def parse_json(
-    document: bytes, max_depth: int, subject: str = "the body", piece: Place | None = None
+    document: bytes, max_depth: int, subject: str = "the body", piece: JsonPlace | None = None
 ) -> Any:
     """Return the value of a JSON document; messages call it `subject`.
 
@@ -121,9 +121,9 @@ def _plain(value: Any, max_depth: int) -> bool:
     return False
 
 
-def read_slowly(body: bytes, max_depth: int, subject: str, piece: Place | None = None) -> Any:
+def read_slowly(body: bytes, max_depth: int, subject: str, piece: JsonPlace | None = None) -> Any:
     """Return the value that the standard library reads; see `parse_json`."""
-    piece = piece or Place(body, 0, 0, len(body))
+    piece = piece or JsonPlace(body, 0, 0, len(body))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:

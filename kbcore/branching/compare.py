@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import Row
-from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences
+from kbcore.state.merging.differences import SIGNS, ScopeDifference, Validity, cells, differences
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbtypes.results import Modified, ScopeDiff
@@ -18,7 +18,7 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
 
     The caller holds the read lock.
     """
-    with_facts: list[Difference] = []
+    with_facts: list[ScopeDifference] = []
     listed = 0
     added: list[Row] = []
     removed: list[Row] = []
@@ -50,7 +50,7 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
     return ScopeDiff(added, removed, modified, unchanged)
 
 
-def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Modified]:
+def pairs(tenant: Tenant, difference: ScopeDifference, budget: Budget) -> Iterator[Modified]:
     """Yield the modifications of one predicate and arity: first those with equal sign, then changed
     signs.
     """
@@ -65,7 +65,7 @@ def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Mo
 
 def _rows(
     tenant: Tenant,
-    difference: Difference,
+    difference: ScopeDifference,
     stored: StoredRelation | None,
     rows: array[int],
     budget: Budget,

@@ -18,7 +18,7 @@ from kbcore.errors import BudgetExceeded, Conflict, PluginFailed
 from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy, Resolution
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Decision, MergeScope
-from kbcore.state.merging.differences import SIGNS, Difference, Validity, differences, standing
+from kbcore.state.merging.differences import SIGNS, ScopeDifference, Validity, differences, standing
 from kbcore.state.partition import PartitionKey, RowKey, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
@@ -202,7 +202,7 @@ def _is_json(value: Any, depth: int) -> bool:
 
 
 def _conflicts(
-    tenant: Tenant, difference: Difference, keys: list[RowKey], at: int
+    tenant: Tenant, difference: ScopeDifference, keys: list[RowKey], at: int
 ) -> Iterator[MergeConflict]:
     """Yield the conflicts at the given arguments, in the form that strategies receive."""
     arity = difference.arity
@@ -227,7 +227,7 @@ def _conflicts(
         yield MergeConflict(difference.predicate, args, tuple(sides[0][key]), tuple(sides[1][key]))
 
 
-def _refuse(tenant: Tenant, difference: Difference, decided: _Decided, budget: Budget) -> None:
+def _refuse(tenant: Tenant, difference: ScopeDifference, decided: _Decided, budget: Budget) -> None:
     decided.refused.extend(
         islice(pairs(tenant, difference, budget), MAX_LISTED - len(decided.refused))
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.proofs.evidence import ONE_ANSWER, Group, Witness
+from kbcore.context.proofs.evidence import ONE_ANSWER, AnswerGroup, Witness
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
@@ -128,7 +128,7 @@ class Reasons:
             return CONTRADICTED
         return EXPIRED if self._depends_on_expired(entry) else RETRACTED
 
-    def _has_lost(self, group: Group) -> bool:
+    def _has_lost(self, group: AnswerGroup) -> bool:
         """Return whether a fact, or one that it depends on, is on the losing side of a
         contradiction.
         """
@@ -138,7 +138,7 @@ class Reasons:
             )
         return any(self._judge.loses(fact) for fact in group.facts)
 
-    def _is_summarized(self, group: Group, partition: Partition) -> bool:
+    def _is_summarized(self, group: AnswerGroup, partition: Partition) -> bool:
         """Return whether the new window has the summary of a stored fact."""
         self._summaries = self._summaries or Summaries(self._supply)
         summary = self._summaries.of(group.answer)

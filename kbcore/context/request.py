@@ -39,7 +39,7 @@ the rule language.
 
 
 @dataclass(frozen=True, slots=True)
-class Conjunction:
+class ConjunctiveGoal:
     """A goal of several literals and comparisons, which must hold together.
 
     Its answers are the facts and conclusions that its positive literals become.
@@ -48,7 +48,7 @@ class Conjunction:
     body: tuple[BodyItem, ...]
 
 
-Goal = Literal | Conjunction
+Goal = Literal | ConjunctiveGoal
 """A goal of a window."""
 
 
@@ -63,12 +63,12 @@ def goal_from_text(text: str, path: str) -> Goal:
         return literal_from_text(text, path)
     if all(not isinstance(item, Literal) or item.negated for item in body):
         raise InvalidInput.at(path, "needs at least one literal without `not`")
-    return Conjunction(body)
+    return ConjunctiveGoal(body)
 
 
 def items_of(goal: Goal) -> tuple[BodyItem, ...]:
     """Return the literals and comparisons of a goal."""
-    return goal.body if isinstance(goal, Conjunction) else (goal,)
+    return goal.body if isinstance(goal, ConjunctiveGoal) else (goal,)
 
 
 def goal_text(goal: Goal) -> str:

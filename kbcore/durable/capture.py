@@ -16,7 +16,7 @@ from kbcore.state.catalog import Catalog
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.partition import MetadataThen
 from kbcore.state.rulebook import ParsedRule
-from kbcore.state.subscriptions import Subscription
+from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
 from kbplanner.ir.phrases import Phrase
@@ -59,7 +59,7 @@ class TenantState:
     relations: list[RelationState]
     episodes: list[Episode]
     purges: list[list[object]]
-    subscriptions: list[Subscription]
+    subscriptions: list[StoredSubscription]
 
 
 class TenantCapture:

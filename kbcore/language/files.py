@@ -21,8 +21,8 @@ from kbcore.errors import InvalidInput, LoadError
 from kbcore.language.csv_rows import (
     BATCH_ROWS,
     CsvBatch,
+    CsvHeader,
     Delimiter,
-    Header,
     HeaderMode,
     csv_batches,
     without_mark,
@@ -48,8 +48,8 @@ from kbplanner.syntax.statements import (
     GoalStatement,
     PhraseStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
 
 FORMATS = (".kb", ".jsonl", ".csv", ".tsv")
@@ -81,10 +81,10 @@ class Batch:
     rules: list[Definition] = field(default_factory=list)
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
-    header: Header | None = None
+    header: CsvHeader | None = None
     warnings: list[RuleWarning] = field(default_factory=list)
     statements: list[RuleStatement] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TextSpan] = field(default_factory=list)
     """Of facts in the rule language, their places, in the same order."""
 
     def __bool__(self) -> bool:

@@ -69,11 +69,11 @@ class Admin:
 
         def check() -> None:
             if self._catalog(database, tenant).tenant(database, tenant) is not None:
-                raise _Known("the tenant exists")
+                raise _KnownDatabase("the tenant exists")
 
         try:
             self._change(CatalogAction.CREATE_TENANT, database, check, tenant)
-        except _Known:
+        except _KnownDatabase:
             return False
         return True
 
@@ -112,5 +112,5 @@ class Admin:
         self._runtime.commit(ChangeSet(database, tenant, (ChangeCatalog(action),), check))
 
 
-class _Known(AlreadyExists):
+class _KnownDatabase(AlreadyExists):
     """A tenant that exists already."""

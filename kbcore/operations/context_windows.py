@@ -25,7 +25,7 @@ from kbcore.context.request import (
 )
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
-from kbcore.context.summary import TOP_FACTS, Summary, summarize
+from kbcore.context.summary import TOP_FACTS, ScopeSummary, summarize
 from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
@@ -120,14 +120,14 @@ class ContextWindows(TenantHandle):
 
     def context_summary(
         self, scope: str | None = None, *, request_limits: RequestLimits | None = None
-    ) -> Summary:
+    ) -> ScopeSummary:
         """Return a summary of a partition, or of all partitions if `scope` is "*".
 
         The summary does not count as an access. Raises BudgetExceeded.
         """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
 
-        def evaluate(tenant: Tenant, budget: Budget) -> Summary:
+        def evaluate(tenant: Tenant, budget: Budget) -> ScopeSummary:
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             reasoner = self._services.reasoner(tenant)

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
 from kbcore.errors import InvalidInput, ModelNotConfigured
-from kbcore.language.evidence import Evidence, Query, gather
+from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
     Contradicted,
-    Extracted,
+    ExtractedFacts,
     ExtractionOptions,
     extract,
     judge,
@@ -29,9 +29,9 @@ from kbcore.language.reading import (
     episodes_of,
     read_statements_of,
 )
-from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
+from kbcore.language.synthesize import MAX_QUESTION_CHARS, SynthesizedAnswer, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.context_windows import check_request
 from kbcore.operations.episodes.episodes import Supports
@@ -72,7 +72,7 @@ class Ingestion(Generic[Changes]):
     unread: tuple[int, ...]
     window: Window
     changes: Changes | None = None
-    extracted: Extracted | None = field(default=None)
+    extracted: ExtractedFacts | None = field(default=None)
     episodes: int = 0
     recorded: tuple[str, ...] = ()
 
@@ -125,7 +125,7 @@ class NaturalLanguage(TenantHandle, ABC):
         scope: str | None = None,
         context: str | None = None,
         request_limits: RequestLimits | None = None,
-    ) -> Extracted:
+    ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store`, new facts and the rules are written to `scope` in one change set; facts that
@@ -159,7 +159,7 @@ class NaturalLanguage(TenantHandle, ABC):
         scope: str | None = None,
         citations: bool = False,
         request_limits: RequestLimits | None = None,
-    ) -> Synthesis:
+    ) -> SynthesizedAnswer:
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
@@ -179,7 +179,7 @@ class NaturalLanguage(TenantHandle, ABC):
         ) -> list[tuple[str, ...]]:
             return self.bindings(body, names, replace(options, limit=limit))
 
-        def run(query: Query, evidence: Evidence) -> None:
+        def run(query: EvidenceQuery, evidence: EvidenceTexts) -> None:
             gather(query, infer, bindings, evidence)
 
         deadline = (
@@ -218,7 +218,7 @@ class NaturalLanguage(TenantHandle, ABC):
         check_request(request)
         yield_now = self._deadline(request_limits)
         statements = read_statements_of(text, request.scope, yield_now)
-        extracted: Extracted | None = None
+        extracted: ExtractedFacts | None = None
         new: list[Fact] = []
         episodes = 0
         origin = source or Source(session=request.session)
@@ -252,7 +252,7 @@ class NaturalLanguage(TenantHandle, ABC):
     def _ingested(
         self,
         statements: Taken,
-        extracted: Extracted | None,
+        extracted: ExtractedFacts | None,
         new: list[Fact],
         request: WindowRequest,
         recorded: tuple[Recording | None, RequestLimits | None],
@@ -306,7 +306,7 @@ class NaturalLanguage(TenantHandle, ABC):
             return None
         return Recording(text, source, config.episode_max_chars, turns, yield_now=yield_now)
 
-    def _model(self) -> Model:
+    def _model(self) -> LanguageModel:
         model = self._services.model
         if model is None:
             raise ModelNotConfigured("no language model is configured; LLM_PROVIDER names one")
@@ -320,13 +320,13 @@ class NaturalLanguage(TenantHandle, ABC):
 
     def _extracted(
         self,
-        model: Model,
+        model: LanguageModel,
         text: str,
         scope: str | None,
         rules: bool,
         context: str | None,
         request_limits: RequestLimits | None,
-    ) -> tuple[Extracted, list[Fact]]:
+    ) -> tuple[ExtractedFacts, list[Fact]]:
         """Return what the model extracted from a text, and the facts that are not stored yet."""
         extracted = extract(
             text,
@@ -351,7 +351,7 @@ class NaturalLanguage(TenantHandle, ABC):
 
     def _store(
         self,
-        extracted: Extracted,
+        extracted: ExtractedFacts,
         new_facts: list[Fact],
         recording: Recording | None,
         spans: dict[SignedAtom, list[Span]],
@@ -411,7 +411,7 @@ def _supports(
 
 
 def _sentences(
-    text: str, extracted: Extracted, yield_now: YieldNow
+    text: str, extracted: ExtractedFacts, yield_now: YieldNow
 ) -> dict[SignedAtom, list[Span]]:
     """Return the sentences of a text in which extracted facts were read."""
     return {

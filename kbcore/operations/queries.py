@@ -30,7 +30,7 @@ from kbcore.reason.options import (
     GoalOptions,
 )
 from kbcore.reason.stored_facts import StoredPattern
-from kbcore.search.neighbours import NeighbourOptions, Neighbours, NeighbourSearch
+from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
 from kbcore.state.rulebook import ParsedPhrase, ParsedRule
@@ -235,7 +235,7 @@ class Queries(TenantHandle):
             pattern = StoredPattern(predicate, args, positive)
             return self._stored_rows(tenant, pattern, options, budget)
 
-    def neighbours(self, constant: str, options: NeighbourOptions) -> Neighbours:
+    def neighbours(self, constant: str, options: NeighbourOptions) -> FactsAround:
         """Return stored facts that have a constant in any argument, and their number by predicate.
 
         The facts of all predicates are taken in turn up to the limit. Raises BudgetExceeded.

@@ -26,7 +26,7 @@ LEAST_GROUP = 5
 """Default minimum number of facts with the same first argument that are consolidated."""
 
 
-class Memory(TenantHandle):
+class SalienceMethods(TenantHandle):
     """Memory of a knowledge base.
 
     Decay, consolidation and priorities write to one partition: the base partition if `scope` is

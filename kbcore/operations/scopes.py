@@ -21,7 +21,7 @@ MAX_ATTEMPTS = 8
 """Maximum number of attempts at a merge whose scopes change during the merge."""
 
 
-class Scopes(TenantHandle):
+class ScopeMethods(TenantHandle):
     """Operations of a knowledge base on whole scopes; None is the base partition."""
 
     def scopes(self) -> list[str]:

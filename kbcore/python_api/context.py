@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import FACTS, STRUCTURED, Goal, WindowRequest, goal_from_text
-from kbcore.context.summary import Summary
+from kbcore.context.summary import ScopeSummary
 from kbcore.context.text.render import render_changes
 from kbcore.errors import InvalidInput
 from kbcore.language.reading import first_lines
 from kbcore.operations.episodes.recording import Source
 from kbcore.operations.natural_language import Ingestion
 from kbcore.python_api.arguments import literal_of, request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import fraction, instant, named, positive, text
 from kbtypes.values import Arg, Instant
 from kbtypes.windows import Bucket, ContextDiff, DiffOptions, Entry, Removed, Window, WindowOptions
@@ -39,7 +39,7 @@ _NULLABLE = frozenset(field.name for field in fields(WindowRequest) if field.def
 """Options for which None is a value, and not the same as leaving them out."""
 
 
-class Context(Handle):
+class PythonContext(PythonHandle):
     """Context windows of a knowledge base."""
 
     def context(self, *, timeout_ms: int | None = None, **options: Unpack[WindowOptions]) -> Window:
@@ -71,7 +71,7 @@ class Context(Handle):
 
     def context_summary(
         self, scope: str | None = None, *, timeout_ms: int | None = None
-    ) -> Summary:
+    ) -> ScopeSummary:
         """Return a summary of a scope: numbers of facts, predicates and the most salient facts."""
         return self.kb.context_summary(scope, request_limits=request_limits(timeout_ms))
 

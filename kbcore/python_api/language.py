@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kbcore.language.extract import Extracted
-from kbcore.language.synthesize import Synthesis
+from kbcore.language.extract import ExtractedFacts
+from kbcore.language.synthesize import SynthesizedAnswer
 from kbcore.python_api.arguments import request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 
 
-class Language(Handle):
+class PythonLanguage(PythonHandle):
     """Natural language of a knowledge base; needs a language model."""
 
     def extract(
@@ -20,7 +20,7 @@ class Language(Handle):
         scope: str | None = None,
         context: str | None = None,
         timeout_ms: int | None = None,
-    ) -> Extracted:
+    ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store` the facts and rules are stored. `context` is a hint for the model. Raises
@@ -42,7 +42,7 @@ class Language(Handle):
         scope: str | None = None,
         citations: bool = False,
         timeout_ms: int | None = None,
-    ) -> Synthesis:
+    ) -> SynthesizedAnswer:
         """Answer a question in words; the language model plans the queries and words the answer.
 
         With `citations` the answer has the numbers of its `sources.listed`.

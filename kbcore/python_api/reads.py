@@ -17,14 +17,14 @@ from kbcore.proofs.shapes import FORMS, ProofOptions
 from kbcore.proofs.text import proof_text
 from kbcore.python_api.answers import AnswerSet, RowTuples, Values
 from kbcore.python_api.arguments import body_of, literal_of, request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_api.queries import AtomQuery, BodyQuery, StoredQuery
 from kbcore.python_values import fraction, instant, integer, named, positive
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
-from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, NeighbourOptions, Neighbours
+from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, FactsAround, NeighbourOptions
 from kbcore.state.rulebook import ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.check.texts import PROGRAM
@@ -55,7 +55,7 @@ class Writable(Protocol):
         """Write a text."""
 
 
-class Reads(Handle):
+class PythonReads(PythonHandle):
     """Reads of a knowledge base.
 
     A goal or pattern is a text, such as `"parent(ann, ?x)"`, or a predicate with arguments.
@@ -263,7 +263,7 @@ class Reads(Handle):
         offset: int = 0,
         as_of: Instant | None = None,
         timeout_ms: int | None = None,
-    ) -> Neighbours:
+    ) -> FactsAround:
         """Return stored facts that have a constant in any argument, and their number by predicate.
 
         `predicates` selects predicates by name. `direction` is "out" for facts whose first argument

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kbcore.operations.scopes import SOURCE_WINS
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import named
 from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
 
 
-class Scopes(Handle):
+class PythonScopes(PythonHandle):
     """Operations on whole scopes; None is the base. Transactions do not support them."""
 
     def scopes(self) -> list[str]:

@@ -11,7 +11,7 @@ from kbcore.operations.subscriptions.replaying import GoalChange
 from kbcore.operations.subscriptions.subscribing import DEFAULT_TTL_MS, GoalAnswers
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.arguments import body_of
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.state.facts import Row
 from kbplanner.ir.terms import BodyItem
 from kbtypes.results import AnswersChanged
@@ -139,7 +139,7 @@ class FollowedGoal:
         self._answers.update(change.appeared)
 
 
-class Following(Handle):
+class PythonFollowing(PythonHandle):
     """Goals whose answers are kept current."""
 
     def follow(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kbcore import python_values
-from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, rule_retraction
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview, rule_retraction
 from kbcore.errors import InvalidInput
-from kbcore.language.csv_rows import Header, delimiter_mode, header_mode
+from kbcore.language.csv_rows import CsvHeader, delimiter_mode, header_mode
 from kbcore.language.files import (
     FORMATS,
     Batch,
@@ -25,9 +25,9 @@ from kbcore.language.files import (
 )
 from kbcore.language.rule_review import RuleReview
 from kbcore.operations.conflicts import KEEP_BOTH
-from kbcore.operations.scripts import Executed
+from kbcore.operations.scripts import ScriptOutcome
 from kbcore.python_api.arguments import request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import fraction, instant, positive
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import AssertOutcome, Fact
@@ -59,11 +59,11 @@ class LoadOutcome:
     updated: int
     rules: int
     goals: tuple[GoalStatement, ...]
-    header: Header | None = None
+    header: CsvHeader | None = None
     warnings: tuple[RuleWarning, ...] = ()
 
 
-class Writes(Handle):
+class PythonWrites(PythonHandle):
     """Writes of a knowledge base."""
 
     def tell(  # noqa: PLR0913  one parameter for each attribute of a fact
@@ -170,7 +170,7 @@ class Writes(Handle):
             )
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
-        first_row: Header | None = None
+        first_row: CsvHeader | None = None
         review = RuleReview(self.kb.known_predicates)
         for batch in batches:
             first_row = first_row or batch.header
@@ -190,7 +190,7 @@ class Writes(Handle):
 
     def execute(
         self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
-    ) -> Executed:
+    ) -> ScriptOutcome:
         """Run a text in the rule language: store its clauses and answer its queries, in order.
 
         The text is applied as a whole or not at all. A query (`?- goal.`) sees the clauses before
@@ -248,7 +248,7 @@ class Writes(Handle):
         scope: str | None = None,
         limit: int = DEFAULT_LISTED,
         timeout_ms: int | None = None,
-    ) -> Preview:
+    ) -> TruthPreview:
         """Return the facts and conclusions that would become true, false or undefined if a change
         were made; nothing is stored.
 

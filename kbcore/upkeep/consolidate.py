@@ -34,7 +34,7 @@ _FACT_BYTES = 512
 
 
 @dataclass(slots=True)
-class Group:
+class SummaryGroup:
     """A group of facts: their number, and the times of the first and the last assertion."""
 
     predicate: str
@@ -56,7 +56,7 @@ class _Decisions:
     """
 
     partition: Partition | None
-    groups: list[Group] = field(default_factory=list)
+    groups: list[SummaryGroup] = field(default_factory=list)
     replaced: list[tuple[str, str, str]] = field(default_factory=list)
 
 
@@ -120,7 +120,7 @@ def _decide(
     decisions = _Decisions(partition)
     if partition is None:
         return decisions
-    summaries: dict[tuple[str, str, str], Group] = {}
+    summaries: dict[tuple[str, str, str], SummaryGroup] = {}
     for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
         schema = stored.schema
         chosen = predicates is None or schema.predicate in predicates
@@ -151,7 +151,7 @@ def _decide(
 
 def _groups(
     tenant: Tenant, stored: StoredRelation, min_group_size: int, budget: Budget
-) -> Iterator[Group]:
+) -> Iterator[SummaryGroup]:
     arity = stored.schema.arity
     rows, ids = stored.relation.match([0] * arity)
     firsts = rows[0::arity]
@@ -180,7 +180,7 @@ def _groups(
                 spans[symbol] = (min(start, at), max(end, at))
     symbols = sorted(counts)
     for symbol, text in zip(symbols, tenant.engine.texts(array("I", symbols)), strict=True):
-        yield Group(stored.schema.predicate, text, counts[symbol], *spans[symbol])
+        yield SummaryGroup(stored.schema.predicate, text, counts[symbol], *spans[symbol])
 
 
 def _existing_summaries(
@@ -255,7 +255,11 @@ def _rows(
 
 
 def _row(
-    tenant: Tenant, partition: Partition | None, group: Group, scope: str | None, dry_run: bool
+    tenant: Tenant,
+    partition: Partition | None,
+    group: SummaryGroup,
+    scope: str | None,
+    dry_run: bool,
 ) -> Row:
     schema = RelationSchema(group.predicate + SUFFIX, 2)
     args = [group.first, str(group.count)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from kbcore.reason.predicates import UnknownPredicate
+from kbcore.reason.predicates import MissingPredicate
 
 IGNORED_HEADER = "X-Ignored-Fields"
 UNKNOWN_HEADER = "X-Unknown-Predicates"
@@ -50,7 +50,7 @@ class IgnoredFields:
         )
 
 
-def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
+def unknown_headers(unknown: Sequence[MissingPredicate]) -> dict[str, str]:
     """Return the header that names the predicates without facts and rules; none if all exist."""
     if not unknown:
         return {}
@@ -58,7 +58,7 @@ def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
     return {UNKNOWN_HEADER: ", ".join(names)}
 
 
-def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:
+def shown_unknown(unknown: Sequence[MissingPredicate]) -> dict[str, list[dict[str, Any]]]:
     """Return the member of a tool result that names the predicates without facts and rules; none if
     all exist.
     """

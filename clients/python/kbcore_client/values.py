@@ -2,7 +2,6 @@
 
 from kbtypes.values import (
     Arg,
-    Atom,
     Instant,
     Row,
     Value,
@@ -21,6 +20,9 @@ from kbtypes.values import (
     texts_of,
     variables_of,
     written_atom,
+)
+from kbtypes.values import (
+    ReadAtom as Atom,
 )
 
 __all__ = [

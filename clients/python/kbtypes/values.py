@@ -69,7 +69,7 @@ _VALUES = ("text", "python")
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class ReadAtom:
     """One atom of a goal or pattern as text: its predicate, arguments and sign.
 
     In `args` variables are texts with their question mark and numbers are numbers; `variables` has
@@ -91,7 +91,7 @@ def _is_word(text: str) -> bool:
     )
 
 
-def read_atom(text: str) -> Atom | None:
+def read_atom(text: str) -> ReadAtom | None:
     """Return the atom that a text consists of, None for any other text."""
     head = _HEAD.match(text)
     if head is None:
@@ -117,10 +117,10 @@ def read_atom(text: str) -> Atom | None:
         return None
     predicate = _unquoted(head["name"]) if is_quoted else head["name"]
     negative, naf = head["sign"] is not None, head["naf"] is not None
-    return Atom(predicate, tuple(args), tuple(variables), negative, naf)
+    return ReadAtom(predicate, tuple(args), tuple(variables), negative, naf)
 
 
-def atom_of(field: str, goal: str, args: Sequence[Arg] | None) -> Atom:
+def atom_of(field: str, goal: str, args: Sequence[Arg] | None) -> ReadAtom:
     """Return the atom of a text, or of a predicate with arguments; raise InvalidInput at
     `field`.
     """
@@ -130,10 +130,10 @@ def atom_of(field: str, goal: str, args: Sequence[Arg] | None) -> Atom:
             raise InvalidInput.at(field, "must be one atom, such as parent(ann, ?x)")
         return atom
     listed = tuple(arguments(args))
-    return Atom(text_of(field, goal), listed, tuple(map(_variable, listed)))
+    return ReadAtom(text_of(field, goal), listed, tuple(map(_variable, listed)))
 
 
-def check_constants(field: str, atom: Atom) -> None:
+def check_constants(field: str, atom: ReadAtom) -> None:
     """Raise InvalidInput for a constant that a request with `args` would take for a variable."""
     for arg, name in zip(atom.args, atom.variables, strict=True):
         if isinstance(arg, str) and arg.startswith("?") and arg not in ("?", f"?{name}"):

@@ -125,7 +125,7 @@ class FactPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class FactHistory:
+class HistoryPage:
     """A page of the history of facts, and the number of all events that the log still has.
 
     Facts that were stored before `start` have no event that says who asserted them.
@@ -147,7 +147,7 @@ class FactHistories(EarlierReads):
         offset: int = 0,
         oldest_first: bool = False,
         request_limits: RequestLimits | None = None,
-    ) -> FactHistory:
+    ) -> HistoryPage:
         """Return what asserted, replaced and removed facts, the newest event first.
 
         Raises InvalidInput if the storage keeps no history, and BudgetExceeded.
@@ -172,7 +172,7 @@ class FactHistories(EarlierReads):
                 if not oldest_first or total <= offset + limit:
                     events.append(event)
         ordered = list(events) if oldest_first else list(reversed(events))
-        return FactHistory(ordered[offset:], total, start)
+        return HistoryPage(ordered[offset:], total, start)
 
     def _check_history(self, scope: str | None) -> None:
         """Raise InvalidInput if there is no history to read, as in a transaction."""

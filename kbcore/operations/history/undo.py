@@ -98,7 +98,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoOutcome:
+class UndoneChange:
     """The number of the change that was undone, and of the change that undid it."""
 
     undone: int

@@ -61,13 +61,13 @@ def episode_id(speaker: str, text: str, at: int | None, session: str | None) -> 
     return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
 
 
-class Episodes:
+class StoredEpisodes:
     """The episodes of a tenant by id, in the order in which they were stored.
 
     `below` are those of the tenant that an overlay shows; the overlay adds its own.
     """
 
-    def __init__(self, below: Episodes | None = None) -> None:
+    def __init__(self, below: StoredEpisodes | None = None) -> None:
         self._known: dict[str, Episode] = {}
         self._below = below
         self._order: _Order | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbplanner.check.codes import BY_NAME
 from kbplanner.syntax.diagnostics import Diagnostic
-from kbplanner.syntax.statements import Span
+from kbplanner.syntax.statements import TextSpan
 from kbtypes.results import Finding
 
 
@@ -15,7 +15,7 @@ class Findings:
         self._lines = text.split("\n")
         self._findings: dict[tuple[int, int, str, str], Finding] = {}
 
-    def add(self, name: str, span: Span, message: str, hint: str | None = None) -> None:
+    def add(self, name: str, span: TextSpan, message: str, hint: str | None = None) -> None:
         """Add a finding by the name of its code; a span of several lines is cut to its first."""
         end_column = span.end_column
         if span.end_line != span.line:

@@ -19,7 +19,7 @@ from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.http.request import actor_of, part_of_request
-from kbserver.mcp.tools import TRANSACTION, Tool
+from kbserver.mcp.tools import TRANSACTION, McpTool
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand
@@ -98,12 +98,14 @@ class Who:
 class Toolbox:
     """The tools of a profile, and the runtime they work on."""
 
-    def __init__(self, runtime: Runtime, tools: dict[str, Tool], fail: Fail) -> None:
+    def __init__(self, runtime: Runtime, tools: dict[str, McpTool], fail: Fail) -> None:
         self.tools = tools
         self.fail = fail
         self._runtime = runtime
 
-    def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
+    def call(
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
+    ) -> dict[str, Any]:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are
         answers too.
         """
@@ -124,7 +126,7 @@ class Toolbox:
         return {**result, "_meta": {IGNORED_META: part.ignored.names()}}
 
     def attempt(
-        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
     ) -> tuple[bool, dict[str, Any]]:
         """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows
         it.
@@ -153,7 +155,7 @@ class Toolbox:
         return done, outcome
 
     def _outcome(
-        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
     ) -> dict[str, Any]:
         who.demand(tool.needs)
         if tool.writes and not tool.operation.checked_inside:
@@ -171,7 +173,7 @@ class Toolbox:
             )
 
     def _knowledge_base(
-        self, tool: Tool, who: Who, transaction: str | None, call: Call
+        self, tool: McpTool, who: Who, transaction: str | None, call: Call
     ) -> AbstractContextManager[TenantKB]:
         if transaction is None:
             kb = self._runtime.knowledge_base(who.database, who.tenant, call)

@@ -103,7 +103,7 @@ class ToolStored(Answer):
     timestamp = Time()
 
 
-class Taught(Answer):
+class TaughtTexts(Answer):
     """The stored rules."""
 
     rules = Many(Text(), of=lambda outcome: [rule.text for rule in outcome.rules])

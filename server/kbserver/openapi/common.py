@@ -14,7 +14,7 @@ from kbserver.answers import JSON
 from kbserver.http.compress import compressible
 from kbserver.idempotency import HEADER, REPLAYED
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES
-from kbserver.operations import TEXT, Operation, Reply
+from kbserver.operations import TEXT, Operation, OperationReply
 from kbserver.schemas.fields import Json
 from kbserver.security.permissions import PUBLIC
 from kbtypes.errors import STATUS
@@ -266,7 +266,7 @@ def error(status: int, example: Mapping[str, Any] | None) -> Json:
 
 
 def _response(
-    reply: Reply, more: list[str], applied: Mapping[str, Json], example: Mapping[str, Any]
+    reply: OperationReply, more: list[str], applied: Mapping[str, Json], example: Mapping[str, Any]
 ) -> Json:
     happened = example.get("answers", {}).get(str(reply.status), {})
     content = {

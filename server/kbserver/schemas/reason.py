@@ -19,7 +19,7 @@ from kbcore.proofs.why_not import MAX_DEPTH
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions, FactOptions
-from kbcore.reason.predicates import UnknownPredicate
+from kbcore.reason.predicates import MissingPredicate
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
@@ -143,7 +143,7 @@ class Question:
             problem = "cannot be combined with Accept: " + MEDIA_TYPE + "; proofs are JSON only"
             raise InvalidInput.at("withProof", problem)
 
-    def _unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def _unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         return kb.unknown_predicates([_signature(self.literal.atom)], self.options.scope)
 
 
@@ -160,7 +160,7 @@ class Explanation:
     why_not: bool = False
     depth: int = 1
 
-    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
         atoms = (item.atom for item in self.body if isinstance(item, Literal))
         return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
@@ -246,7 +246,7 @@ class Aggregation:
     as_of: int | None
     request_limits: RequestLimits
 
-    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         """Return the predicate if it has no fact and no rule."""
         pattern = self.query.pattern
         arity = None if pattern is None else len(pattern)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
-from kbcore.branching.truth_changes import Truth
+from kbcore.branching.truth_changes import TruthValue
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.operations.scopes import SOURCE_WINS
 from kbcore.operations.tenant_kb import warning_texts
@@ -321,7 +321,7 @@ class TruthChange(Answer):
         "True for a stored fact, false for a conclusion: after the change, or before it if the "
         "atom would become false."
     )
-    was = Choice(*(truth.value for truth in Truth), description="The truth before the change.")
+    was = Choice(*(truth.value for truth in TruthValue), description="The truth before the change.")
 
 
 class PredicateChange(Answer):

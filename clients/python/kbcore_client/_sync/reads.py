@@ -22,7 +22,7 @@ from kbtypes.results import (
 )
 from kbtypes.values import (
     Arg,
-    Atom,
+    ReadAtom,
     Instant,
     Values,
     arguments,
@@ -420,7 +420,7 @@ def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -
     return AnswerSet(reply.json(), goal, args, values, unknown, warnings)
 
 
-def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
+def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> ReadAtom:
     atom = atom_of(field, pattern, args)
     if atom.negative or atom.naf:
         raise InvalidInput.at(field, "explicit negatives are not counted; query them")
@@ -428,7 +428,7 @@ def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
     return atom
 
 
-def _column(atom: Atom, of: str | int | None) -> int:
+def _column(atom: ReadAtom, of: str | int | None) -> int:
     """Return the index of the argument to aggregate."""
     indexes = columns(atom.variables)
     names = ", ".join(f"?{name}" for name in indexes) or "no variable"

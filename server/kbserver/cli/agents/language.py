@@ -10,7 +10,7 @@ import click
 from kbplanner.syntax.diagnostics import printable, printable_lines
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.target import Target, note, target_options
+from kbserver.cli.shared.target import CommandTarget, note, target_options
 
 _CONTRADICTED = {
     "stored": "a stored fact",
@@ -28,7 +28,12 @@ _CONTRADICTED = {
 @click.option("--context", help="Hint about the text, for the model")
 @target_options
 def extract(
-    target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None
+    target: CommandTarget,
+    file: TextIO,
+    store: bool,
+    rules: bool,
+    scope: str | None,
+    context: str | None,
 ) -> None:
     """Extract facts from a text with the language model.
 
@@ -58,7 +63,7 @@ def extract(
 @click.argument("question")
 @click.option("--scope", help="Scope to query; '*' for all")
 @target_options
-def synthesize(target: Target, question: str, scope: str | None) -> None:
+def synthesize(target: CommandTarget, question: str, scope: str | None) -> None:
     """Answer a question in words with the language model.
 
     Prints the answer, the facts and rules it depends on, and the queries that were run. Exits with

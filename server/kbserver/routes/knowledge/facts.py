@@ -17,7 +17,7 @@ from kbserver.mcp import work
 from kbserver.operations import (
     COUNT,
     TEXT,
-    Reply,
+    OperationReply,
     Tool,
     as_object,
     as_text,
@@ -140,7 +140,9 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     "POST /forget",
     role=WRITER,
     replies=(
-        Reply("The facts that were retracted.", {PLAIN: TEXT, JSON: Retracted}, headers=_COUNTS),
+        OperationReply(
+            "The facts that were retracted.", {PLAIN: TEXT, JSON: Retracted}, headers=_COUNTS
+        ),
     ),
     body=RetractBody,
     core=TenantKB.retract_fact,

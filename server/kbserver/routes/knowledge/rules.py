@@ -22,7 +22,7 @@ from kbserver.http.paging import answer_list
 from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import encoded
-from kbserver.operations import COUNTED, TEXT, Reply, Tool, as_object, as_text, operation
+from kbserver.operations import COUNTED, TEXT, OperationReply, Tool, as_object, as_text, operation
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
 from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, scope_asked, seen_asked
@@ -58,7 +58,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     "POST /teach",
     role=WRITER,
     replies=(
-        Reply(
+        OperationReply(
             "The stored rules and facts, one per line.",
             {PLAIN: TEXT, JSON: Taught},
             headers={"X-Rule-Warnings": _WARNINGS},
@@ -76,7 +76,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
         description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
         "Or head and body.",
         takes=("text", "head", "body", "scope"),
-        answer=work.Taught,
+        answer=work.TaughtTexts,
         gives=("rules", "asserted?", "warnings?"),
         usual=True,
     ),
