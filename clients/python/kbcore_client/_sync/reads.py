@@ -22,8 +22,8 @@ from kbtypes.results import (
 )
 from kbtypes.values import (
     Arg,
-    ReadAtom,
     Instant,
+    ReadAtom,
     Values,
     arguments,
     atom_of,
