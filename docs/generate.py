@@ -331,7 +331,10 @@ def _members(name: str, kind: type) -> list[str]:
     """Return the public methods and properties of a class and of its bases in our packages."""
     members: dict[str, object] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__.startswith("kbcore"):
+        if (
+            base.__module__.startswith(("kbcore", "kbtypes"))
+            and base.__module__ != "kbtypes.records"
+        ):
             # Other inherited methods, such as those of Sequence, are in Python's documentation.
             members |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
     parts = []

@@ -8,12 +8,12 @@ from kbtypes.episodes import (
     Evidences,
     FactEvent,
     FactHistory,
-    Json,
     PurgeOutcome,
     PurgeState,
     UndoOutcome,
     spans_of,
 )
+from kbtypes.records import Json
 
 __all__ = [
     "CorrectOutcome",

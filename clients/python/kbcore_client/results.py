@@ -1,5 +1,6 @@
 """The names of `kbtypes.results`: programs may import them from here too."""
 
+from kbtypes.records import Json
 from kbtypes.results import (
     AnswersChanged,
     ConsolidateOutcome,
@@ -8,7 +9,6 @@ from kbtypes.results import (
     Executed,
     Finding,
     ForkOutcome,
-    Json,
     MergeOutcome,
     Modified,
     NeighbourCount,

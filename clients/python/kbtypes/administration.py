@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kbtypes.results import Json
+from kbtypes.records import TIME, Record, member
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseInfo:
+class DatabaseInfo(Record):
     """A database, the numbers of its tenants and facts, and when it was created.
 
     `created_at` is in epoch milliseconds.
@@ -17,16 +17,11 @@ class DatabaseInfo:
     name: str
     tenants: int
     facts: int
-    created_at: int
-
-    @classmethod
-    def of(cls, answer: Json) -> DatabaseInfo:
-        """Return the database that an answer describes."""
-        return cls(answer["name"], answer["tenants"], answer["facts"], answer["createdAt"])
+    created_at: int = field(metadata=TIME)
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(Record):
     """An API key. `key` is its secret, which only the answer to its creation has.
 
     `role` is `reader`, `writer`, `admin` or `replica`. It is valid in `databases` and `tenants`, or
@@ -40,23 +35,7 @@ class ApiKey:
     databases: tuple[str, ...]
     tenants: tuple[str, ...]
     description: str
-    created_at: int
-    expires_at: int | None
-    is_expired: bool = False
+    created_at: int = field(metadata=TIME)
+    expires_at: int | None = field(metadata=TIME)
+    is_expired: bool = field(default=False, metadata=member("expired"))
     key: str | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, answer: Json) -> ApiKey:
-        """Return the key that an answer describes."""
-        return cls(
-            answer["id"],
-            answer["name"],
-            answer["role"],
-            tuple(answer["databases"]),
-            tuple(answer["tenants"]),
-            answer["description"],
-            answer["createdAt"],
-            answer["expiresAt"],
-            bool(answer.get("expired")),
-            answer.get("key"),
-        )

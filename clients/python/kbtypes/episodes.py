@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kbtypes.errors import InvalidInput
+from kbtypes.records import TIME, Json, Record, member
 from kbtypes.values import Row
-
-Json = Mapping[str, Any]
-"""An object of JSON."""
 
 Evidences = Sequence[str | tuple[str, int, int]]
 """Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
@@ -100,52 +98,35 @@ class EpisodePage:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectOutcome:
+class CorrectOutcome(Record):
     """A correction: the fact that was replaced, as it was, and the one that is stored now.
 
     `seq` is the number of the change in the log, 0 in a transaction.
     """
 
-    old: Row
-    new: Row
-    reason: str
-    seq: int
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> CorrectOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["old"],
-            answer["new"],
-            answer["reason"],
-            answer["commitSeq"],
-            answer["timestamp"],
+    old: Row = field(metadata=member(about="The fact as it was."))
+    new: Row = field(
+        metadata=member(
+            about="The fact with the evidence of the old one, and the metadata `corrects`."
         )
+    )
+    reason: str
+    seq: int = field(
+        metadata=member("commitSeq", about="Number of the change; 0 in a transaction.")
+    )
+    timestamp: int = field(metadata=TIME)
 
 
 @dataclass(frozen=True, slots=True)
-class UndoOutcome:
+class UndoOutcome(Record):
     """The numbers of the change that was undone and of the one that undid it, and what that did."""
 
-    undone: int
-    seq: int
+    undone: int = field(metadata=member("undoneSeq"))
+    seq: int = field(metadata=member("commitSeq"))
     retracted: int
     restored: int
     rules_changed: int
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> UndoOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["undoneSeq"],
-            answer["commitSeq"],
-            answer["retracted"],
-            answer["restored"],
-            answer["rulesChanged"],
-            answer["timestamp"],
-        )
+    timestamp: int = field(metadata=TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,36 +179,23 @@ class PurgeOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeState:
+class PurgeState(Record):
     """A purge of the past: what it selected by, how much it removed, and if the text is erased.
 
     `waits_for` says why it is not: `work` (it is done soon), `followers`, `retry` or `storage`.
     """
 
-    id: str
+    id: str = field(metadata=member("purgeId"))
     by: str
-    at: int
+    at: int = field(metadata=TIME)
     facts: int
     episodes: int
     erased: bool
     waits_for: str | None
 
-    @classmethod
-    def of(cls, answer: Json) -> PurgeState:
-        """Return the purge that an answer describes."""
-        return cls(
-            answer["purgeId"],
-            answer["by"],
-            answer["at"],
-            answer["facts"],
-            answer["episodes"],
-            answer["erased"],
-            answer.get("waitsFor"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class FactEvent:
+class FactEvent(Record):
     """An event in the history of a fact: it was `asserted`, `replaced` or `retracted`.
 
     `cause` says by what, `before` and `after` are the rows of the fact before and after it, None
@@ -239,50 +207,41 @@ class FactEvent:
 
     event: str
     cause: str
-    at: int
-    seq: int
-    before: Row | None = None
-    after: Row | None = None
-    request: str | None = None
-    transaction: str | None = None
-    key: str | None = None
-    count: int | None = None
-    reason: str | None = None
-    undoes: int | None = None
-
-    @classmethod
-    def of(cls, answer: Json) -> FactEvent:
-        """Return the event that an answer describes."""
-        return cls(
-            answer["event"],
-            answer["cause"],
-            answer["at"],
-            answer["commitSeq"],
-            answer["before"],
-            answer["after"],
-            answer["requestId"],
-            answer["transaction"],
-            answer["key"],
-            answer["count"],
-            answer.get("reason"),
-            answer.get("undoes"),
-        )
+    at: int = field(metadata=TIME)
+    seq: int = field(metadata=member("commitSeq"))
+    before: Row | None = field(
+        default=None, metadata=member(about="The fact before the event; null if it was not stored.")
+    )
+    after: Row | None = field(
+        default=None, metadata=member(about="The fact after the event; null if it is not stored.")
+    )
+    request: str | None = field(
+        default=None, metadata=member("requestId", about="The idempotency key of the request.")
+    )
+    transaction: str | None = field(
+        default=None, metadata=member(about="The id of the transaction.")
+    )
+    key: str | None = field(
+        default=None, metadata=member(about="The id of the API key that the change was made with.")
+    )
+    count: int | None = field(
+        default=None,
+        metadata=member(about="Of a purge: the facts that it removed, of any predicate."),
+    )
+    reason: str | None = field(default=None, metadata=member(about="Of a correction: its reason."))
+    undoes: int | None = field(
+        default=None, metadata=member(about="Of an undo: the commit that it undid.")
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class FactHistory:
+class FactHistory(Record):
     """A page of the history of facts, and the number of all events.
 
     The history is complete from `start_at` (epoch milliseconds) on, after the commit `start_seq`.
     """
 
     events: list[FactEvent]
-    total: int
+    total: int = field(metadata=member("totalEvents"))
     start_seq: int
-    start_at: int
-
-    @classmethod
-    def of(cls, answer: Json) -> FactHistory:
-        """Return the page that an answer describes."""
-        events = [FactEvent.of(each) for each in answer["events"]]
-        return cls(events, answer["totalEvents"], answer["startSeq"], answer["startAt"])
+    start_at: int = field(metadata=TIME)

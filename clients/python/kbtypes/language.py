@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbtypes.results import Json
+from kbtypes.records import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 from kbtypes import markup
 from kbtypes.errors import InvalidInput
-from kbtypes.results import Json, StoredRule
+from kbtypes.records import Json
+from kbtypes.results import StoredRule
 from kbtypes.values import Row, written_atom
 
 TREE = "tree"

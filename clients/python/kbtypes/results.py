@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kbtypes import markup
+from kbtypes.records import TIME, Json, Record, member
 from kbtypes.values import Row, row_text, variables_of
-
-Json = Mapping[str, Any]
-"""An object of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRule:
+class StoredRule(Record):
     """A rule with its id, its canonical text, and the scope it is valid in (None: every scope)."""
 
     id: str
     text: str
     scope: str | None = None
 
-    @classmethod
-    def of(cls, answer: Json) -> StoredRule:
-        """Return the rule that an answer describes."""
-        return cls(answer["id"], answer["text"], answer.get("scope"))
-
 
 @dataclass(frozen=True, slots=True)
-class StoredPhrase:
+class StoredPhrase(Record):
     """A phrase of a predicate with its id, `@name/arity`, its text, and its scope."""
 
     id: str
     text: str
     scope: str | None = None
-
-    @classmethod
-    def of(cls, answer: Json) -> StoredPhrase:
-        """Return the phrase that an answer describes."""
-        return cls(answer["id"], answer["text"], answer.get("scope"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class StoreOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class RetractOutcome:
+class RetractOutcome(Record):
     """Result of a retraction.
 
     `retracted` counts the stored facts that were removed, `cascaded` the conclusions that no longer
@@ -95,38 +82,28 @@ class RetractOutcome:
     truncated: bool = False
     counted: bool = True
 
-    @classmethod
-    def of(cls, answer: Json) -> RetractOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["retracted"],
-            answer.get("cascaded", 0),
-            answer.get("atoms", []),
-            answer.get("cascadedAtoms", []),
-            answer.get("newlyDerivable", 0),
-            answer.get("stillDerivable", False),
-            answer.get("truncated", False),
-            answer.get("counted", True),
-        )
-
 
 Severity = Literal["error", "warning"]
 """The severity of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """An error or a warning about a text, at a stretch of one line.
 
     Lines and columns count from 1, columns in code points; `end_column` is exclusive. `severity` is
     `error` or `warning`, `code` a code such as K012, `name` its name.
     """
 
-    line: int
-    column: int
-    end_column: int
-    code: str
-    name: str
+    line: int = field(metadata=member(about="From 1."))
+    column: int = field(metadata=member(about="From 1, in code points."))
+    end_column: int = field(metadata=member(about="The column after the last character."))
+    code: str = field(
+        metadata=member(
+            about="A code of the table in docs/reference/diagnostics.md, such as `K012`."
+        )
+    )
+    name: str = field(metadata=member(about="The name of the code, such as `unsafe`."))
     severity: Severity
     message: str
     hint: str | None = None
@@ -150,23 +127,9 @@ class Finding:
             "hint": self.hint,
         }
 
-    @classmethod
-    def of(cls, answer: Json) -> Finding:
-        """Return the finding that an answer describes."""
-        return cls(
-            answer["line"],
-            answer["column"],
-            answer["endColumn"],
-            answer["code"],
-            answer["name"],
-            answer["severity"],
-            answer["message"],
-            answer.get("hint"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class TruthChange:
+class TruthChange(Record):
     """A fact or conclusion whose truth would change; `was` is its truth before.
 
     `text` is the atom in the rule language. `stored` says if it is a stored fact: for one that
@@ -176,27 +139,19 @@ class TruthChange:
     predicate: str
     args: tuple[str, ...]
     negated: bool
-    scope: str | None
-    text: str
-    stored: bool
-    was: str
-
-    @classmethod
-    def of(cls, answer: Json) -> TruthChange:
-        """Return the change that an answer describes."""
-        return cls(
-            answer["predicate"],
-            tuple(answer["args"]),
-            answer["negated"],
-            answer["scope"],
-            answer["text"],
-            answer["stored"],
-            answer["was"],
+    scope: str | None = field(metadata=member(about="Null is the base partition."))
+    text: str = field(metadata=member(about="In the rule language."))
+    stored: bool = field(
+        metadata=member(
+            about="True for a stored fact, false for a conclusion: after the change, or before it if the "
+            "atom would become false."
         )
+    )
+    was: str = field(metadata=member(about="The truth before the change."))
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateChange:
+class PredicateChange(Record):
     """The numbers of facts and conclusions of one predicate and sign whose truth would change."""
 
     predicate: str
@@ -209,7 +164,7 @@ class PredicateChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PreviewCounts:
+class PreviewCounts(Record):
     """Numbers of facts and conclusions that would become true, false and undefined."""
 
     becomes_true: int
@@ -218,7 +173,7 @@ class PreviewCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Record):
     """The differences in truth that a change would make.
 
     The lists have at most as many elements as asked for; `counts` and `by_predicate` are complete
@@ -233,33 +188,6 @@ class Preview:
     warnings: list[str]
     truncated: bool
 
-    @classmethod
-    def of(cls, answer: Json) -> Preview:
-        """Return the preview that an answer describes."""
-        counts = answer["counts"]
-        return cls(
-            [TruthChange.of(each) for each in answer["becomesTrue"]],
-            [TruthChange.of(each) for each in answer["becomesFalse"]],
-            [TruthChange.of(each) for each in answer["becomesUndefined"]],
-            PreviewCounts(
-                counts["becomesTrue"], counts["becomesFalse"], counts["becomesUndefined"]
-            ),
-            [
-                PredicateChange(
-                    each["predicate"],
-                    each["arity"],
-                    each["negated"],
-                    each["scope"],
-                    each["becomesTrue"],
-                    each["becomesFalse"],
-                    each["becomesUndefined"],
-                )
-                for each in answer["byPredicate"]
-            ],
-            answer["warnings"],
-            answer["truncated"],
-        )
-
     def _repr_html_(self) -> str:
         """Return the differences for notebooks."""
         counts = self.counts
@@ -272,7 +200,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Record):
     """A query of a script, and the number of its answers."""
 
     goal: str
@@ -280,35 +208,21 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Record):
     """Result of a script; `text` reports line by line.
 
     An element of `answers` has `question` (the index of its query, from 0) and `bindings`, and if
     the query is a single atom also the keys of a row. `rules` are texts.
     """
 
-    text: str
+    text: str = field(metadata=member("result"))
     answers: list[dict[str, Any]]
     questions: list[Question]
     asserted: int
     retracted: int
     rules: list[str]
     warnings: list[str]
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> Executed:
-        """Return the result that an answer describes."""
-        return cls(
-            answer["result"],
-            answer["answers"],
-            [Question(each["goal"], each["answers"]) for each in answer["questions"]],
-            answer["asserted"],
-            answer["retracted"],
-            answer["rules"],
-            answer["warnings"],
-            answer["timestamp"],
-        )
+    timestamp: int = field(metadata=TIME)
 
     def _repr_html_(self) -> str:
         """Return what was stored, and a table for each query, for notebooks."""
@@ -340,7 +254,7 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateInfo:
+class PredicateInfo(Record):
     """A predicate: its name and arity, and the numbers of its stored facts and of its rules.
 
     `facts` counts facts of both signs that are valid now.
@@ -348,17 +262,12 @@ class PredicateInfo:
 
     predicate: str
     arity: int
-    facts: int
-    rules: int
-
-    @classmethod
-    def of(cls, answer: Json) -> PredicateInfo:
-        """Return the predicate that an answer describes."""
-        return cls(answer["predicate"], answer["arity"], answer["factCount"], answer["ruleCount"])
+    facts: int = field(metadata=member("factCount"))
+    rules: int = field(metadata=member("ruleCount"))
 
 
 @dataclass(frozen=True, slots=True)
-class ForkOutcome:
+class ForkOutcome(Record):
     """The number of facts that were copied to the new scope.
 
     `timestamp` is the logged time in epoch milliseconds, 0 if it is unknown.
@@ -369,7 +278,7 @@ class ForkOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Modified:
+class Modified(Record):
     """A source fact and the target fact that differs in sign, confidence, validity or metadata."""
 
     before: Row
@@ -377,7 +286,7 @@ class Modified:
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeDiff:
+class ScopeDiff(Record):
     """The differences from a source scope to a target scope.
 
     `added` are facts of the target only, `removed` facts of the source only; `unchanged` counts
@@ -389,12 +298,6 @@ class ScopeDiff:
     removed: list[Row]
     modified: list[Modified]
     unchanged: int
-
-    @classmethod
-    def of(cls, answer: Json) -> ScopeDiff:
-        """Return the differences that an answer describes."""
-        pairs = [Modified(each["before"], each["after"]) for each in answer["modified"]]
-        return cls(answer["added"], answer["removed"], pairs, answer["unchanged"])
 
     def _repr_html_(self) -> str:
         """Return the differences for notebooks; a modified fact is both gone and new."""
@@ -412,55 +315,38 @@ class ScopeDiff:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeOutcome:
+class MergeOutcome(Record):
     """The numbers of new or changed facts and of resolved conflicts.
 
     `timestamp` is the logged time in epoch milliseconds.
     """
 
     merged: int
-    conflicts: int
+    conflicts: int = field(metadata=member("conflictsResolved"))
     strategy: str
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> MergeOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["merged"], answer["conflictsResolved"], answer["strategy"], answer["timestamp"]
-        )
+    timestamp: int = field(metadata=TIME)
 
 
 @dataclass(frozen=True, slots=True)
-class DecayOutcome:
+class DecayOutcome(Record):
     """The facts that decay removed or (`dry_run`) would remove: counts of expired and faded ones,
     and rows.
 
     `truncated` is True if there are more facts than rows. `timestamp` is in epoch milliseconds.
     """
 
-    expired: int
-    evicted: int
-    atoms: list[Row]
-    timestamp: int
+    expired: int = field(metadata=member("expiredCount"))
+    evicted: int = field(metadata=member("evictedCount"))
+    atoms: list[Row] = field(
+        metadata=member("removedAtoms", about="With `dryRun` each row says `why`.")
+    )
+    timestamp: int = field(metadata=TIME)
     dry_run: bool = False
     truncated: bool = False
 
-    @classmethod
-    def of(cls, answer: Json) -> DecayOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["expiredCount"],
-            answer["evictedCount"],
-            answer["removedAtoms"],
-            answer["timestamp"],
-            bool(answer.get("dryRun")),
-            bool(answer.get("truncated")),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class ConsolidateOutcome:
+class ConsolidateOutcome(Record):
     """The changes a consolidation made or (`dry_run`) would make.
 
     `facts` are the new or changed summaries and `consolidated` the number of facts in their groups.
@@ -468,22 +354,11 @@ class ConsolidateOutcome:
     epoch milliseconds.
     """
 
-    consolidated: int
-    facts: list[Row]
-    removed: int
-    timestamp: int
+    consolidated: int = field(metadata=member("factsConsolidated"))
+    facts: list[Row] = field(metadata=member("newFacts"))
+    removed: int = field(metadata=member("summariesRemoved"))
+    timestamp: int = field(metadata=TIME)
     dry_run: bool = False
-
-    @classmethod
-    def of(cls, answer: Json) -> ConsolidateOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["factsConsolidated"],
-            answer["newFacts"],
-            answer["summariesRemoved"],
-            answer["timestamp"],
-            bool(answer.get("dryRun")),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,7 +437,7 @@ def _answer(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Record):
     """A goal whose answers a server keeps current.
 
     It ends at `expires_at` (epoch milliseconds), `ttl_ms` milliseconds after its last use. `count`
@@ -574,38 +449,24 @@ class Subscription:
     id: str
     goal: str
     scope: str | None
-    ttl_ms: int
-    expires_at: int
+    ttl_ms: int = field(metadata=member("ttl"))
+    expires_at: int = field(metadata=TIME)
     count: int
     webhook: str | None
     durable: bool
 
-    @classmethod
-    def of(cls, answer: dict[str, Any]) -> Subscription:
-        """Return the subscription that an answer describes."""
-        return cls(
-            answer["id"],
-            answer["goal"],
-            answer["scope"],
-            answer["ttl"],
-            answer["expiresAt"],
-            answer["count"],
-            answer["webhook"],
-            answer["durable"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class NeighbourCount:
+class NeighbourCount(Record):
     """A predicate and the number of its facts that contain a constant."""
 
     predicate: str
     arity: int
-    facts: int
+    facts: int = field(metadata=member("factCount"))
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Record):
     """Stored facts that contain a constant: a page of them, and the numbers by predicate.
 
     `total` counts all of them; `facts` is the page.
@@ -614,20 +475,11 @@ class Neighbours:
     constant: str
     facts: list[Row]
     predicates: tuple[NeighbourCount, ...]
-    total: int
-
-    @classmethod
-    def of(cls, answer: Json) -> Neighbours:
-        """Return the neighbours that an answer describes."""
-        counts = (
-            NeighbourCount(each["predicate"], each["arity"], each["factCount"])
-            for each in answer["predicates"]
-        )
-        return cls(answer["constant"], answer["facts"], tuple(counts), answer["totalFacts"])
+    total: int = field(metadata=member("totalFacts"))
 
 
 @dataclass(frozen=True, slots=True)
-class SlowGoal:
+class SlowGoal(Record):
     """A goal that took 10 ms or more in the last hour.
 
     `ms` is its slowest run, in milliseconds, which ended at `at` (epoch milliseconds) with
@@ -638,17 +490,5 @@ class SlowGoal:
     ms: float
     rows_made: int
     outcome: str
-    at: int
+    at: int = field(metadata=TIME)
     count: int
-
-    @classmethod
-    def of(cls, answer: Json) -> SlowGoal:
-        """Return the goal that an answer describes."""
-        return cls(
-            answer["goal"],
-            answer["ms"],
-            answer["rowsMade"],
-            answer["outcome"],
-            answer["at"],
-            answer["count"],
-        )

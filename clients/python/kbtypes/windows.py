@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from kbtypes import markup
 from kbtypes.errors import InvalidInput
-from kbtypes.results import Json
+from kbtypes.records import Json, Record
 from kbtypes.values import Arg, arguments, written_atom
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Record):
     """The origin of a conclusion: the text of a rule and of the premises of one instance.
 
     `tests` are the positions of premises that are no facts, such as comparisons and absences, as
@@ -242,7 +242,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Record):
     """An atom known with both signs, with the salience of each."""
 
     predicate: str
@@ -252,7 +252,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStats:
+class BucketStats(Record):
     """The outcome of a bucket."""
 
     facts_included: int
@@ -502,7 +502,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestedFact:
+class IngestedFact(Record):
     """A fact that was read in a text."""
 
     predicate: str
