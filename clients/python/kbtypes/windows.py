@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from kbtypes import markup
 from kbtypes.errors import InvalidInput
-from kbtypes.records import Json, Record
+from kbtypes.records import Json, Record, member
 from kbtypes.values import Arg, arguments, written_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401  for type checkers that read this module
+
+
+SALIENCE = member(about="0 to 1, and above for facts that goals depend on.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +250,8 @@ class Contradiction(Record):
 
     predicate: str
     args: tuple[str, ...]
-    positive_salience: float
-    negative_salience: float
+    positive_salience: float = field(metadata=SALIENCE)
+    negative_salience: float = field(metadata=SALIENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +260,8 @@ class BucketStats(Record):
 
     facts_included: int
     max_allocation: int
-    min_salience: float
-    max_salience: float
+    min_salience: float = field(metadata=SALIENCE)
+    max_salience: float = field(metadata=SALIENCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
 from kbserver.notices import shown_unknown
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
-from kbserver.schemas.base import Answer, JsonObject, present
+from kbserver.schemas.base import Answer, JsonObject, answer_of, present
 from kbserver.schemas.conjunctions import Bindings, conjunction_given
 from kbserver.schemas.facts import QuotationShown, QuotedRow, Row
 from kbserver.schemas.fields import (
@@ -56,6 +56,7 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, Historic, proof_asked, request_limits
 from kbserver.schemas.rules import Literals
+from kbtypes import results
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -737,11 +738,7 @@ class AnswerRow(Row):
         field_obj.required = field_name in ("question", "bindings")
 
 
-class QuestionShown(Answer):
-    """A query and its number of answers."""
-
-    goal = Text()
-    answers = Count()
+QuestionShown = answer_of(results.Question, "QuestionShown")
 
 
 class ExecutedAnswer(Answer):
