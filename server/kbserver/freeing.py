@@ -70,18 +70,18 @@ _OWN_REFERENCES = 2
 
 def _long_parts(values: Iterable[Any]) -> list[Collection[Any]]:
     """Return the long containers among values and in them, each once."""
-    found: dict[int, Collection[Any]] = {}
-    _search(values, MAX_DEPTH, found)
-    return list(found.values())
+    containers: dict[int, Collection[Any]] = {}
+    _search(values, MAX_DEPTH, containers)
+    return list(containers.values())
 
 
-def _search(values: Iterable[Any], depth: int, found: dict[int, Collection[Any]]) -> None:
+def _search(values: Iterable[Any], depth: int, containers: dict[int, Collection[Any]]) -> None:
     for value in values:
         if isinstance(value, dict | list | tuple | set | frozenset):
             if len(value) > OBJECTS_PER_YIELD:
-                found[id(value)] = value
+                containers[id(value)] = value
             elif depth and len(value) <= MAX_SEARCHED:
-                _search(value.values() if isinstance(value, dict) else value, depth - 1, found)
+                _search(value.values() if isinstance(value, dict) else value, depth - 1, containers)
         elif depth and is_dataclass(value) and not isinstance(value, type):
             members = (getattr(value, each.name, None) for each in fields(value))
-            _search(members, depth - 1, found)
+            _search(members, depth - 1, containers)
