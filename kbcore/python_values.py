@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -21,9 +21,10 @@ from kbplanner.syntax.textform import atom_from_text
 Arg = str | int | float | bool | date | Decimal | UUID
 """An argument of a fact or goal: dates, decimals and UUIDs are texts in their standard form."""
 
-Instant = int | str | datetime
-"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
-
+Instant = int | str | date
+"""A point in time: epoch milliseconds, an ISO 8601 text, a datetime, or a date, which means its
+first instant. Without an offset from UTC, a text or datetime is in UTC.
+"""
 
 Evidences = Sequence[str | tuple[str, int, int]]
 """Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
@@ -125,9 +126,14 @@ def instant(name: str, value: Instant | None) -> int | None:
 def moment(name: str, value: Instant) -> int:
     """Return the argument `name` in epoch milliseconds; raise InvalidInput."""
     try:
-        return parsed(value.isoformat() if isinstance(value, datetime) else value)
+        return read_time(value)
     except ValueError as error:
         raise InvalidInput.at(name, str(error)) from error
+
+
+def read_time(value: Instant) -> int:
+    """Return a point in time in epoch milliseconds; raise ValueError with a message for people."""
+    return parsed(value.isoformat() if isinstance(value, date) else value)
 
 
 def positive(name: str, value: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Instants: epoch milliseconds, or ISO 8601 text with an offset."""
+"""Instants: epoch milliseconds, or ISO 8601 text, in UTC if it has no offset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|([+-])(\d\d):?(\d\d)?)?",
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|([+-])(\d\d):?(\d\d)?)?)?",
     re.ASCII,
 )
 
@@ -28,9 +29,10 @@ def iso_text(at: int) -> str:
 
 
 def instant(value: Any) -> int:
-    """Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds.
+    """Read an instant, epoch milliseconds or ISO 8601, as epoch milliseconds.
 
-    Raises ValueError with a message for people.
+    A text without an offset is in UTC, and a day means its first instant. Raises ValueError with a
+    message for people.
     """
     if type(value) is float and value.is_integer():
         value = int(value)
@@ -39,18 +41,16 @@ def instant(value: Any) -> int:
     match = _ISO.fullmatch(value) if type(value) is str else None
     if match is None:
         raise ValueError(
-            "must be epoch milliseconds or an ISO 8601 time such as 2026-01-31T12:00:00Z"
+            "must be epoch milliseconds or an ISO 8601 time such as 2026-01-31T12:00:00Z or 2026-01-31"
         )
-    year, month, day, hour, minute, second, part, offset, sign, hours, minutes = match.groups()
-    if offset is None:
-        raise ValueError("needs an offset from UTC, such as Z or +02:00")
+    year, month, day, hour, minute, second, part, _, sign, hours, minutes = match.groups()
     try:
         local = datetime(
             int(year),
             int(month),
             int(day),
-            int(hour),
-            int(minute),
+            int(hour or 0),
+            int(minute or 0),
             int(second or 0),
             tzinfo=timezone.utc,
         )

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
 from typing import Any
 from typing import Literal as OneOf
 
@@ -18,8 +18,10 @@ from kbcore_client.errors import InvalidInput
 Arg = str | int | float | bool
 """An argument of a fact or goal; in goals a text that starts with `?` is a variable."""
 
-Instant = int | str | datetime
-"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
+Instant = int | str | date
+"""A point in time: epoch milliseconds, an ISO 8601 text, a datetime, or a date, which means its
+first instant. Without an offset from UTC, a text or datetime is in UTC.
+"""
 
 Value = str | int | float | bool
 """A value in an answer: a text, or with `values="python"` also a number or a boolean."""
@@ -195,7 +197,21 @@ def texts_of(field: str, texts: str | Sequence[str]) -> list[str]:
 
 def instant(value: Instant | None) -> int | str | None:
     """Return a point in time as JSON has it."""
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def messages_of(messages: object) -> list[Any]:
+    """Return texts and chat messages as JSON has them; raise InvalidInput."""
+    if isinstance(messages, Mapping | bytes) or not isinstance(messages, Iterable):
+        raise InvalidInput.at("text", "must be a text or a list of texts or messages")
+    return [
+        {**each, "at": instant(each["at"])}
+        if isinstance(each, Mapping) and "at" in each
+        else dict(each)
+        if isinstance(each, Mapping)
+        else each
+        for each in messages
+    ]
 
 
 def checked_values(values: str) -> bool:

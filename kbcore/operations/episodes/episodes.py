@@ -199,8 +199,9 @@ class EpisodeMethods(TenantHandle):
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
         `episodes` are stored together with the facts. `yield_now` is called about once a
-        millisecond. Raises InvalidInput that names the span if an episode is unknown or too short,
-        or if a fact would have too much evidence.
+        millisecond. A fact that has all the evidence that a fact may have gets no more from them.
+        Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
+        would have too much evidence from others.
         """
         if not any(fact.evidence for fact in paced(facts, yield_now)):
             return facts
@@ -219,8 +220,11 @@ class EpisodeMethods(TenantHandle):
                     _span(tenant, lengths, each, f"{where}[{number}]")
                     for number, each in enumerate(fact.evidence)
                 )
-                if len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
-                    raise _too_many(where)
+                excess = len(spans) + _evidence_count(tenant, fact) - MAX_EVIDENCE
+                if excess > 0:
+                    if any(span.episode not in lengths for span in spans):
+                        raise _too_many(where)
+                    spans = spans[: max(len(spans) - excess, 0)]
                 checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 from marshmallow import Schema, ValidationError, fields
 
+from kbcore.language.messages import MEMBERS
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
@@ -243,9 +245,9 @@ class Instant(Value):
     schema: ClassVar[Json] = {
         "anyOf": [
             {"type": "integer", "minimum": -LAST_INSTANT, "maximum": LAST_INSTANT},
-            {"type": "string", "format": "date-time"},
+            {"type": "string"},
         ],
-        "description": "Epoch milliseconds, or ISO 8601 with an offset.",
+        "description": "Epoch milliseconds, or an ISO 8601 time or date, in UTC if it has no offset.",
     }
 
     def read(self, value: Any) -> int:
@@ -262,6 +264,77 @@ class Milliseconds(Whole):
 
 NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
 """The JSON Schema of the name of a database, tenant, scope or session."""
+
+
+class Messages(Value):
+    """Messages of a conversation, each a text or a chat message; `messages_of` checks them."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "description": "The speaker is `name`, else the user for the role `user`, "
+                    "else `assistant`.",
+                    "properties": {
+                        "role": {"type": "string"},
+                        "content": {
+                            "anyOf": [
+                                {"type": "string"},
+                                {"type": "null"},
+                                {
+                                    "type": "array",
+                                    "items": {
+                                        "anyOf": [
+                                            {"type": "string"},
+                                            {
+                                                "type": "object",
+                                                "properties": {"text": {"type": "string"}},
+                                            },
+                                        ]
+                                    },
+                                },
+                            ]
+                        },
+                        "name": {"type": "string", "minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
+                        "at": Instant.schema,
+                        "id": NAME,
+                    },
+                    "required": ["role", "content"],
+                },
+            ]
+        },
+    }
+
+    def read(self, value: Any) -> Any:
+        """Return the array."""
+        if type(value) is not list:
+            raise ValueError("must be an array of texts or messages")
+        return value
+
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield the members of messages that are not read."""
+        for index, message in enumerate(
+            paced(value, current_yield(), ELEMENTS_PER_YIELD) if type(value) is list else ()
+        ):
+            if type(message) is dict:
+                yield from (
+                    f"{path}[{index}].{member}" for member in message if member not in MEMBERS
+                )
+
+
+class TextOrMessages(Messages):
+    """A text, or messages of a conversation."""
+
+    schema: ClassVar[Json] = {"anyOf": [{"type": "string"}, Messages.schema]}
+
+    def read(self, value: Any) -> Any:
+        """Return the text, or the array."""
+        if type(value) not in (str, list):
+            raise ValueError("must be a text or an array of messages")
+        return value
 
 
 class Name(Value):
