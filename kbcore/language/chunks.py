@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kbplanner.pacing import CHARS_PER_YIELD, YieldNow
+from kbplanner.pacing import YieldNow
 
 _BREAK = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])"
@@ -61,15 +61,14 @@ def parts(
     between sentences where possible.
 
     Spans have about `size` characters and at most a quarter more. Time is linear in the length of
-    the text; `yield_now` is called about once a millisecond.
+    the text; `yield_now` is called for each of them.
     """
     while end - start > size * 5 // 4:
         left = end - start
         goal = start + left // -(-left // size)
         cut = _cut(text, start, goal, min(start + size * 5 // 4, end))
         yield start, cut
-        if start // CHARS_PER_YIELD != cut // CHARS_PER_YIELD:
-            yield_now()
+        yield_now()
         start = cut
     if end > start:
         yield start, end

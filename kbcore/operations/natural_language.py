@@ -250,9 +250,10 @@ class NaturalLanguage(TenantHandle, ABC):
         elif statements.unread and self._services.config.extraction_fallback == "episode":
             utterances = said_in(transcript, statements.unread, request.scope, now, yield_now)
             for fact, span in utterances:
-                statements.facts.append(fact)
+                if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
+                    statements.facts.append(fact)
+                    episodes += 1
                 statements.place(fact, span)
-                episodes += 1
         elif not statements:
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"

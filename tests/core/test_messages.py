@@ -159,8 +159,10 @@ def test_repeated_statements_do_not_run_out_of_evidence(kb, monkeypatch):
     monkeypatch.setattr("kbcore.operations.episodes.episodes.MAX_EVIDENCE", 3)
     for _ in range(5):
         kb.ingest(["likes(ann, tea)"])
-    (row,) = kb.query("likes(?x, ?y)").rows()
-    assert len(row["evidence"]) == 3
+    kb.ingest(["Yes."] * 5)
+    assert [len(row["evidence"]) for row in kb.query("likes(?x, ?y)").rows()] == [3]
+    assert [len(row["evidence"]) for row in kb.query(SAID).rows()] == [3]
+    assert kb.episodes().total == 10
 
 
 def test_long_texts_are_cut_at_sentences(kb):

@@ -214,15 +214,16 @@ class EpisodeMethods(TenantHandle):
                     checked.append(fact)
                     continue
                 where = "evidence" if len(facts) == 1 else f"facts[{index}].evidence"
-                if len(fact.evidence) > MAX_EVIDENCE:
+                is_recorded = all(span.episode in lengths for span in fact.evidence)
+                if len(fact.evidence) > MAX_EVIDENCE and not is_recorded:
                     raise _too_many(where)
                 spans = tuple(
                     _span(tenant, lengths, each, f"{where}[{number}]")
-                    for number, each in enumerate(fact.evidence)
+                    for number, each in enumerate(fact.evidence[:MAX_EVIDENCE])
                 )
                 excess = len(spans) + _evidence_count(tenant, fact) - MAX_EVIDENCE
                 if excess > 0:
-                    if any(span.episode not in lengths for span in spans):
+                    if not is_recorded:
                         raise _too_many(where)
                     spans = spans[: max(len(spans) - excess, 0)]
                 checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
