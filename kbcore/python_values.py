@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from kbcore.errors import InvalidInput
 from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
+from kbcore.timestamps import duration as parsed_duration
 from kbcore.timestamps import instant as parsed
+from kbcore.timestamps import seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
 from kbplanner.passes.check import check_fact
@@ -25,6 +28,9 @@ Instant = int | str | date
 """A point in time: epoch milliseconds, an ISO 8601 text, a datetime, or a date, which means its
 first instant. Without an offset from UTC, a text or datetime is in UTC.
 """
+
+Duration = int | str | timedelta
+"""A duration: milliseconds, a text such as `30d`, or a timedelta."""
 
 Evidences = Sequence[str | tuple[str, int, int]]
 """Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
@@ -132,8 +138,27 @@ def moment(name: str, value: Instant) -> int:
 
 
 def read_time(value: Instant) -> int:
-    """Return a point in time in epoch milliseconds; raise ValueError with a message for people."""
+    """Return a point in time in epoch milliseconds; raise ValueError with a message for people.
+
+    Warns of a number that looks like seconds.
+    """
+    if isinstance(value, timedelta):
+        raise ValueError("must be a point in time, not a duration")
+    if (warning := seconds_warning(value)) is not None:
+        warnings.warn(warning, stacklevel=4)
     return parsed(value.isoformat() if isinstance(value, date) else value)
+
+
+def duration(name: str, value: Duration | None) -> int | None:
+    """Return the argument `name` in milliseconds, None if it is None; raise InvalidInput."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, timedelta):
+            return parsed_duration(value // timedelta(milliseconds=1))
+        return parsed_duration(value)
+    except ValueError as error:
+        raise InvalidInput.at(name, str(error)) from None
 
 
 def positive(name: str, value: int | None) -> int | None:

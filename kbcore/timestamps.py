@@ -17,6 +17,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 LAST_INSTANT = 8_640_000_000_000_000
 """The last millisecond, before and after 1970, that dates of the web can name."""
 
+SECONDS = range(500_000_000, 10_000_000_000)
+"""Numbers that are rather seconds of the years 1985 to 2286 than milliseconds of the first months
+of 1970.
+"""
+
+_DURATION = re.compile(r"(\d{1,15})\s*(ms|s|min|m|h|d|w)", re.ASCII)
+
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1000,
+    "min": 60_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+
 
 def iso_text(at: int) -> str:
     """Return epoch milliseconds as ISO 8601 in UTC, always with milliseconds, so that texts sort by
@@ -61,3 +78,29 @@ def instant(value: Any) -> int:
         raise ValueError("has an offset from UTC of a day or more")
     since = local - _EPOCH - (-away if sign == "-" else away)
     return since // timedelta(milliseconds=1) + int((part or "0").ljust(3, "0")[:3])
+
+
+def seconds_warning(value: Any) -> str | None:
+    """Return a warning for an instant that looks like epoch seconds, None for any other value."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or abs(value) not in SECONDS:
+        return None
+    return f"{value} looks like seconds, but was read as milliseconds: {iso_text(value)}"
+
+
+def duration(value: Any) -> int:
+    """Read a duration in milliseconds: a number of them, or a text such as `30d`, with a unit ms,
+    s, m (minutes), h, d or w.
+
+    Raises ValueError with a message for people.
+    """
+    if type(value) is str and (match := _DURATION.fullmatch(value.strip())):
+        value = int(match[1]) * _UNITS_MS[match[2]]
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 < value <= LAST_INSTANT:
+        raise ValueError(
+            "must be a positive number of milliseconds, or a text with a unit such as 30d or 12h"
+        )
+    return value

@@ -28,7 +28,7 @@ from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.operations.scripts import Executed
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Evidences, Instant, fraction, instant, positive
+from kbcore.python_values import Arg, Duration, Evidences, Instant, duration, fraction, instant
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
 from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
@@ -87,7 +87,7 @@ class Writes(Handle):
         *,
         negated: bool = False,
         scope: str | None = None,
-        ttl: int | None = None,
+        ttl: Duration | None = None,
         valid_from: Instant | None = None,
         valid_until: Instant | None = None,
         confidence: float | None = None,
@@ -101,9 +101,10 @@ class Writes(Handle):
         stored all or none. The other arguments apply to each fact, unless its annotations say
         otherwise; only `scope` also applies to rules.
 
-        `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
-        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `evidence` are ids of
-        episodes, or spans `(id, start, end)`, that support the fact, beside those it has.
+        `ttl` is a duration from this call, also for a fact that is already stored: milliseconds, a
+        text such as `30d`, or a timedelta. Points in time are epoch milliseconds, ISO 8601 texts,
+        dates or datetimes, in UTC without an offset. `evidence` are ids of episodes, or spans `(id,
+        start, end)`, that support the fact, beside those it has.
         `conflict` names a strategy for facts whose opposite is stored: KEEP_BOTH, REJECT,
         NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput, RuleSyntaxError,
         Conflict.
@@ -113,7 +114,7 @@ class Writes(Handle):
             (),
             not negated,
             scope,
-            positive("ttl", ttl),
+            duration("ttl", ttl),
             instant("valid_from", valid_from),
             instant("valid_until", valid_until),
             fraction("confidence", confidence),

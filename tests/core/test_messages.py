@@ -209,3 +209,18 @@ def test_prose_that_no_fact_can_hold_is_refused(kb):
     with pytest.raises(InvalidInput, match="text: line 2: "):
         kb.ingest("likes(ann, tea)\nA \0 character")
     assert kb.count("likes") == 0
+
+
+def test_forms_of_durations(kb):
+    for ttl in ("30d", timedelta(days=30), 2_592_000_000):
+        kb.tell("likes", ["ann", str(ttl)], ttl=ttl)
+    assert {row["ttl"] for row in kb.query("likes(?x, ?y)").rows()} == {2_592_000_000}
+    with pytest.raises(InvalidInput, match="ttl: must be a positive number of milliseconds, or"):
+        kb.tell("likes(bob, tea)", ttl="soon")
+    with pytest.raises(InvalidInput, match="at: must be a point in time, not a duration"):
+        kb.ingest("likes(bob, tea)", at=timedelta(days=1))
+
+
+def test_seconds_are_warned_of(kb):
+    with pytest.warns(UserWarning, match="1788253210 looks like seconds"):
+        kb.tell("likes(ann, tea)", valid_from=1_788_253_210)

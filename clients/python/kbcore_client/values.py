@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 from typing import Literal as OneOf
 
@@ -22,6 +23,12 @@ Instant = int | str | date
 """A point in time: epoch milliseconds, an ISO 8601 text, a datetime, or a date, which means its
 first instant. Without an offset from UTC, a text or datetime is in UTC.
 """
+
+Duration = int | str | timedelta
+"""A duration: milliseconds, a text such as `30d`, or a timedelta."""
+
+_SECONDS = range(500_000_000, 10_000_000_000)
+"""Numbers that are rather seconds of the years 1985 to 2286 than milliseconds of 1970."""
 
 Value = str | int | float | bool
 """A value in an answer: a text, or with `values="python"` also a number or a boolean."""
@@ -197,7 +204,14 @@ def texts_of(field: str, texts: str | Sequence[str]) -> list[str]:
 
 def instant(value: Instant | None) -> int | str | None:
     """Return a point in time as JSON has it."""
+    if isinstance(value, int) and abs(value) in _SECONDS:
+        warnings.warn(f"{value} looks like seconds, but is read as milliseconds", stacklevel=3)
     return value.isoformat() if isinstance(value, date) else value
+
+
+def duration(value: Duration | None) -> int | str | None:
+    """Return a duration as JSON has it."""
+    return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
 
 
 def messages_of(messages: object) -> list[Any]:

@@ -14,9 +14,10 @@ from kbcore.language.messages import MEMBERS
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
-from kbcore.timestamps import LAST_INSTANT, instant
+from kbcore.timestamps import LAST_INSTANT, duration, instant, seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
 from kbplanner.pacing import current_yield, paced
+from kbserver.http.request import warn_of_time
 
 if TYPE_CHECKING:
     BaseField = fields.Field[Any]
@@ -251,15 +252,33 @@ class Instant(Value):
     }
 
     def read(self, value: Any) -> int:
-        """Return the epoch milliseconds."""
+        """Return the epoch milliseconds; note a number that looks like seconds."""
+        if (warning := seconds_warning(value)) is not None:
+            warn_of_time(warning)
         return instant(value)
 
 
-class Milliseconds(Whole):
-    """A positive number of milliseconds."""
+class Duration(Value):
+    """A duration in a body, read as milliseconds, between two bounds."""
 
-    def __init__(self, description: str | None = None, **more: Any) -> None:
-        super().__init__(1, description=description, **more)
+    schema: ClassVar[Json] = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "description": "Milliseconds, or a text such as `30d` or `12h`.",
+    }
+
+    def __init__(
+        self, low: int = 1, high: int = LAST_INSTANT, description: str | None = None
+    ) -> None:
+        whole = {"type": "integer", "minimum": low, "maximum": high}
+        super().__init__(description, schema={"anyOf": [whole, {"type": "string"}]})
+        self._low, self._high = low, high
+
+    def read(self, value: Any) -> int:
+        """Return the milliseconds."""
+        milliseconds = duration(value)
+        if not self._low <= milliseconds <= self._high:
+            raise ValueError(f"must be from {self._low} to {self._high} milliseconds")
+        return milliseconds
 
 
 NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}

@@ -30,6 +30,7 @@ from kbserver.schemas.fields import (
     Count,
     Flag,
     Fraction,
+    Instant,
     Json,
     Many,
     Messages,
@@ -79,7 +80,7 @@ class IngestBody(TextBody):
         text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
         source = source_of(fields)
         if type(text) is list:
-            text = messages_of(text, "text", source.speaker, yield_now=current_yield())
+            text = messages_of(text, "text", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
@@ -100,7 +101,7 @@ class TurnsBody(TextBody):
         """Return the arguments of `stored`."""
         turns = fields.pop("turns")
         source = source_of(fields)
-        messages = messages_of(turns, "turns", source.speaker, yield_now=current_yield())
+        messages = messages_of(turns, "turns", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
             "text": messages,
