@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, timedelta
 from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
+from kbcore.timestamps import duration as parsed_duration
 from kbcore.timestamps import instant as parsed
+from kbcore.timestamps import seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
 from kbtypes.episodes import Evidences
-from kbtypes.values import Arg, Instant, plain
+from kbtypes.values import Arg, Duration, Instant, plain
 
 
 @contextmanager
@@ -106,9 +109,33 @@ def instant(name: str, value: Instant | None) -> int | None:
 def moment(name: str, value: Instant) -> int:
     """Return the argument `name` in epoch milliseconds; raise InvalidInput."""
     try:
-        return parsed(value.isoformat() if isinstance(value, datetime) else value)
+        return read_time(value)
     except ValueError as error:
         raise InvalidInput.at(name, str(error)) from error
+
+
+def read_time(value: Instant) -> int:
+    """Return a point in time in epoch milliseconds; raise ValueError with a message for people.
+
+    Warns of a number that looks like seconds.
+    """
+    if isinstance(value, timedelta):
+        raise ValueError("must be a point in time, not a duration")
+    if (warning := seconds_warning(value)) is not None:
+        warnings.warn(warning, stacklevel=4)
+    return parsed(value.isoformat() if isinstance(value, date) else value)
+
+
+def duration(name: str, value: Duration | None) -> int | None:
+    """Return the argument `name` in milliseconds, None if it is None; raise InvalidInput."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, timedelta):
+            return parsed_duration(value // timedelta(milliseconds=1))
+        return parsed_duration(value)
+    except ValueError as error:
+        raise InvalidInput.at(name, str(error)) from None
 
 
 def positive(name: str, value: int | None) -> int | None:

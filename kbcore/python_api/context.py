@@ -12,12 +12,12 @@ from kbcore.context.request import FACTS, STRUCTURED, Goal, WindowRequest, goal_
 from kbcore.context.summary import ScopeSummary
 from kbcore.context.text.render import render_changes
 from kbcore.errors import InvalidInput
-from kbcore.language.reading import first_lines
-from kbcore.operations.episodes.recording import Source
+from kbcore.language.messages import Source, check_speaker, messages_of
 from kbcore.operations.natural_language import Ingestion
 from kbcore.python_api.arguments import literal_of, request_limits
 from kbcore.python_api.handle import PythonHandle
-from kbcore.python_values import fraction, instant, named, positive, text
+from kbcore.python_values import fraction, instant, named, positive, read_time
+from kbcore.python_values import text as text_of
 from kbtypes.values import Arg, Instant
 from kbtypes.windows import Bucket, ContextDiff, DiffOptions, Entry, Removed, Window, WindowOptions
 
@@ -81,7 +81,7 @@ class PythonContext(PythonHandle):
 
     def ingest(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str | Mapping[str, Any]],
         *,
         hint: str | None = None,
         timeout_ms: int | None = None,
@@ -89,31 +89,34 @@ class PythonContext(PythonHandle):
         at: Instant | None = None,
         **options: Unpack[WindowOptions],
     ) -> Ingestion[ContextDiff]:
-        """Store the facts and rules of a text or of the turns of a conversation, all or none.
+        """Store the facts and rules of a text or of messages, all or none.
 
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. Without a model, prose is skipped, or stored as facts `said(speaker, text,
         when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`,
         the numbers of the `unread` lines, a `window` made with the options of `context`, and its
-        `changes` since the last window of the session. The text is stored as episodes, one for each
-        turn, said by `speaker` at `at`, and is the evidence of the facts; a turn may begin with its
-        speaker, as in `ann: ...`.
+        `changes` since the last window of the session.
 
-        Raises InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
+        A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
+        parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
+        `at` and `session` hold for everything made from the text: the episodes in which it is
+        stored as evidence, what is said in them, and the facts, which are valid from `at` unless
+        the text states another time. A message that was stored before, with the same `id` or
+        as part of the conversation with which the session begins, is not stored again.
+
+        Raises InvalidInput, AlreadyExists, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
-        starts: tuple[int, ...] = ()
-        if not isinstance(text, str):
-            turns = list(_turns(text))
-            text, starts = "\n".join(turns), first_lines(turns)
         limits = request_limits(timeout_ms)
+        if speaker is not None:
+            check_speaker("speaker", text_of("speaker", speaker))
+        messages = text if isinstance(text, str) else messages_of(text, "text", speaker, read_time)
         with named(**_NAMES):
             request = _request(options)
             ingested = self.kb.ingest(
-                text,
+                messages,
                 request,
                 hint=hint,
                 request_limits=limits,
-                turns=starts,
                 source=Source(speaker, instant("at", at), request.session),
             )
         changes = None if ingested.changes is None else _with_text(ingested.changes)
@@ -168,18 +171,9 @@ def _goals(goals: str | Sequence[str | tuple[str, Sequence[Arg]]]) -> tuple[Goal
         raise InvalidInput.at("goals", "must be a text or a list of texts")
     return tuple(
         literal_of(*goal) if isinstance(goal, tuple) and len(goal) == 2
-        else goal_from_text(text(f"goals[{index}]", goal), f"goals[{index}]")
+        else goal_from_text(text_of(f"goals[{index}]", goal), f"goals[{index}]")
         for index, goal in enumerate(listed)
     )  # fmt: skip
-
-
-def _turns(turns: Sequence[str]) -> Sequence[str]:
-    if not isinstance(turns, Sequence):
-        raise InvalidInput.at("text", "must be a text or a list of texts")
-    for index, turn in enumerate(turns):
-        if not isinstance(turn, str):
-            raise InvalidInput.at(f"text[{index}]", "must be a text")
-    return turns
 
 
 def _with_text(diff: WindowDiff) -> ContextDiff:

@@ -28,7 +28,7 @@ from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.operations.scripts import ScriptOutcome
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.handle import PythonHandle
-from kbcore.python_values import fraction, instant, positive
+from kbcore.python_values import duration, fraction, instant
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import AssertOutcome, Fact
 from kbcore.state.rulebook import StoredDefinition
@@ -40,7 +40,7 @@ from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
 from kbtypes.episodes import Evidences
 from kbtypes.results import RetractOutcome, StoredPhrase, StoredRule, StoreOutcome
-from kbtypes.values import Arg, Instant
+from kbtypes.values import Arg, Duration, Instant
 
 _FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
 """A string that is a file name rather than a text, whose last statement ends with a dot."""
@@ -73,7 +73,7 @@ class PythonWrites(PythonHandle):
         *,
         negated: bool = False,
         scope: str | None = None,
-        ttl: int | None = None,
+        ttl: Duration | None = None,
         valid_from: Instant | None = None,
         valid_until: Instant | None = None,
         confidence: float | None = None,
@@ -87,9 +87,10 @@ class PythonWrites(PythonHandle):
         stored all or none. The other arguments apply to each fact, unless its annotations say
         otherwise; only `scope` also applies to rules.
 
-        `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
-        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `evidence` are ids of
-        episodes, or spans `(id, start, end)`, that support the fact, beside those it has.
+        `ttl` is a duration from this call, also for a fact that is already stored: milliseconds, a
+        text such as `30d`, or a timedelta. Points in time are epoch milliseconds, ISO 8601 texts,
+        dates or datetimes, in UTC without an offset. `evidence` are ids of episodes, or spans `(id,
+        start, end)`, that support the fact, beside those it has.
         `conflict` names a strategy for facts whose opposite is stored: KEEP_BOTH, REJECT,
         NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput, RuleSyntaxError,
         Conflict.
@@ -99,7 +100,7 @@ class PythonWrites(PythonHandle):
             (),
             not negated,
             scope,
-            positive("ttl", ttl),
+            duration("ttl", ttl),
             instant("valid_from", valid_from),
             instant("valid_until", valid_until),
             fraction("confidence", confidence),

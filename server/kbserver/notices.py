@@ -1,5 +1,5 @@
-"""Notices about a request that was accepted: ignored fields, predicates that do not exist. Answers
-carry them in headers.
+"""Notices about a request that was accepted: ignored fields, instants that look like seconds,
+predicates that do not exist. Answers carry them in headers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from kbcore.reason.predicates import MissingPredicate
 
 IGNORED_HEADER = "X-Ignored-Fields"
+TIMES_HEADER = "X-Time-Warnings"
 UNKNOWN_HEADER = "X-Unknown-Predicates"
 MAX_NAMES = 20
 """Ignored fields that are named; `...` stands for the others."""
@@ -48,6 +49,11 @@ class IgnoredFields:
             if self.paths
             else []
         )
+
+
+def time_header(warnings: Iterable[str]) -> tuple[str, str]:
+    """Return the header that has the warnings of instants."""
+    return TIMES_HEADER, "; ".join(encoded(warning, "%;") for warning in warnings)
 
 
 def unknown_headers(unknown: Sequence[MissingPredicate]) -> dict[str, str]:

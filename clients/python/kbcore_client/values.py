@@ -2,6 +2,7 @@
 
 from kbtypes.values import (
     Arg,
+    Duration,
     Instant,
     Row,
     Value,
@@ -11,7 +12,9 @@ from kbtypes.values import (
     check_constants,
     checked_values,
     columns,
+    duration,
     instant,
+    messages_of,
     present,
     python_value,
     read_atom,
@@ -28,6 +31,7 @@ from kbtypes.values import (
 __all__ = [
     "Arg",
     "Atom",
+    "Duration",
     "Instant",
     "Row",
     "Value",
@@ -37,7 +41,9 @@ __all__ = [
     "check_constants",
     "checked_values",
     "columns",
+    "duration",
     "instant",
+    "messages_of",
     "present",
     "python_value",
     "read_atom",

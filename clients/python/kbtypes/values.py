@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 from typing import Literal as OneOf
@@ -21,8 +22,16 @@ Arg = str | int | float | bool | date | Decimal | UUID
 """An argument of a fact or goal; in goals a text that starts with `?` is a variable. Dates,
 decimals and UUIDs are texts in their standard form."""
 
-Instant = int | str | datetime
-"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
+Instant = int | str | date
+"""A point in time: epoch milliseconds, an ISO 8601 text, a datetime, or a date, which means its
+first instant. Without an offset from UTC, a text or datetime is in UTC.
+"""
+
+Duration = int | str | timedelta
+"""A duration: milliseconds, a text such as `30d`, or a timedelta."""
+
+_SECONDS = range(500_000_000, 10_000_000_000)
+"""Numbers that are rather seconds of the years 1985 to 2286 than milliseconds of 1970."""
 
 Value = str | int | float | bool
 """A value in an answer: a text, or with `values="python"` also a number or a boolean."""
@@ -208,7 +217,28 @@ def texts_of(field: str, texts: str | Sequence[str]) -> list[str]:
 
 def instant(value: Instant | None) -> int | str | None:
     """Return a point in time as JSON has it."""
-    return value.isoformat() if isinstance(value, datetime) else value
+    if isinstance(value, int) and abs(value) in _SECONDS:
+        warnings.warn(f"{value} looks like seconds, but is read as milliseconds", stacklevel=3)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def duration(value: Duration | None) -> int | str | None:
+    """Return a duration as JSON has it."""
+    return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
+
+
+def messages_of(messages: object) -> list[Any]:
+    """Return texts and chat messages as JSON has them; raise InvalidInput."""
+    if isinstance(messages, Mapping | bytes) or not isinstance(messages, Iterable):
+        raise InvalidInput.at("text", "must be a text or a list of texts or messages")
+    return [
+        {**each, "at": instant(each["at"])}
+        if isinstance(each, Mapping) and "at" in each
+        else dict(each)
+        if isinstance(each, Mapping)
+        else each
+        for each in messages
+    ]
 
 
 def checked_values(values: str) -> bool:

@@ -179,8 +179,9 @@ class EpisodeMethods(TenantHandle):
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
         `episodes` are stored together with the facts. `yield_now` is called about once a
-        millisecond. Raises InvalidInput that names the span if an episode is unknown or too short,
-        or if a fact would have too much evidence.
+        millisecond. A fact that has all the evidence that a fact may have gets no more from them.
+        Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
+        would have too much evidence from others.
         """
         if not any(fact.evidence for fact in paced(facts, yield_now)):
             return facts
@@ -193,14 +194,18 @@ class EpisodeMethods(TenantHandle):
                     checked.append(fact)
                     continue
                 where = "evidence" if len(facts) == 1 else f"facts[{index}].evidence"
-                if len(fact.evidence) > MAX_EVIDENCE:
+                is_recorded = all(span.episode in lengths for span in fact.evidence)
+                if len(fact.evidence) > MAX_EVIDENCE and not is_recorded:
                     raise _too_many(where)
                 spans = tuple(
                     _span(tenant, lengths, each, f"{where}[{number}]")
-                    for number, each in enumerate(fact.evidence)
+                    for number, each in enumerate(fact.evidence[:MAX_EVIDENCE])
                 )
-                if len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
-                    raise _too_many(where)
+                excess = len(spans) + _evidence_count(tenant, fact) - MAX_EVIDENCE
+                if excess > 0:
+                    if not is_recorded:
+                        raise _too_many(where)
+                    spans = spans[: max(len(spans) - excess, 0)]
                 checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
 

@@ -696,10 +696,12 @@ class Lowering:
         if name == "ttl":
             if whole and int(text) > 0:
                 return int(text)
+            if token.type == "STRING":
+                return text
             self._at(
                 "bad-annotation",
                 f'ttl is a positive number of milliseconds, found "{excerpt(text)}"',
-                None,
+                'for instance 60000 or "30d"',
                 token,
             )
             return 1

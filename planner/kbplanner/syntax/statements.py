@@ -26,13 +26,13 @@ class TextSpan(NamedTuple):
 class Annotations:
     """Annotations of a fact in `[...]`; None where absent.
 
-    `ttl` is in milliseconds. Instants are as written: epoch milliseconds as `int`, anything else as
-    text, to be parsed like instants of the interface. `metadata` is a JSON object, written as a
+    Durations and instants are as written: milliseconds as `int`, anything else as text, to be
+    parsed like those of the interface. `metadata` is a JSON object, written as a
     quoted text.
     """
 
     confidence: float | None = None
-    ttl: int | None = None
+    ttl: int | str | None = None
     scope: str | None = None
     valid_from: int | str | None = None
     valid_until: int | str | None = None

@@ -217,8 +217,9 @@ class Agent:
                 self._count_part(who.tenant, not outcomes)
             except RateLimited as error:
                 raise self._refusal(error, who, outcomes, len(asked)) from error
-            done, outcome = self._toolbox.attempt(tools[name], arguments, who, call)
-            outcomes.append({"op": name, "result" if done else "error": outcome})
+            done, outcome, notes = self._toolbox.noted(tools[name], arguments, who, call)
+            warnings = {"warnings": notes.texts} if notes.texts else {}
+            outcomes.append({"op": name, "result" if done else "error": outcome, **warnings})
             if not done:
                 break
         return outcomes[0] if len(asked) == 1 else {"results": outcomes}

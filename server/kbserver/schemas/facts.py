@@ -36,6 +36,7 @@ from kbserver.schemas.fields import (
     Anything,
     Choice,
     Count,
+    Duration,
     Elements,
     Flag,
     Fraction,
@@ -44,7 +45,6 @@ from kbserver.schemas.fields import (
     ListOfForms,
     Many,
     Metadata,
-    Milliseconds,
     Name,
     Object,
     PatternArguments,
@@ -114,7 +114,7 @@ class FactBody(AtomBody):
     """A fact."""
 
     scope = WriteScope()
-    ttl = Milliseconds()
+    ttl = Duration()
     valid_from = Instant()
     valid_until = Instant()
     confidence = Fraction()

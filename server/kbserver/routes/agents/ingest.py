@@ -46,8 +46,8 @@ from kbserver.schemas.ingest import (
     errors=OF_MODELS,
     tool=Tool(
         name="ingest",
-        description="Store facts and rules of a text, like likes(ann, tea); gives a context window.",
-        takes=("text", "goals", "maxFacts", "scope", "sessionId"),
+        description="Store what a text or messages state; gives a window.",
+        takes=("text", "speaker", "at", "goals", "maxFacts", "scope", "sessionId"),
         gives=("extracted", "rules?", "context?"),
         usual=True,
         work=work.ingest,

@@ -29,7 +29,7 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
         name="extract",
         description="Read prose into facts, and with rules into rules too, by a language model. "
         "With assert they are stored.",
-        takes=("text", "assert", "rules", "scope", "context"),
+        takes=("text", "assert", "rules", "scope", "context", "speaker", "at", "sessionId"),
         gives=("facts", "rules?", "asserted?"),
         repeats=False,
         model=True,

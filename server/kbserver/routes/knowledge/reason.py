@@ -132,8 +132,7 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Why answers hold; whyNot: why there are none; plan: how a goal runs. "
-        "Goal as for ask.",
+        description="Why answers hold; whyNot: why there are none; plan: how a goal runs.",
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
@@ -178,7 +177,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     paged=True,
     tool=Tool(
         name="query",
-        description="Match stored facts, no rules; ?x matches anything. Or text.",
+        description="Match stored facts, no rules; ?x matches anything.",
         takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
