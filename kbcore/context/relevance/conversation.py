@@ -32,12 +32,12 @@ ANSWER_WEIGHT = 0.7
 UNIT_CHARS = 200
 """Mean length of episodes in characters from which on the weights decrease."""
 
-MAX_SOURCES = 128
+MAX_SOURCES = 32
 """The best matches whose sessions and neighbours are looked at; a weaker one would hardly bring
 them into a window.
 """
 
-MAX_NEIGHBOURS = 64
+MAX_NEIGHBOURS = 32
 """Episodes without a match of their own whose facts are raised: those that get most."""
 
 MAX_EPISODES = 3
