@@ -5,7 +5,8 @@ predicates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -126,6 +127,17 @@ class Room:
             if draft.size >= most:
                 break
         self.reserve = min(draft.size, most)
+
+    @contextmanager
+    def half(self) -> Iterator[None]:
+        """Keep half of the facts and of the text free meanwhile."""
+        keep, reserve = self.keep, self.reserve
+        self.keep += self._request.max_facts // 2
+        self.reserve += (self._max_units or 0) // 2
+        try:
+            yield
+        finally:
+            self.keep, self.reserve = keep, reserve
 
     def refusal(
         self, facts: Sequence[RankedCandidate], goal: str | None = None, role: str = MATCH

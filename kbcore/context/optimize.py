@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import Any
@@ -16,13 +16,14 @@ from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supply
+from kbcore.context.relevance.questions import goals_of_question
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
-from kbcore.errors import EngineFault
+from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.episodes.episodes import StoredEpisodes
@@ -32,6 +33,10 @@ from kbtypes.windows import Entry, GoalNote, Window
 
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""
+
+
+MEANT_SHARE = 4
+"""The goals that a query means get one of so many parts of the time that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,10 @@ def make_window(
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
     room.take_notes(goals.notes())
-    if request.query is not None and request.min_coverage > 0 and not supply.lexical:
+    if request.query is not None and not request.goals:
+        _take_meant(request, witness, room, selection, judge)
+    is_known = supply.lexical or room.taken
+    if request.query is not None and request.min_coverage > 0 and not is_known:
         room.take_query_note(GoalNote(QUERY, unanswered=True))
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
@@ -112,6 +120,32 @@ def make_window(
         notes=tuple(room.notes),
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
+
+
+def _take_meant(
+    request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge
+) -> None:
+    """Add the answers of goals that the query means, with their proofs, to a part of the window.
+
+    They are guesses: those that have no answer, that cannot be asked so, or that take too long
+    leave no trace.
+    """
+    budget, supply = witness.budget, witness.supply
+    meant = goals_of_question(
+        witness.reasoner.tenant, supply.partitions, str(request.query), request.asker, budget
+    )
+    if not meant:
+        return
+    share = budget.part(MEANT_SHARE)
+    guessing = Witness(witness.reasoner, supply, witness.most, share)
+    with room.half():
+        for goal in meant:
+            guess = GoalProofs(replace(request, goals=(goal,)), guessing, room, selection, judge)
+            try:
+                guess.take(is_guess=True)
+            except (BudgetExceeded, InvalidInput, PredicateFailed):
+                continue
+    budget.external = budget.external or share.external
 
 
 def window_id(entries: Sequence[Entry]) -> str:

@@ -14,6 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
@@ -32,6 +33,9 @@ B = 0.75
 """BM25 parameters: `K1` sets how fast repetitions of a word saturate, `B` how much length is
 normalised.
 """
+
+PAIR_WEIGHT = 0.2
+"""Weight of two words that stand side by side in the query and in a fact."""
 
 NO_SATURATION = 1e-12
 """In place of `K1`, so that a word counts once however often a fact has it.
@@ -112,7 +116,11 @@ class LexicalIndex:
 
         Raises BudgetExceeded.
         """
-        return self._query(partition, Counter(words(text, budget.yield_now)), budget, predicates)
+        stems = words(text, budget.yield_now)
+        query = self._query(partition, Counter(stems), budget, predicates)
+        numbers = [self._vocabulary.get(stem) for stem in budget.paced(stems)]
+        query.note_order(numbers)
+        return query
 
     def covers(
         self,
@@ -145,7 +153,7 @@ class LexicalIndex:
             for word, times in budget.paced(counted.items())
             if (number := self._vocabulary.get(word)) is not None
         }
-        return SearchQuery(self._engine, self._mutex, shelves, numbered, predicates)
+        return SearchQuery(self._engine, self._mutex, self._symbols, shelves, numbered, predicates)
 
     def _current(self, partition: Partition, budget: Budget) -> list[_PostingShelf]:
         """Update and return the posting lists.
@@ -249,12 +257,15 @@ class SearchQuery:
         self,
         engine: Engine,
         mutex: threading.Lock,
+        words_of: Mapping[int, Sequence[int]],
         shelves: Sequence[_PostingShelf],
         counted: Mapping[int, int],
         predicates: Sequence[str] | None,
     ) -> None:
         self._engine = engine
         self._mutex = mutex
+        self._words_of = words_of
+        self._pairs: dict[tuple[int, int], float] = {}
         self._shelves = shelves
         self._predicates = predicates
         self._total = total = sum(shelf.count for shelf in shelves)
@@ -276,6 +287,33 @@ class SearchQuery:
     def relations(self) -> Iterable[StoredRelation]:
         """Return the relations that are searched; one may occur more than once."""
         return (stored for shelf in self._shelves for stored in shelf.relations)
+
+    def note_order(self, numbers: Sequence[int | None]) -> None:
+        """Note the words of the query in their order, None for those that no fact has."""
+        weights = dict(self._weights)
+        for first, second in pairwise(numbers):
+            if first in weights and second in weights:
+                weight = max(weights[first], weights[second])
+                self._pairs[first, second] = PAIR_WEIGHT * weight / self._max_score
+
+    def pairs(self, stored: StoredRelation, rows: array[int]) -> list[float]:
+        """Return for each of some rows what its pairs of words, which stand side by side in the
+        query too, add to its score.
+
+        The facts are indexed. The weight of a pair is that of its rarer word, which is at most its
+        own.
+        """
+        if not self._pairs:
+            return [0.0] * len(rows)
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        added: dict[int, float] = {}
+        for symbol in set(cells):
+            own = set(pairwise(self._words_of.get(symbol, ())))
+            added[symbol] = sum(weight for pair, weight in self._pairs.items() if pair in own)
+        return [
+            sum(added[symbol] for symbol in cells[at : at + arity])
+            for at in range(0, len(cells), arity)
+        ]
 
     def best(self, k: int, minimum: float = 0.0, symbol: int | None = None) -> list[Found]:
         """Return the `k` facts that match best, best first; see `LexicalIndex.search`.

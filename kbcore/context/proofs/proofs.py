@@ -62,12 +62,13 @@ class GoalProofs:
         self._unfinished: set[int] = set()
         self._unproved: set[int] = set()
 
-    def take(self) -> None:
+    def take(self, *, is_guess: bool = False) -> None:
         """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
         large.
 
         Goals are served in rotation, the best answer of each first. A fact on the losing side of a
-        contradiction is skipped, and so is every answer that depends on it.
+        contradiction is skipped, and so is every answer that depends on it. For a goal without
+        answers, the facts that match part of its rules are added, unless it `is_guess`.
         """
         lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
         alone: list[AnswerGroup] = []
@@ -96,7 +97,7 @@ class GoalProofs:
                 self._left_out[group.goal] -= 1
                 self._take_answer(group, "answer of a goal; its proof does not fit", text)
         for number, goal in enumerate(self._witness.budget.paced(self._goals, 1)):
-            if not self.found[number]:
+            if not self.found[number] and not is_guess:
                 self._take_partial(goal)
 
     def notes(self) -> list[GoalNote]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -137,62 +137,69 @@ class StoredEpisodes:
         """
         if self._below is not None:
             yield from self._below.in_session(session)
-        for id in self._ordered().session(session):
+        for id in self._in_order().sessions.get(session, ()):
             yield self._known[id]
 
-    def following(self, episode: Episode) -> Episode | None:
-        """Return the episode of the same session that was stored after an episode, None if there is
-        none.
+    def around(self, episode: Episode, distance: int) -> list[tuple[int, Episode]]:
+        """Return the episodes of the same session that were stored up to `distance` places before
+        and after a stored episode, each with its distance, which is below 0 before it.
 
         The caller holds the read lock. The first call reads all episodes.
         """
         if episode.session is None:
-            return None
-        order = self._ordered()
-        if episode.id in self._known:
-            after = order.after(episode)
-        else:
-            below = None if self._below is None else self._below.following(episode)
-            if below is not None:
-                return below
-            after = order.first(episode.session)
-        return None if after is None else self._known[after]
+            return []
+        place = self._place(episode)
+        first = max(place - distance, 0)
+        ids = self._slice(episode.session, first, place + distance + 1)
+        return [
+            (at - place, known)
+            for at, id in enumerate(ids, first)
+            if at != place and (known := self.get(id)) is not None
+        ]
 
-    def _ordered(self) -> _Order:
-        order = self._order
-        if order is None:
+    def _in_order(self) -> _Order:
+        if self._order is None:
             order = _Order()
             for each in self._known.values():
                 order.add(each)
             self._order = order  # another reader may have made an equal one in between
-        return order
+        return self._order
+
+    def _place(self, episode: Episode) -> int:
+        """Return how many episodes of its session were stored before an episode."""
+        if episode.id in self._known:
+            return self._count_below(str(episode.session)) + self._in_order().places[episode.id]
+        return 0 if self._below is None else self._below._place(episode)
+
+    def _count(self, session: str) -> int:
+        return self._count_below(session) + len(self._in_order().sessions.get(session, ()))
+
+    def _count_below(self, session: str) -> int:
+        return 0 if self._below is None else self._below._count(session)
+
+    def _slice(self, session: str, start: int, end: int) -> list[str]:
+        """Return the ids from place `start` up to, not including, `end` of a session."""
+        below = self._count_below(session)
+        ids = self._in_order().sessions.get(session, [])[
+            max(start - below, 0) : max(end - below, 0)
+        ]
+        if self._below is not None and start < below:
+            return [*self._below._slice(session, start, end), *ids]
+        return ids
 
 
 class _Order:
-    """The ids of the episodes of each session, in the order in which they were stored."""
+    """The ids of the episodes of each session, in the order in which they were stored, and the
+    place of each.
+    """
 
     def __init__(self) -> None:
-        self._sessions: dict[str, list[str]] = {}
-        self._indexes: dict[str, int] = {}
+        self.sessions: dict[str, list[str]] = {}
+        self.places: dict[str, int] = {}
 
     def add(self, episode: Episode) -> None:
         """Add an episode after all others of its session."""
         if episode.session is not None:
-            ids = self._sessions.setdefault(episode.session, [])
-            self._indexes[episode.id] = len(ids)
+            ids = self.sessions.setdefault(episode.session, [])
+            self.places[episode.id] = len(ids)
             ids.append(episode.id)
-
-    def session(self, session: str) -> Sequence[str]:
-        """Return the episodes of a session."""
-        return self._sessions.get(session, ())
-
-    def first(self, session: str) -> str | None:
-        """Return the first episode of a session."""
-        ids = self._sessions.get(session)
-        return None if ids is None else ids[0]
-
-    def after(self, episode: Episode) -> str | None:
-        """Return the episode after an episode that was added."""
-        index = self._indexes[episode.id] + 1
-        ids = self._sessions[str(episode.session)]
-        return ids[index] if index < len(ids) else None
