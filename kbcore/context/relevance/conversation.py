@@ -5,7 +5,7 @@ answer to a question.
 answer, "Yes, my aunt", has none of these words. A fact that is based on an episode of a session
 therefore gets, in addition to its own match, SESSION_WEIGHT times the best match in the session and
 NEIGHBOUR_WEIGHT times the best match among the episodes at most NEIGHBOUR_DISTANCE before and
-after, whoever said them. Where episodes are long, each is about a subject of its own: both weights
+after, of any speaker. Where episodes are long, each is about a subject of its own: both weights
 are multiplied by min(1, UNIT_CHARS / mean length)^2. The next episode, said by another speaker
 after one that ends with a question, gets ANSWER_WEIGHT times the match of the question as well.
 """

@@ -148,13 +148,13 @@ class StoredEpisodes:
         """
         if episode.session is None:
             return []
-        place = self._place(episode)
-        first = max(place - distance, 0)
-        ids = self._slice(episode.session, first, place + distance + 1)
+        own = self._index(episode)
+        first = max(own - distance, 0)
+        ids = self._slice(episode.session, first, own + distance + 1)
         return [
-            (at - place, known)
-            for at, id in enumerate(ids, first)
-            if at != place and (known := self.get(id)) is not None
+            (index - own, known)
+            for index, id in enumerate(ids, first)
+            if index != own and (known := self.get(id)) is not None
         ]
 
     def _in_order(self) -> _Order:
@@ -165,11 +165,11 @@ class StoredEpisodes:
             self._order = order  # another reader may have made an equal one in between
         return self._order
 
-    def _place(self, episode: Episode) -> int:
+    def _index(self, episode: Episode) -> int:
         """Return how many episodes of its session were stored before an episode."""
         if episode.id in self._known:
-            return self._count_below(str(episode.session)) + self._in_order().places[episode.id]
-        return 0 if self._below is None else self._below._place(episode)
+            return self._count_below(str(episode.session)) + self._in_order().indexes[episode.id]
+        return 0 if self._below is None else self._below._index(episode)
 
     def _count(self, session: str) -> int:
         return self._count_below(session) + len(self._in_order().sessions.get(session, ()))
@@ -178,7 +178,7 @@ class StoredEpisodes:
         return 0 if self._below is None else self._below._count(session)
 
     def _slice(self, session: str, start: int, end: int) -> list[str]:
-        """Return the ids from place `start` up to, not including, `end` of a session."""
+        """Return the ids from index `start` up to, not including, `end` of a session."""
         below = self._count_below(session)
         ids = self._in_order().sessions.get(session, [])[
             max(start - below, 0) : max(end - below, 0)
@@ -190,16 +190,16 @@ class StoredEpisodes:
 
 class _Order:
     """The ids of the episodes of each session, in the order in which they were stored, and the
-    place of each.
+    index of each.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[str, list[str]] = {}
-        self.places: dict[str, int] = {}
+        self.indexes: dict[str, int] = {}
 
     def add(self, episode: Episode) -> None:
         """Add an episode after all others of its session."""
         if episode.session is not None:
             ids = self.sessions.setdefault(episode.session, [])
-            self.places[episode.id] = len(ids)
+            self.indexes[episode.id] = len(ids)
             ids.append(episode.id)
