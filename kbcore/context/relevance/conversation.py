@@ -71,16 +71,16 @@ def with_conversation(
     based: dict[Where, list[Episode]] = {}
     own: dict[str, float] = {}
     for (stored, row), match in budget.paced(best):
-        based[stored, row] = found = list(_episodes(tenant, stored, row))
-        for episode in found:
+        based[stored, row] = episodes_of_fact = list(_episodes(tenant, stored, row))
+        for episode in episodes_of_fact:
             own[episode.id] = max(match, own.get(episode.id, 0.0))
-    episodes = {episode.id: episode for found in based.values() for episode in found}
+    episodes = {episode.id: episode for each in based.values() for episode in each}
     if not episodes:
         return matches
     more = _more(tenant, episodes, own)
     raised = dict(matches)
-    for where, found in based.items():
-        raised[where] += max((more[episode.id] for episode in found), default=0.0)
+    for where, based_on in based.items():
+        raised[where] += max((more[episode.id] for episode in based_on), default=0.0)
     relations = [
         stored
         for partition in partitions

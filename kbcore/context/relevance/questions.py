@@ -76,12 +76,12 @@ def _named(
 ) -> list[RelationSchema]:
     """Return the schemas of conclusions that a question names."""
     asked = frozenset(islice(words(question, budget.yield_now), MAX_WORDS))
-    found: dict[RelationSchema, int] = {}
+    sizes: dict[RelationSchema, int] = {}
     for partition in partitions:
         heads = _heads_of(tenant.rules.visible(partition.name), budget)
         for word in asked & heads.keys():
-            found.update((schema, len(own)) for schema, own in heads[word] if own <= asked)
-    ordered = sorted(found, key=lambda each: (-found[each], each.predicate, each.arity))
+            sizes.update((schema, len(own)) for schema, own in heads[word] if own <= asked)
+    ordered = sorted(sizes, key=lambda each: (-sizes[each], each.predicate, each.arity))
     return ordered[:MAX_HEADS]
 
 
@@ -123,7 +123,7 @@ def _runs_of(question: str) -> list[str]:
 
 
 def _constant(tenant: Tenant, runs: Sequence[str], used: set[str]) -> str | None:
-    """Return the constant that some words are, None if there is none."""
+    """Return the constant that some words are, None if they are not one."""
     if len(runs) == 1 and (runs[0].casefold() in STOP_WORDS or used.issuperset(words(runs[0]))):
         return None
     text = " ".join(runs)
