@@ -130,7 +130,7 @@ class Room:
 
     @contextmanager
     def half(self) -> Iterator[None]:
-        """Keep half of the facts and of the text free meanwhile."""
+        """Keep half of the facts and of the text free while the block runs."""
         keep, reserve = self.keep, self.reserve
         self.keep += self._request.max_facts // 2
         self.reserve += (self._max_units or 0) // 2

@@ -36,7 +36,7 @@ GOAL_RELEVANCE = 0.9
 
 
 MEANT_SHARE = 4
-"""The goals that a query means get one of so many parts of the time that is left."""
+"""Equal parts of the remaining time, of which the goals that a query means get one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def fact_text(predicate: str, args: Sequence[str], negated: bool) -> str:
     """Return the text of a fact for an embedder: first argument, predicate as words, other
     arguments.
 
-    Of a fact with sentences these alone: names, dates and ids in other arguments are found by words.
+    Of a fact with sentences these alone: names and dates in other arguments are found by words.
     """
     if sentences := [arg for arg in args if len(arg.split()) >= SENTENCE_WORDS]:
         return " ".join([*(["not"] if negated else []), *sentences])
