@@ -167,7 +167,8 @@ class Window:
     `resolved` ones the losing sign was left out. `cut` says, if requested, what else was left out
     and why. `text` is the window in the requested format (`structured`: the text of `facts`), and
     `tokens` is its number of tokens. `notes` are what the text says about goals. `sources` are the
-    cited spans with `number` and text, if citations are requested.
+    cited spans with `number` and text, if citations are requested. `index_progress` is the share of
+    facts in which the words of the query were searched, 0 to 1, None if it is all.
     """
 
     id: str
@@ -187,6 +188,7 @@ class Window:
     tokens: int = 0
     sources: tuple[Mapping[str, Any], ...] | None = None
     notes: tuple[GoalNote, ...] = ()
+    index_progress: float | None = None
 
     @property
     def chars(self) -> int:

@@ -241,8 +241,12 @@ class ContextWindows(TenantHandle):
         present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
         partitions = self._partitions(tenant, request.scope)
         weight = self._services.config.query_salience_weight
+        indexed = 1.0
+        if request.query is not None:
+            indexed = LexicalIndex.of(tenant).fill(partitions, budget)
+            self._services.word_indexes.asked(is_behind=indexed < 1)
         matches = matching_facts(tenant, partitions, request, weight, budget, ranked)
-        return Supply(ranked, partitions, request.min_salience, matches, weight, present)
+        return Supply(ranked, partitions, request.min_salience, matches, weight, present, indexed)
 
     def _window(
         self,
@@ -305,8 +309,10 @@ class ContextWindows(TenantHandle):
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
             # Rows of plugins are those of one request, and so are the limits that leave premises
-            # out.
-            is_whole = not any(note.unproved for note in selected.window.notes)
+            # out. The index may have more facts for the next request.
+            is_whole = supply.indexed >= 1 and not any(
+                note.unproved for note in selected.window.notes
+            )
             if not staged and is_whole and budget.external is None:
                 recent.keep(key, selected)
             supply.scores.show(selected.facts)

@@ -324,6 +324,12 @@ class WindowBase(LeanAnswer):
         of="window.tokens",
     )
     generated_at = Time(of="window.generated_at")
+    index_progress = Number(
+        "While the word index is made: the share of facts in which the words of `query` were "
+        "searched, 0 to 1.",
+        of="window.index_progress",
+        optional=True,
+    )
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the window as JSON; `facts` is `entries` once more."""
