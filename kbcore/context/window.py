@@ -169,6 +169,8 @@ class Window:
     `tokens` is its number of tokens. `notes` are what the text says about goals. `sources` are the
     cited spans with `number` and text, if citations are requested. `index_progress` is the share of
     facts in which the words of the query were searched, 0 to 1, None if it is all.
+    `vectors_missing` is the number of facts that have no vector yet, None if all have one or there
+    is no embedder.
     """
 
     id: str
@@ -189,6 +191,7 @@ class Window:
     sources: tuple[Mapping[str, Any], ...] | None = None
     notes: tuple[GoalNote, ...] = ()
     index_progress: float | None = None
+    vectors_missing: int | None = None
 
     @property
     def chars(self) -> int:

@@ -91,6 +91,7 @@ class WordIndexes:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
+            self._thread = None
 
     def work(self) -> bool:
         """Do a piece of work for each tenant; return whether more is left."""
@@ -99,7 +100,7 @@ class WordIndexes:
             index = tenant.attached.get(LexicalIndex)
             if index is None or not index.is_behind(tenant):
                 continue
-            if self._stop.wait(PAUSE_SECONDS):
+            if self._thread is not None and self._stop.wait(PAUSE_SECONDS):
                 return False
             with tenant.lock.read():
                 if tenant.failed is None and not tenant.gone:

@@ -222,7 +222,10 @@ class Window:
     `available` is the number of candidate facts. `text` is the window in the requested format, and
     `tokens` its number of tokens. `savings`, the contradictions and `buckets` are those of windows
     with goals, a session or buckets. `cut` says, if requested, what was left out and why, `sources`
-    what was said: the cited spans of episodes with their text.
+    what was said: the cited spans of episodes with their text. `index_progress` is the share of
+    facts in which the words of the query were searched, 0 to 1, None if it is all;
+    `vectors_missing` the number of facts that have no vector yet, None if all have one or the
+    server has no embedder.
     """
 
     id: str
@@ -242,6 +245,8 @@ class Window:
     tokens: int
     chars: int
     sources: list[dict[str, Any]] = field(default_factory=list)
+    index_progress: float | None = None
+    vectors_missing: int | None = None
 
     @classmethod
     def of(cls, answer: Json) -> Window:
@@ -280,6 +285,8 @@ class Window:
             answer["tokenEstimate"],
             answer["totalCharCount"],
             answer.get("sources", []),
+            answer.get("indexProgress"),
+            answer.get("vectorsMissing"),
         )
 
     def _repr_html_(self) -> str:
@@ -327,7 +334,7 @@ class ContextDiff:
     """Changes between two windows of a session, with their text for a prompt.
 
     `previous` is None if the session is unknown. With `refresh` a whole window is better than the
-    changes; `reason` says why.
+    changes; `reason` says why. `index_progress` and `vectors_missing` are those of `Window`.
     """
 
     previous: str | None
@@ -338,6 +345,8 @@ class ContextDiff:
     refresh: bool
     reason: str | None
     text: str
+    index_progress: float | None = None
+    vectors_missing: int | None = None
 
     @classmethod
     def of(cls, answer: Json) -> ContextDiff:
@@ -351,6 +360,8 @@ class ContextDiff:
             answer["fullRefreshRecommended"],
             answer.get("reason"),
             answer.get("formattedText", ""),
+            answer.get("indexProgress"),
+            answer.get("vectorsMissing"),
         )
 
     def _repr_html_(self) -> str:

@@ -330,6 +330,11 @@ class WindowBase(LeanAnswer):
         of="window.index_progress",
         optional=True,
     )
+    vectors_missing = Count(
+        "With an embedder: the facts that have no vector yet, and are found by their words only.",
+        of="window.vectors_missing",
+        optional=True,
+    )
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the window as JSON; `facts` is `entries` once more."""
@@ -414,6 +419,8 @@ class WindowDiffAnswer(LeanAnswer):
         of=_text_of_changes,
         optional=True,
     )
+    index_progress = Number("That of the current window.", optional=True)
+    vectors_missing = Count("That of the current window.", optional=True)
 
 
 def _goals(goals: Any) -> tuple[Goal, ...]:
