@@ -127,7 +127,7 @@ class Postings:
         self.shown = bytearray()
         self.owners = array("I")
         self.rows = array("I")
-        self._masks: dict[int, tuple[bytearray, dict[int, tuple[int, int]]]] = {}
+        self._masks: dict[int, tuple[bytearray, dict[int, tuple[int, range]]]] = {}
         self.parts: list[Part] = []
         self.most = 1
         self.shortest = MAX_LENGTH
@@ -168,8 +168,8 @@ class Postings:
         mask, rows_done = self._masks.pop(symbol, (bytearray(), {}))
         mask.extend(bytes(len(self.shown) - len(mask)))
         for part in self.parts:
-            done = rows_done.get(part.owner, (0, 0))
-            rows_done[part.owner] = len(part.places), part.closed.stop
+            done = rows_done.get(part.owner, (0, range(0)))
+            rows_done[part.owner] = len(part.places), part.closed
             for rows in _new_rows(part, *done):
                 for position in range(part.arity):
                     first, last = rows.start * part.arity, rows.stop * part.arity
@@ -339,7 +339,7 @@ class Postings:
         while backlog:
             waiting = backlog[-1]
             if waiting.stop == waiting.part.closed.stop > waiting.start:
-                self._open(waiting.part, range(waiting.start, waiting.stop), waiting.place)
+                self._open(waiting.part, range(waiting.start, waiting.stop), waiting.first_place)
                 waiting.part.closed = range(waiting.part.closed.start, waiting.start)
             rows = range(waiting.stop - 1, max(waiting.start, waiting.stop - ROWS_AT_ONCE) - 1, -1)
             for row in self._add(waiting.part, rows, self._older, yield_now):
@@ -451,25 +451,26 @@ class Postings:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows from `start` to before `stop` that wait to be filled; at first, `place` is that of
-    `start`, and the next ones follow.
+    """Rows from `start` to before `stop` that wait to be filled; `first_place` is that of the first
+    one.
     """
 
     part: Part
     start: int
     stop: int
-    place: int
+    first_place: int
 
 
-def _new_rows(part: Part, stop: int, closed_stop: int) -> list[range]:
-    """Return the rows that got places since `stop` were known and those up to `closed_stop` were
-    closed.
+def _new_rows(part: Part, size: int, closed: range) -> list[range]:
+    """Return the rows that got places since the part had `size` rows of which some were
+    `closed`.
     """
-    closed, size = part.closed, len(part.places)
-    opened = range(closed.stop, min(closed_stop, stop))
-    if not closed:
-        return [opened, range(stop, size)]
-    return [opened, range(stop, closed.start), range(max(stop, closed.stop), size)]
+    now, rows = part.closed, len(part.places)
+    is_rest = now.start == closed.start and now.stop <= closed.stop
+    opened = range(now.stop if is_rest else closed.start, closed.stop)
+    if not now:
+        return [opened, range(size, rows)]
+    return [opened, range(size, now.start), range(max(size, now.stop), rows)]
 
 
 def _joined(

@@ -1,4 +1,4 @@
-"""Word indexes that are made in pieces: what is found meanwhile, and what says so."""
+"""Word indexes that are made in pieces: what is found before they are complete."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def ranked(kb, text="tea", k=1000, index=None, scope=None):
         ]
 
 
-def anew(tenant):
+def fresh_index(tenant):
     for partition in tenant.partitions():
         for stored in partition.relations():
             stored.flips = None
@@ -98,7 +98,7 @@ def assert_complete(kb, scope=None):
         for k in (7, 1000):
             found = ranked(kb, text, k, scope=scope)
             kept = tenant.attached.pop(LexicalIndex)
-            assert found == ranked(kb, text, k, anew, scope=scope), (text, k)
+            assert found == ranked(kb, text, k, fresh_index, scope=scope), (text, k)
             kept.close()
 
 
@@ -135,7 +135,7 @@ def test_a_few_new_facts_are_found_while_the_index_is_made(kb):
     found = window(kb)
     assert found.index_progress < 1
     assert numbers(found) >= set(range(500, 505))
-    tell(kb, 600, 50)  # a bulk load meanwhile
+    tell(kb, 600, 50)  # many more
     finish(kb)
     assert numbers(window(kb)) == {*range(200), *range(500, 505), *range(600, 650)}
     assert_complete(kb)
