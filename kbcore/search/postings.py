@@ -251,14 +251,14 @@ class Postings:
         if is_many:  # places follow the time of storage, so that the newest facts are filled first
             batches.sort(key=itemgetter(0))
         if is_many and self.is_merged:
-            place = self._low = len(self.shown)
+            next_place = self._low = len(self.shown)
             for part, stored in parts:
                 part.closed = range(len(part.places), stored.relation.counts().rows)
                 self._reserve(part, len(part.closed))
             for _, part, rows in batches:
-                self._backlog.append(_Waiting(part, rows.start, rows.stop, place))
-                place += len(rows)
-            self._mark = self._next = place
+                self._backlog.append(_Waiting(part, rows.start, rows.stop, next_place))
+                next_place += len(rows)
+            self._mark = self._next = next_place
             return
         for index, (_, part, rows) in enumerate(batches):
             if index:
@@ -310,8 +310,8 @@ class Postings:
     ) -> None:
         """Index the words of facts that wait for it, until `is_enough` is true between two pieces.
 
-        The newest facts come first. At least one piece is done. With `in_place`, nobody has read
-        the index since the last update. What `yield_now` raises ends the work; a later call
+        The newest facts come first. At least one piece is done. With `in_place`, no search
+        has read the index since the last update. What `yield_now` raises ends the work; a later call
         continues it.
         """
         pieces = self._pieces(yield_now, in_place=in_place)
@@ -357,8 +357,8 @@ class Postings:
             if index % WORDS_MERGED == 0:
                 yield True
 
-    def _is_filled(self, place: int) -> bool:
-        return place < self._next and not self._low <= place < self._mark
+    def _is_filled(self, index: int) -> bool:
+        return index < self._next and not self._low <= index < self._mark
 
     def _add(
         self, part: Part, rows: range, lists: dict[int, array[int]], yield_now: YieldNow
