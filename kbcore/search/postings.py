@@ -310,8 +310,8 @@ class Postings:
     ) -> None:
         """Index the words of facts that wait for it, until `is_enough` is true between two pieces.
 
-        The newest facts come first. At least one piece is done. With `in_place`, no search
-        has read the index since the last update. What `yield_now` raises ends the work; a later call
+        The newest facts come first. At least one piece is done. With `in_place`, no search has read
+        the index since the last update. What `yield_now` raises ends the work; a later call
         continues it.
         """
         pieces = self._pieces(yield_now, in_place=in_place)
