@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbcore.context.ranking import Supply
-from kbcore.context.window import Contradiction
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
+from kbtypes.windows import Contradiction
 
 LISTED = 1000
 """Contradictions that a window lists; all are counted."""

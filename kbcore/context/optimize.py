@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from kbcore.context.capacity import DIGITS, Candidate, FactKey, Room
+from kbcore.context.capacity import DIGITS, FactKey, RankedCandidate, Room
 from kbcore.context.contradictions import stored_clashes
 from kbcore.context.proofs.evidence import Witness
-from kbcore.context.proofs.proofs import Goals
+from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supply
+from kbcore.context.relevance.questions import goals_of_question
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
-from kbcore.errors import EngineFault
+from kbcore.context.window import QUERY, VIOLATION
+from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
-from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
+from kbtypes.windows import Entry, GoalNote, Window
 
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""
+
+
+MEANT_SHARE = 4
+"""The goals that a query means get one of so many parts of the time that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +71,16 @@ def make_window(
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
-    goals = Goals(request, witness, room, selection, judge)
+    goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
     goals.take()
     room.take_notes(goals.notes())
+    if request.query is not None and not request.goals:
+        _take_meant(request, witness, room, selection, judge)
     is_whole = supply.indexed >= 1  # otherwise a match may not be indexed yet
-    if request.query is not None and request.min_coverage > 0 and not supply.lexical and is_whole:
+    is_known = supply.lexical or room.taken
+    if request.query is not None and request.min_coverage > 0 and not is_known and is_whole:
         room.take_query_note(GoalNote(QUERY, unanswered=True))
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
@@ -115,6 +124,32 @@ def make_window(
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 
 
+def _take_meant(
+    request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge
+) -> None:
+    """Add the answers of goals that the query means, with their proofs, to a part of the window.
+
+    They are guesses: those that have no answer, that cannot be asked so, or that take too long
+    leave no trace.
+    """
+    budget, supply = witness.budget, witness.supply
+    meant = goals_of_question(
+        witness.reasoner.tenant, supply.partitions, str(request.query), request.asker, budget
+    )
+    if not meant:
+        return
+    share = budget.part(MEANT_SHARE)
+    guessing = Witness(witness.reasoner, supply, witness.most, share)
+    with room.half():
+        for goal in meant:
+            guess = GoalProofs(replace(request, goals=(goal,)), guessing, room, selection, judge)
+            try:
+                guess.take(is_guess=True)
+            except (BudgetExceeded, InvalidInput, PredicateFailed):
+                continue
+    budget.external = budget.external or share.external
+
+
 def window_id(entries: Sequence[Entry]) -> str:
     """Return the id of a window, a hash of its entries in order: `ctx-` and 16 hexadecimal digits.
 
@@ -127,7 +162,7 @@ def window_id(entries: Sequence[Entry]) -> str:
     return "ctx-" + digest.hexdigest()
 
 
-def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict[str, Any]:
+def _cut(room: Room, selection: Selection, goals: GoalProofs, available: int) -> dict[str, Any]:
     """Return the omitted facts by reason, with examples, and the outcome of each goal."""
     stored = sum(fact.ranked is not None for fact in room.facts)
     return {
@@ -161,7 +196,7 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
         yield current
 
 
-def _sources(room: Room, episodes: Episodes) -> tuple[dict[str, Any], ...]:
+def _sources(room: Room, episodes: StoredEpisodes) -> tuple[dict[str, Any], ...]:
     """Return the cited spans of a window with their numbers and texts."""
     sources = []
     for number, (id, start, end) in enumerate(room.draft.sources, 1):
@@ -173,7 +208,7 @@ def _sources(room: Room, episodes: Episodes) -> tuple[dict[str, Any], ...]:
     return tuple(sources)
 
 
-def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
+def _refresh(chosen: Sequence[RankedCandidate], supply: Supply) -> None:
     """Update the salience of facts that were ranked as of an earlier time."""
     if supply.present is None or supply.present.now == supply.scores.now:
         return
@@ -187,9 +222,11 @@ def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
             fact.salience = min(now[ranked.stored, ranked.row_id] for ranked in places)
 
 
-def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:
+def _salience_parts(
+    chosen: Sequence[RankedCandidate], supply: Supply
+) -> dict[FactKey, dict[str, Any]]:
     """Return the components of the salience of each stored fact."""
-    groups: dict[StoredRelation, list[Candidate]] = {}
+    groups: dict[StoredRelation, list[RankedCandidate]] = {}
     for fact in chosen:
         if fact.ranked is not None:
             groups.setdefault(fact.ranked.stored, []).append(fact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbcore.context.capacity import Candidate, FactKey
+from kbcore.context.capacity import FactKey, RankedCandidate
 from kbcore.context.contradictions import Clashes, Side
 from kbcore.context.proofs.evidence import Witness
 from kbcore.state.partition import StoredRelation
@@ -21,7 +21,7 @@ class Judge:
         self._alone: dict[StoredRelation, bool] = {}
         self._partitions = {partition.name: partition for partition in witness.supply.partitions}
 
-    def loses(self, fact: Candidate) -> bool:
+    def loses(self, fact: RankedCandidate) -> bool:
         """Return whether a fact is on the losing side of a contradiction.
 
         Sets `fact.contradicted` if the opposite is known too, on either side.
@@ -33,7 +33,7 @@ class Judge:
         )
         return lost
 
-    def _decided(self, fact: Candidate) -> bool:
+    def _decided(self, fact: RankedCandidate) -> bool:
         ranked = fact.ranked
         if ranked is not None and self._is_alone(ranked.stored):
             return (
@@ -52,7 +52,7 @@ class Judge:
             is_alone = self._alone[stored] = stored.schema.opposite not in derived
         return is_alone
 
-    def _loses(self, fact: Candidate) -> bool:
+    def _loses(self, fact: RankedCandidate) -> bool:
         ranked = fact.ranked
         if ranked is not None and (ranked.stored, ranked.row_id) in self._clashes.losers:
             return True
@@ -82,5 +82,5 @@ class Judge:
         return lost
 
 
-def _side(fact: Candidate) -> Side:
+def _side(fact: RankedCandidate) -> Side:
     return Side(fact.salience, fact.row["confidence"], fact.created_at)

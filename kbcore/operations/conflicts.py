@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
-from kbcore.branching.places import Place
+from kbcore.branching.places import ScopePlace
 from kbcore.branching.preview import Proposal, staged
 from kbcore.clock import Clock
 from kbcore.context.proofs.violations import SCHEMA, Violation
@@ -67,8 +67,8 @@ class ConflictResolver:
         self,
         name: str,
         strategies: Mapping[str, MergeStrategy],
-        rivals: Callable[[Fact, Place], list[Row]],
-        places: Callable[[Fact], list[Place]],
+        rivals: Callable[[Fact, ScopePlace], list[Row]],
+        places: Callable[[Fact], list[ScopePlace]],
         constraints: Constraints,
         clock: Clock,
         yield_now: YieldNow,
@@ -109,7 +109,7 @@ class ConflictResolver:
         """Return the changes that the strategy decides on."""
         now = self._clock.now_ms()
         winners: dict[FactKey, Fact] = {}
-        taken: dict[Place, set[FactKey]] = {}
+        taken: dict[ScopePlace, set[FactKey]] = {}
         ended: dict[FactKey, EndedFact] = {}
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
@@ -140,7 +140,7 @@ class ConflictResolver:
         asserted = AssertFacts(tuple(fact for fact in winners.values()), len(names) - len(winners))
         return (EndFacts(gone), asserted) if gone else (asserted,)
 
-    def _beaten(self, fact: Fact, places: Sequence[Place], now: int) -> list[Row] | None:
+    def _beaten(self, fact: Fact, places: Sequence[ScopePlace], now: int) -> list[Row] | None:
         """Return the stored facts that end because of a new one, None if the new one is
         discarded.
         """

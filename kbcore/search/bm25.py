@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
@@ -33,6 +33,9 @@ B = 0.75
 """BM25 parameters: `K1` sets how fast repetitions of a word saturate, `B` how much length is
 normalised.
 """
+
+PAIR_WEIGHT = 0.2
+"""Weight of two words that stand side by side in the query and in a fact."""
 
 NO_SATURATION = 1e-12
 """In place of `K1`, so that a word counts once however often a fact has it.
@@ -77,7 +80,7 @@ class LexicalIndex:
         self._mutex = threading.Lock()
         self._vocabulary: dict[str, int] = {}
         self._symbols: dict[int, tuple[int, ...]] = {0: ()}
-        self._shelves: WeakKeyDictionary[Partition, _Shelf] = WeakKeyDictionary()
+        self._shelves: WeakKeyDictionary[Partition, _PostingShelf] = WeakKeyDictionary()
         self._copies: WeakKeyDictionary[StoredRelation, Postings] = WeakKeyDictionary()
 
     @classmethod
@@ -138,7 +141,7 @@ class LexicalIndex:
         with self._mutex:
             for partition in home.partitions():
                 if partition not in self._shelves:
-                    self._shelves[partition] = _Shelf(Postings(self._words_of), [])
+                    self._shelves[partition] = _PostingShelf(Postings(self._words_of), [])
 
     def fill_more(self, home: Tenant, yield_now: YieldNow) -> bool:
         """Do a piece of the work of `fill` for the partitions of which an index was begun; return
@@ -176,12 +179,16 @@ class LexicalIndex:
         text: str,
         budget: Budget,
         predicates: Sequence[str] | None = None,
-    ) -> Query:
+    ) -> SearchQuery:
         """Return the query for a text, which can be searched several times under one read lock.
 
         Only facts that are indexed are found: see `fill`. Raises BudgetExceeded.
         """
-        return self._query(partition, Counter(words(text, budget.yield_now)), budget, predicates)
+        stems = words(text, budget.yield_now)
+        query = self._query(partition, Counter(stems), budget, predicates)
+        numbers = [self._vocabulary.get(stem) for stem in budget.paced(stems)]
+        query.note_order(numbers)
+        return query
 
     def covers(
         self,
@@ -207,7 +214,7 @@ class LexicalIndex:
         counted: Mapping[str, int],
         budget: Budget,
         predicates: Sequence[str] | None,
-    ) -> Query:
+    ) -> SearchQuery:
         with self._mutex:
             shelves = self._current(partition, _yield_of(budget))
         numbered = {
@@ -215,14 +222,14 @@ class LexicalIndex:
             for word, times in budget.paced(counted.items())
             if (number := self._vocabulary.get(word)) is not None
         }
-        return Query(self._engine, self._mutex, shelves, numbered, predicates)
+        return SearchQuery(self._engine, self._mutex, self._symbols, shelves, numbered, predicates)
 
     def _current(
         self,
         partition: Partition,
         yield_now: YieldNow,
         is_enough: Callable[[], bool] | None = None,
-    ) -> list[_Shelf]:
+    ) -> list[_PostingShelf]:
         """Update the posting lists, fill them unless `is_enough` is None, and return them.
 
         Lists that readers have do not change while the caller holds the read lock.
@@ -235,7 +242,7 @@ class LexicalIndex:
         shelves = []
         if home is not None and below is not None:
             postings = self._shelf(home, below, yield_now, is_enough).postings
-            shelves.append(_Shelf(postings, relations, whole=False))
+            shelves.append(_PostingShelf(postings, relations, whole=False))
         for stored in relations:
             if not any(shelf.postings.part(stored) for shelf in shelves):
                 copied = self._copies.get(stored)
@@ -244,7 +251,7 @@ class LexicalIndex:
                 copied.update([(stored, self._own(stored))], yield_now)
                 if is_enough is not None and not copied.is_merged:
                     copied.fill(yield_now, is_enough)
-                shelves.append(_Shelf(copied, relations))
+                shelves.append(_PostingShelf(copied, relations))
         return shelves
 
     def _shelf(
@@ -253,21 +260,23 @@ class LexicalIndex:
         partition: Partition,
         yield_now: YieldNow,
         is_enough: Callable[[], bool] | None,
-    ) -> _Shelf:
+    ) -> _PostingShelf:
         shelf = self._shelves.get(partition)
         is_new = shelf is None or shelf.version != home.version
         if shelf is None or is_new:
             relations = sorted(partition.relations(), key=_order)
             postings = Postings(self._words_of) if shelf is None else shelf.postings
             # Kept before the budget may be exceeded, so that a later call continues.
-            self._shelves[partition] = _Shelf(postings, relations)
+            self._shelves[partition] = _PostingShelf(postings, relations)
             postings.update([(stored, self._own(stored)) for stored in relations], yield_now)
-            shelf = self._shelves[partition] = _Shelf(postings, relations, version=home.version)
+            shelf = self._shelves[partition] = _PostingShelf(
+                postings, relations, version=home.version
+            )
         if is_enough is not None and not shelf.postings.is_merged:
             try:
                 shelf.postings.fill(yield_now, is_enough, in_place=is_new)
             finally:
-                shelf = _Shelf(shelf.postings, shelf.relations, version=shelf.version)
+                shelf = _PostingShelf(shelf.postings, shelf.relations, version=shelf.version)
                 self._shelves[partition] = shelf
         return shelf
 
@@ -316,7 +325,7 @@ def _yield_of(budget: Budget) -> YieldNow:
     return yield_now
 
 
-class _Shelf:
+class _PostingShelf:
     """Posting lists with the relations to search: all of them (`whole`) or some, at a tenant
     version.
     """
@@ -359,19 +368,22 @@ class _Shelf:
         return ranks
 
 
-class Query:
+class SearchQuery:
     """A query over the posting lists of a partition: the weights of its words, heaviest first."""
 
     def __init__(
         self,
         engine: Engine,
         mutex: threading.Lock,
-        shelves: Sequence[_Shelf],
+        words_of: Mapping[int, Sequence[int]],
+        shelves: Sequence[_PostingShelf],
         counted: Mapping[int, int],
         predicates: Sequence[str] | None,
     ) -> None:
         self._engine = engine
         self._mutex = mutex
+        self._words_of = words_of
+        self._pairs: dict[tuple[int, int], float] = {}
         self._shelves = shelves
         self._predicates = predicates
         self._total = total = sum(shelf.count for shelf in shelves)
@@ -393,6 +405,33 @@ class Query:
     def relations(self) -> Iterable[StoredRelation]:
         """Return the relations that are searched; one may occur more than once."""
         return (stored for shelf in self._shelves for stored in shelf.relations)
+
+    def note_order(self, numbers: Sequence[int | None]) -> None:
+        """Note the words of the query in their order, None for those that no fact has."""
+        weights = dict(self._weights)
+        for first, second in pairwise(numbers):
+            if first in weights and second in weights:
+                weight = max(weights[first], weights[second])
+                self._pairs[first, second] = PAIR_WEIGHT * weight / self._max_score
+
+    def pairs(self, stored: StoredRelation, rows: array[int]) -> list[float]:
+        """Return for each of some rows what its pairs of words, which stand side by side in the
+        query too, add to its score.
+
+        The facts are indexed. The weight of a pair is that of its rarer word, which is at most its
+        own.
+        """
+        if not self._pairs:
+            return [0.0] * len(rows)
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        added: dict[int, float] = {}
+        for symbol in set(cells):
+            own = set(pairwise(self._words_of.get(symbol, ())))
+            added[symbol] = sum(weight for pair, weight in self._pairs.items() if pair in own)
+        return [
+            sum(added[symbol] for symbol in cells[at : at + arity])
+            for at in range(0, len(cells), arity)
+        ]
 
     def best(self, k: int, minimum: float = 0.0, symbol: int | None = None) -> list[Found]:
         """Return the `k` facts that match best, best first; see `LexicalIndex.search`.
@@ -437,7 +476,7 @@ class Query:
         return math.log(1 + (self._total - having + 0.5) / (having + 0.5))
 
     def _best(
-        self, shelf: _Shelf, k: int, minimum: float, symbol: int | None
+        self, shelf: _PostingShelf, k: int, minimum: float, symbol: int | None
     ) -> list[tuple[float, int, int, Sequence[StoredRelation]]]:
         """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
         relations.
@@ -461,7 +500,7 @@ class Query:
             for index, score in zip(indices, scores, strict=True)
         ]
 
-    def _having(self, shelf: _Shelf, word: int) -> int:
+    def _having(self, shelf: _PostingShelf, word: int) -> int:
         if shelf.whole:
             with self._mutex:
                 return shelf.postings.having(word)
@@ -469,7 +508,7 @@ class Query:
 
     def _matching(
         self,
-        shelf: _Shelf,
+        shelf: _PostingShelf,
         weights: Iterable[tuple[int, float]],
         predicates: Sequence[str] | None = None,
     ) -> Matching:

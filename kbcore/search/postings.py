@@ -48,7 +48,7 @@ MIN_UNUSED_PLACES = 4096
 """The index is not rebuilt while at most this many places are unused."""
 
 
-class Part:
+class PostingPart:
     """The indexed facts of one relation: `places` and `cells` by row id, `count` visible facts with
     `words` words in total.
 
@@ -128,13 +128,13 @@ class Postings:
         self.owners = array("I")
         self.rows = array("I")
         self._masks: dict[int, tuple[bytearray, dict[int, tuple[int, range]]]] = {}
-        self.parts: list[Part] = []
+        self.parts: list[PostingPart] = []
         self.most = 1
         self.shortest = MAX_LENGTH
-        self._by_relation: dict[int, Part] = {}
+        self._by_relation: dict[int, PostingPart] = {}
         self._unused = 0
 
-    def part(self, stored: StoredRelation) -> Part | None:
+    def part(self, stored: StoredRelation) -> PostingPart | None:
         """Return the indexed facts of a relation, or None."""
         part = self._by_relation.get(id(stored))
         return part if part is not None and part.stored() is stored else None
@@ -220,7 +220,7 @@ class Postings:
         for stored, own in relations:
             part_of = self._by_relation.get(id(stored))
             if part_of is None:
-                part_of = self._by_relation[id(stored)] = Part(stored, len(self.parts), own)
+                part_of = self._by_relation[id(stored)] = PostingPart(stored, len(self.parts), own)
                 self.parts.append(part_of)
                 stored.flips = None
             counts = stored.relation.counts()
@@ -236,7 +236,7 @@ class Postings:
         self._add_places(parts, yield_now)
 
     def _add_places(
-        self, parts: Sequence[tuple[Part, StoredRelation]], yield_now: YieldNow
+        self, parts: Sequence[tuple[PostingPart, StoredRelation]], yield_now: YieldNow
     ) -> None:
         """Give new rows places, in the order of their rows, and note them to be filled."""
         batches = []
@@ -268,7 +268,7 @@ class Postings:
             self._open(part, rows, first)
             self._ahead.append(_Waiting(part, rows.start, rows.stop, first))
 
-    def _reserve(self, part: Part, count: int) -> None:
+    def _reserve(self, part: PostingPart, count: int) -> None:
         """Add places and rows of a part, without saying which rows have which places."""
         for values, size in (
             (self.lengths, count),
@@ -281,7 +281,7 @@ class Postings:
         self.shown.extend(bytes(count))
         self.pending += count
 
-    def _open(self, part: Part, rows: range, first: int) -> None:
+    def _open(self, part: PostingPart, rows: range, first: int) -> None:
         """Give rows places from `first` on."""
         count, arity, stored = len(rows), part.arity, part.stored()
         if stored is None:
@@ -361,7 +361,7 @@ class Postings:
         return index < self._next and not self._low <= index < self._mark
 
     def _add(
-        self, part: Part, rows: range, lists: dict[int, array[int]], yield_now: YieldNow
+        self, part: PostingPart, rows: range, lists: dict[int, array[int]], yield_now: YieldNow
     ) -> Iterator[int]:
         """Index rows; yield each of them after it was added as a whole: `yield_now` may raise."""
         arity, own = part.arity, part.own
@@ -409,7 +409,7 @@ class Postings:
                 self.spare[word] = self.spare.get(word, 0) + times - 1
                 self.most = max(self.most, times)
 
-    def _flip(self, part: Part, row: int, flip: int) -> None:
+    def _flip(self, part: PostingPart, row: int, flip: int) -> None:
         """Hide or show a fact; the counts of one that waits to be filled change when it is."""
         if row >= len(part.places) or row in part.closed:
             part.early[row] = flip
@@ -432,7 +432,7 @@ class Postings:
         }.union(part.own):
             self.spare[word] = self.spare.get(word, 0) - step
 
-    def _drop(self, part: Part) -> None:
+    def _drop(self, part: PostingPart) -> None:
         """Hide the facts of a relation permanently and clear its places."""
         for row in range(len(part.places)):
             if row not in part.closed:
@@ -455,13 +455,13 @@ class _Waiting:
     one.
     """
 
-    part: Part
+    part: PostingPart
     start: int
     stop: int
     first_place: int
 
 
-def _new_rows(part: Part, size: int, closed: range) -> list[range]:
+def _new_rows(part: PostingPart, size: int, closed: range) -> list[range]:
     """Return the rows that got places since the part had `size` rows of which some were
     `closed`.
     """

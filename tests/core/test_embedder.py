@@ -91,8 +91,9 @@ def test_text_and_vector_scores_combine_as_documented(kb):
         vector = plain.vector(fact_text(entry.predicate, entry.args, entry.negated))
         product = sum(a * b for a, b in zip(asked, vector, strict=True))
         cosine = product / (sum(a * a for a in asked) * sum(a * a for a in vector)) ** 0.5
-        wanted = (1 - VECTOR_WEIGHT) * words[entry.text] + VECTOR_WEIGHT * (
-            cosine if cosine >= NEAR else 0.0
+        by_words = words[entry.text] / max(words.values())
+        wanted = (1 - VECTOR_WEIGHT) * by_words + VECTOR_WEIGHT * (
+            max(cosine, 0.0) if by_words or cosine >= NEAR else 0.0
         )
         assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-3)
 
@@ -123,6 +124,13 @@ def test_a_text_is_embedded_once(kb, embedder):
     assert embedder.seen[2:] == [["physician"]]
     kb.context(WindowRequest())
     assert len(embedder.seen) == 3
+
+
+def test_a_sentence_is_embedded_without_the_names_beside_it():
+    text = "I moved to Berlin last week"
+    assert fact_text("said", ("mia", text, "2026-11-20"), False) == text
+    assert fact_text("said", ("mia", text, "2026-11-20"), True) == f"not {text}"
+    assert fact_text("lives_in", ("mia", "Berlin"), False) == "mia lives in Berlin"
 
 
 def test_no_lock_is_held_during_embedding(kb, embedder):

@@ -16,7 +16,7 @@ from support.runtimes import runtime
 from kbcore.errors import Conflict
 from kbcore.node.runtime import Runtime
 from kbcore.operations.tenant_kb import TenantKB
-from kbcore.state.episodes.episodes import Episodes, NewEpisode
+from kbcore.state.episodes.episodes import NewEpisode, StoredEpisodes
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget
@@ -182,11 +182,11 @@ class Checked:
         max_size=30,
     )
 )
-def test_the_next_episode_of_a_session_is_that_of_the_stored_order(
+def test_neighbours_in_a_session_are_those_of_the_stored_order(
     made: list[tuple[bool, str, str | None]],
 ) -> None:
-    below = Episodes()
-    above = Episodes(below)
+    below = StoredEpisodes()
+    above = StoredEpisodes(below)
     for number, (add, id, session) in enumerate(made):
         changed = below if number < len(made) // 2 else above
         if add:
@@ -197,9 +197,13 @@ def test_the_next_episode_of_a_session_is_that_of_the_stored_order(
         for episodes in (below, above):
             for episode in episodes:
                 stored = [each for each in episodes if each.session == episode.session]
-                after = stored[stored.index(episode) + 1 :]
-                expected = after[0] if after and episode.session is not None else None
-                assert episodes.following(episode) == expected
+                place = stored.index(episode)
+                expected = [
+                    (at - place, each)
+                    for at, each in enumerate(stored)
+                    if 0 < abs(at - place) <= 2 and episode.session is not None
+                ]
+                assert episodes.around(episode, 2) == expected
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 from operator import itemgetter
 
 from kbcore.context.ranking import Lexical
-from kbcore.context.relevance.answers import with_answers
+from kbcore.context.relevance.conversation import MAX_SOURCES, with_conversation
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
-from kbcore.search.bm25 import Found, LexicalIndex, Query
+from kbcore.search.bm25 import Found, LexicalIndex, SearchQuery
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
@@ -47,7 +48,7 @@ def matching_facts(
     scores: Scores | None = None,
 ) -> Lexical:
     """Return the BM25 share of the best matching facts, doubled for facts about the asker, and more
-    for answers to matching questions.
+    for what was said around matches.
 
     They contain the first `max_facts` after ranking by match and by the salience that `scores`
     give; without `scores` salience is taken to be unknown. First-person words of the query count as
@@ -68,7 +69,8 @@ def matching_facts(
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
     symbol = None if asker is None else tenant.engine.find(asker)
     matches = _Matches(queries, request, salience_weight, symbol, scores).found()
-    return with_answers(tenant, partitions, request.predicates, matches)
+    matches = _with_pairs(queries, matches)
+    return with_conversation(tenant, partitions, request.predicates, matches, budget)
 
 
 def _is_covered(
@@ -99,6 +101,20 @@ def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
     return {fact: match for fact, match in lexical.items() if match >= least}
 
 
+def _with_pairs(queries: Sequence[SearchQuery], matches: Lexical) -> Lexical:
+    """Return matches with what pairs of words add to the best of them."""
+    groups: dict[StoredRelation, array[int]] = {}
+    for stored, row in nlargest(MAX_SOURCES, matches, key=matches.__getitem__):
+        groups.setdefault(stored, array("I")).append(row)
+    raised = dict(matches)
+    for query in queries:
+        for stored in {*query.relations} & groups.keys():
+            rows = groups.pop(stored)
+            for row, more in zip(rows, query.pairs(stored, rows), strict=True):
+                raised[stored, row] += more
+    return raised
+
+
 class _Matches:
     """The search for the facts that are first after ranking by match and salience.
 
@@ -109,7 +125,7 @@ class _Matches:
 
     def __init__(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[SearchQuery],
         request: WindowRequest,
         salience_weight: float,
         symbol: int | None,
@@ -120,7 +136,8 @@ class _Matches:
         self._least_salience = request.min_salience
         capped = request.max_per_predicate is not None or bool(request.buckets)
         factor = MATCHES_PER_CAPPED_FACT if capped else MATCHES_PER_FACT
-        self._count = request.max_facts * factor
+        # The first facts of a small window are those of a larger one.
+        self._count = max(request.max_facts * factor, MAX_SOURCES)
         self._weight = salience_weight
         self._symbol = symbol
         self._scores = scores

@@ -1,8 +1,9 @@
 """Semantic similarity of facts to a query: the nearest facts by vector, blended with BM25.
 
-match = (1 - VECTOR_WEIGHT) * BM25 share + VECTOR_WEIGHT * cosine, where a cosine below NEAR counts
-as 0. Without an embedder the match is the BM25 share. If no fact has enough words of the query
-(`min_coverage`), the highest cosine has to be that high, or nothing matches.
+match = (1 - VECTOR_WEIGHT) * match by words / best match by words + VECTOR_WEIGHT * cosine. A fact
+without a word of the query matches if its cosine is at least NEAR. Without an embedder the match is
+that by words. If no fact has enough words of the query (`min_coverage`), the highest cosine has to
+be that high, or nothing matches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ VECTOR_WEIGHT = 0.5
 """The weight of vector similarity in a match; words have the rest."""
 
 NEAR = 0.3
-"""Cosines below say nothing: most texts have something in common."""
+"""Least cosine of a fact that has no word of the query: most texts have something in common."""
 
 MIN_NEAREST = 128
 """Facts that are found by their vectors, at least; for larger windows NEAREST_PER_FACT for each
@@ -33,10 +34,18 @@ NEAREST_PER_FACT = 4
 MAX_NEAREST = 4096
 
 
+SENTENCE_WORDS = 4
+"""Words from which on an argument is a sentence, which says what it is about."""
+
+
 def fact_text(predicate: str, args: Sequence[str], negated: bool) -> str:
     """Return the text of a fact for an embedder: first argument, predicate as words, other
     arguments.
+
+    Of a fact with sentences these alone: the names, dates and ids beside them are found by words.
     """
+    if sentences := [arg for arg in args if len(arg.split()) >= SENTENCE_WORDS]:
+        return " ".join([*(["not"] if negated else []), *sentences])
     phrase = " ".join(words(predicate)) or predicate
     return " ".join([*args[:1], *(["not"] if negated else []), phrase, *args[1:]])
 
@@ -67,7 +76,8 @@ def blended(
     if index is None:
         return lexical
     count = min(max(NEAREST_PER_FACT * request.max_facts, MIN_NEAREST), MAX_NEAREST)
-    matches = {where: (1 - VECTOR_WEIGHT) * share for where, share in lexical.items()}
+    best = max(lexical.values(), default=1.0)
+    matches = {where: (1 - VECTOR_WEIGHT) * match / best for where, match in lexical.items()}
     near = {}
     for partition in partitions:
         for stored, row, cosine in index.search(
@@ -85,6 +95,5 @@ def blended(
     if unseen := [where for where in lexical if where not in near]:
         near.update(index.cosines(tenant, unseen, query))
     for where, cosine in near.items():
-        if cosine >= NEAR:
-            matches[where] = matches.get(where, 0.0) + VECTOR_WEIGHT * min(cosine, 1.0)
+        matches[where] = matches.get(where, 0.0) + VECTOR_WEIGHT * min(max(cosine, 0.0), 1.0)
     return matches

@@ -1,0 +1,146 @@
+"""Matches of what was said around a match: the session of a fact, its neighbours in it, and the
+answer to a question.
+
+"Did anyone come with you to the concert?" matches what is asked later about the concert, and the
+answer, "Yes, my aunt", has none of these words. A fact that is based on an episode of a session
+therefore gets, in addition to its own match, SESSION_WEIGHT times the best match in the session and
+NEIGHBOUR_WEIGHT times the best match among the episodes at most NEIGHBOUR_DISTANCE before and
+after, whoever said them. Where episodes are long, each is about a subject of its own: both weights
+are multiplied by min(1, UNIT_CHARS / mean length)^2. The next episode, said by another speaker
+after one that ends with a question, gets ANSWER_WEIGHT times the match of the question as well.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import islice
+
+from kbcore.context.ranking import Lexical
+from kbcore.reason.budget import Budget
+from kbcore.state.episodes.evidence import evidence_of
+from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.tenant import Tenant
+from kbtypes.episodes import Episode
+
+SESSION_WEIGHT = 0.5
+NEIGHBOUR_WEIGHT = 0.5
+NEIGHBOUR_DISTANCE = 2
+ANSWER_WEIGHT = 0.7
+
+UNIT_CHARS = 200
+"""Mean length of episodes in characters from which on the weights decrease."""
+
+MAX_SOURCES = 32
+"""The best matches whose sessions and neighbours are looked at; a weaker one would hardly bring
+them into a window.
+"""
+
+MAX_NEIGHBOURS = 32
+"""Episodes without a match of their own whose facts are raised: those that get most."""
+
+MAX_EPISODES = 3
+"""Episodes looked at for one fact."""
+
+MAX_FACTS = 16
+"""Facts of one relation that an episode raises."""
+
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+_CLOSING = "\"')]*_\u201d\u2019\u00bb "
+"""Characters that may follow the mark of a question."""
+
+Where = tuple[StoredRelation, int]
+
+
+def with_conversation(
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    predicates: Sequence[str] | None,
+    matches: Lexical,
+    budget: Budget,
+) -> Lexical:
+    """Return matches with those of sessions and neighbours, for facts of `predicates`.
+
+    The caller holds the read lock. Raises BudgetExceeded.
+    """
+    if not matches or not len(tenant.episodes):
+        return matches
+    tenant.note_episodes()  # a transaction that is committed before may add a neighbour
+    best = nlargest(MAX_SOURCES, matches.items(), key=lambda pair: pair[1])
+    based: dict[Where, list[Episode]] = {}
+    own: dict[str, float] = {}
+    for (stored, row), match in budget.paced(best):
+        based[stored, row] = found = list(_episodes(tenant, stored, row))
+        for episode in found:
+            own[episode.id] = max(match, own.get(episode.id, 0.0))
+    episodes = {episode.id: episode for found in based.values() for episode in found}
+    if not episodes:
+        return matches
+    more = _more(tenant, episodes, own)
+    raised = dict(matches)
+    for where, found in based.items():
+        raised[where] += max((more[episode.id] for episode in found), default=0.0)
+    relations = [
+        stored
+        for partition in partitions
+        for stored in partition.relations()
+        if stored.metadata and (predicates is None or stored.schema.predicate in predicates)
+    ]
+    others = ((match, id) for id, match in more.items() if id not in own)
+    for match, id in budget.paced(nlargest(MAX_NEIGHBOURS, others)):
+        for stored in relations:
+            for row in _visible(stored, id):
+                where = stored, row
+                raised[where] = max(raised.get(where, 0.0), matches.get(where, 0.0) + match)
+    return raised
+
+
+def _more(
+    tenant: Tenant, episodes: Mapping[str, Episode], own: Mapping[str, float]
+) -> dict[str, float]:
+    """Return by episode what its session and its neighbours add to the match of its facts."""
+    sessions: dict[str, float] = {}
+    near: dict[str, float] = {}
+    answers: dict[str, float] = {}
+    session_of: dict[str, str] = {}
+    for id, episode in episodes.items():
+        if episode.session is None:
+            continue
+        session_of[id] = episode.session
+        sessions[episode.session] = max(own[id], sessions.get(episode.session, 0.0))
+        is_question = _is_question(episode.text)
+        for distance, other in tenant.episodes.around(episode, NEIGHBOUR_DISTANCE):
+            session_of[other.id] = episode.session
+            near[other.id] = max(own[id], near.get(other.id, 0.0))
+            if is_question and distance == 1 and other.speaker != episode.speaker:
+                answers[other.id] = max(own[id], answers.get(other.id, 0.0))
+    mean = sum(episode.length for episode in episodes.values()) / len(episodes)
+    gate = min(1.0, UNIT_CHARS / mean) ** 2 if mean else 1.0
+    more = dict.fromkeys(episodes, 0.0)
+    for id, session in session_of.items():
+        around = SESSION_WEIGHT * sessions[session] + NEIGHBOUR_WEIGHT * near.get(id, 0.0)
+        more[id] = gate * around + ANSWER_WEIGHT * answers.get(id, 0.0)
+    return more
+
+
+def _episodes(tenant: Tenant, stored: StoredRelation, row: int) -> Iterator[Episode]:
+    """Yield the episodes that a fact is based on."""
+    if not stored.metadata:
+        return
+    key = tuple(stored.relation.rows(array("I", [row])))
+    for span in evidence_of(stored.metadata.get(key, {}))[:MAX_EPISODES]:
+        episode = tenant.episodes.get(span["episode"])
+        if episode is not None:
+            yield episode
+
+
+def _visible(stored: StoredRelation, episode: str) -> Iterator[int]:
+    """Yield the rows of visible facts of a relation that are based on an episode."""
+    for key in islice(stored.supported_by(episode), MAX_FACTS):
+        yield from stored.relation.match(list(key))[1]
+
+
+def _is_question(text: str) -> bool:
+    """Return whether the last sentence of a text is a question."""
+    return text[-64:].rstrip().rstrip(_CLOSING).endswith(_QUESTION_MARKS)
