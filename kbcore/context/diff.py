@@ -26,7 +26,7 @@ class WindowDiff:
     An entry with any change other than in salience or category is in both lists. `previous` is None
     if the session is unknown. If `refresh` is True, the client should request the whole window;
     `reason` says why. `format` is the requested format of the new window, `templates` the phrases
-    of its text.
+    of its text. `index_progress` and `vectors_missing` are those of the new window.
     """
 
     previous: str | None
@@ -38,6 +38,8 @@ class WindowDiff:
     reason: str | None
     format: str = STRUCTURED
     templates: TemplatesOf = no_templates
+    index_progress: float | None = None
+    vectors_missing: int | None = None
 
 
 UNKNOWN = WindowDiff(
@@ -67,7 +69,18 @@ def diff(
         else None
     )
     unchanged = len(after.entries) - len(added)
-    return WindowDiff(before.id, after.id, added, removed, unchanged, refresh, reason, text_format)
+    return WindowDiff(
+        before.id,
+        after.id,
+        added,
+        removed,
+        unchanged,
+        refresh,
+        reason,
+        text_format,
+        index_progress=after.index_progress,
+        vectors_missing=after.vectors_missing,
+    )
 
 
 def _content(entry: Entry) -> tuple[object, ...]:

@@ -78,8 +78,9 @@ def make_window(
     room.take_notes(goals.notes())
     if request.query is not None and not request.goals:
         _take_meant(request, witness, room, selection, judge)
+    is_whole = supply.indexed >= 1  # otherwise a match may not be indexed yet
     is_known = supply.lexical or room.taken
-    if request.query is not None and request.min_coverage > 0 and not is_known:
+    if request.query is not None and request.min_coverage > 0 and not is_known and is_whole:
         room.take_query_note(GoalNote(QUERY, unanswered=True))
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
@@ -118,6 +119,7 @@ def make_window(
         tokens=counter.count(text),
         sources=_sources(room, tenant.episodes) if request.citations else None,
         notes=tuple(room.notes),
+        index_progress=None if is_whole else supply.indexed,
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 

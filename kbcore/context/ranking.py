@@ -58,6 +58,7 @@ class Supply:
 
     `scores` rank the facts. `present` gives their current salience if the facts are ranked as of
     another time. `salience_weight` is the weight of salience among facts that match the query.
+    `indexed` is the share of facts whose words could be found, 0 to 1.
     """
 
     scores: Scores
@@ -66,6 +67,7 @@ class Supply:
     lexical: Lexical = field(default_factory=dict)
     salience_weight: float = QUERY_SALIENCE_WEIGHT
     present: Scores | None = None
+    indexed: float = 1.0
     _best_match: float = field(init=False)
 
     def __post_init__(self) -> None:

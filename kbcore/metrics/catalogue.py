@@ -196,6 +196,14 @@ EMBEDDER_TEXTS = _count(
     "outcome",
     values=("ok", "failed"),
 )
+WORD_INDEX_FACTS = _gauge(
+    "svc_word_index_facts", _A, "Facts of the word indexes of all tenants, with those that wait"
+)
+WORD_INDEX_WAITING = _gauge(
+    "svc_word_index_waiting",
+    _A,
+    "Facts that wait to be indexed by their words, in the word indexes of all tenants",
+)
 VECTORS = _gauge("svc_vectors", _A, "Vectors of facts in memory, in all tenants")
 VECTOR_BYTES = _gauge("svc_vector_bytes", _A, "Memory of the vectors of facts, in bytes")
 VECTORS_MISSING = _gauge(

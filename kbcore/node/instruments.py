@@ -142,6 +142,9 @@ def collector(runtime: Runtime) -> Callable[[], Iterator[Value]]:
         yield m.UPTIME, (), runtime.clock.monotonic() - started
         yield m.CPU_SECONDS, (), time.process_time()
         yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
+        waiting, indexed = runtime.word_indexes.counts()
+        yield m.WORD_INDEX_FACTS, (), indexed
+        yield m.WORD_INDEX_WAITING, (), waiting
         if runtime.vectors is not None:
             figures = runtime.vectors.figures()
             yield m.VECTORS, (), figures.vectors

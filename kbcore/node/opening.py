@@ -67,6 +67,7 @@ def open_runtime(
     if embedder is not None:
         embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
         runtime.embed_facts(embedding)
+    runtime.word_indexes.start()
     runtime.recovery_seconds = logged.monotonic() - begun
     metrics.on_collect(collector(runtime))
     loaded.tell("kb_runtime_started", runtime=runtime)

@@ -12,7 +12,7 @@ from kbcore.state.catalog import Catalog
 from kbplanner.syntax.diagnostics import counted
 
 Check = dict[str, Any]
-"""`status` (pass, warn or fail) and `message` of one part of a node."""
+"""`status` (pass, warn or fail) and `message` of one part of a node, and its `indexProgress`."""
 
 
 def storage_check(config: Config, status: LogStatus, *, failed: bool) -> Check:
@@ -63,13 +63,14 @@ _SEVERITY = ("pass", "warn", "fail")
 _STATUSES = ("healthy", "degraded", "unhealthy")
 
 
+def _badness(check: Check) -> tuple[int, float]:
+    return _SEVERITY.index(check["status"]), -check.get("indexProgress", 1.0)
+
+
 def worst(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the readiness of several processes: of each check the worst; writable if all are."""
     checks = {
-        name: max(
-            (report["checks"][name] for report in reports),
-            key=lambda check: _SEVERITY.index(check["status"]),
-        )
+        name: max((report["checks"][name] for report in reports), key=_badness)
         for name in reports[0]["checks"]
     }
     status = max((report["status"] for report in reports), key=_STATUSES.index)

@@ -58,6 +58,7 @@ from kbcore.replication.role import FOLLOWER
 from kbcore.retraction.cascade import Cascades
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
+from kbcore.search.indexer import WordIndexes
 from kbcore.search.vectors.indexer import VectorIndexes
 from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to, forget_files
 from kbcore.state.catalog import DEFAULT, Catalog
@@ -124,6 +125,7 @@ class Runtime:
         )
         self.model = model
         self.vectors: VectorIndexes | None = None
+        self.word_indexes = WordIndexes(self._all_tenants, self.yield_now)
         self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
@@ -281,6 +283,7 @@ class Runtime:
                 self.feed.remove(number)
                 del self.shards[number]
                 raise
+        self.word_indexes.start()
 
     def _decide(self, system: Shard) -> None:
         """Take over the databases and keys of the system shard of a cluster."""
@@ -696,6 +699,7 @@ class Runtime:
             "recovery": recovery_check(self.recovered, [s.catalog for s in self.shards.values()]),
             "replication": self.replication.check(),
             "llm": model_check(self.model),
+            "search": self.word_indexes.check(),
         }
         if self.peers is not None and (cluster := self.peers.cluster) is not None:
             checks["cluster"] = cluster.check()
@@ -720,6 +724,7 @@ class Runtime:
             self._deliveries.close()
         if self.vectors is not None:
             self.vectors.close()
+        self.word_indexes.close()
         for shard in shards:
             shard.committer.close()
         self._wake.set()

@@ -144,11 +144,17 @@ class ContextWindows(TenantHandle):
 
         With their scores, in (0, 1], at most MAX_MATCHES. Raises BudgetExceeded.
         """
-        tenant = self._read_tenant()
-        with tenant.lock.read():
-            (partition,) = self._partitions(tenant, scope)
-            hits = LexicalIndex.of(tenant).search(partition, text, MAX_MATCHES, budget)
-            return [(_key_of(tenant, stored, row, scope), score) for stored, row, score in hits]
+        while True:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                (partition,) = self._partitions(tenant, scope)
+                index = LexicalIndex.of(tenant)
+                if index.fill([partition], budget) >= 1:
+                    hits = index.search(partition, text, MAX_MATCHES, budget)
+                    return [
+                        (_key_of(tenant, stored, row, scope), score) for stored, row, score in hits
+                    ]
+            budget.check_time()  # without the lock, so that a write goes first
 
     def nearest(self, text: str, scope: str | None, budget: Budget) -> list[tuple[str, float]]:
         """Return the keys of the facts of a scope whose vectors are near that of a text, best
@@ -241,8 +247,12 @@ class ContextWindows(TenantHandle):
         present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
         partitions = self._partitions(tenant, request.scope)
         weight = self._services.config.query_salience_weight
+        indexed = 1.0
+        if request.query is not None:
+            indexed = LexicalIndex.of(tenant).fill(partitions, budget)
+            self._services.word_indexes.asked(is_behind=indexed < 1)
         matches = matching_facts(tenant, partitions, request, weight, budget, ranked)
-        return Supply(ranked, partitions, request.min_salience, matches, weight, present)
+        return Supply(ranked, partitions, request.min_salience, matches, weight, present, indexed)
 
     def _window(
         self,
@@ -304,9 +314,14 @@ class ContextWindows(TenantHandle):
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
+            if index is not None and (missing := index.backlog(supply.partitions)):
+                window = replace(selected.window, vectors_missing=missing)
+                selected = replace(selected, window=window)
             # Rows of plugins are those of one request, and so are the limits that leave premises
-            # out.
-            is_whole = not any(note.unproved for note in selected.window.notes)
+            # out. The index may have more facts for the next request.
+            is_whole = supply.indexed >= 1 and not any(
+                note.unproved for note in selected.window.notes
+            )
             if not staged and is_whole and budget.external is None:
                 recent.keep(key, selected)
             supply.scores.show(selected.facts)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
     from kbcore.retraction.cascade import Cascades
+    from kbcore.search.indexer import WordIndexes
     from kbcore.search.vectors.indexer import VectorIndexes
     from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
@@ -113,6 +114,10 @@ class Services(Protocol):
     @property
     def vectors(self) -> VectorIndexes | None:
         """Vectors of facts and their embedder, or None if no embedder is configured."""
+
+    @property
+    def word_indexes(self) -> WordIndexes:
+        """Word indexes of the tenants."""
 
     @property
     def offload(self) -> Callable[[Callable[[], Any]], Any]:

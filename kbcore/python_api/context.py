@@ -188,6 +188,8 @@ def _with_text(diff: WindowDiff) -> ContextDiff:
         diff.reason,
         render_changes(diff, FACTS if diff.format == STRUCTURED else diff.format),
         diff.format,
+        diff.index_progress,
+        diff.vectors_missing,
     )
 
 

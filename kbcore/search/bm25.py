@@ -12,9 +12,9 @@ import math
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
@@ -52,6 +52,15 @@ MAX_QUERY_WORDS = MAX_WORDS
 SHORT_TEXT = 1000
 """Characters of a text whose words are found without a turn for others."""
 
+FILL_SECONDS = 0.1
+"""Time for which a request indexes new facts before it answers from those that are indexed."""
+
+FILL_SHARE = 0.25
+"""Share of the remaining time of a request that this may take."""
+
+PIECES_AT_ONCE = 5
+"""Pieces of work in the background between two looks for others: about five milliseconds."""
+
 Found = tuple[StoredRelation, int, float]
 """A fact: its relation, its row id while the read lock is held, its score."""
 
@@ -59,9 +68,10 @@ Found = tuple[StoredRelation, int, float]
 class LexicalIndex:
     """The full-text index of one tenant; the caller holds the tenant's read lock.
 
-    The words of a symbol never change and are computed once. Writes do not update the index: new
-    facts are indexed by the next search. A transaction reads the index of its base tenant and
-    separate indexes of its own copies of relations.
+    The words of a symbol never change and are computed once. Writes do not update the index: `fill`
+    indexes new facts, for the next search or in the background. Searches find the facts that are
+    indexed. A transaction reads the index of its base tenant and separate indexes of its own copies
+    of relations.
     """
 
     def __init__(self, tenant: Tenant) -> None:
@@ -97,13 +107,71 @@ class LexicalIndex:
         budget: Budget,
         predicates: Sequence[str] | None = None,
     ) -> list[Found]:
-        """Return the `k` visible facts of a partition that match a text best, best first.
+        """Index all facts, and return the `k` visible facts of a partition that match a text best,
+        best first.
 
         Scores are in (0, 1]; facts without a word of the text are left out. `predicates` restricts
         the result to these predicates; word weights do not change. Ties are ordered by predicate,
         arity and sign, then by age, oldest first. Raises BudgetExceeded.
         """
+        while self.fill([partition], budget) < 1:
+            budget.check_time()
         return self.query(partition, text, budget, predicates).best(k)
+
+    def fill(self, partitions: Iterable[Partition], budget: Budget) -> float:
+        """Index facts that are not indexed yet, newest first; return the indexed share of all facts
+        of the partitions, 1.0 if nothing is left.
+
+        The work ends after FILL_SECONDS, or earlier if a request has little time left; the first
+        few facts are always indexed. Raises BudgetExceeded.
+        """
+        clock, now = budget.clock, budget.clock.monotonic()
+        until = now + min(FILL_SECONDS, FILL_SHARE * max(0.0, budget.deadline - now))
+        yield_now = _yield_of(budget)
+        waiting = known = 0
+        for partition in partitions:
+            with self._mutex:
+                shelves = self._current(partition, yield_now, lambda: clock.monotonic() >= until)
+                waiting += sum(shelf.postings.pending for shelf in shelves)
+                known += sum(len(shelf.postings.shown) for shelf in shelves)
+        return indexed_share(waiting, known)
+
+    def include_all(self, home: Tenant) -> None:
+        """Begin the index of all partitions, for `fill_more`; `home` is the tenant of the index."""
+        with self._mutex:
+            for partition in home.partitions():
+                if partition not in self._shelves:
+                    self._shelves[partition] = _PostingShelf(Postings(self._words_of), [])
+
+    def fill_more(self, home: Tenant, yield_now: YieldNow) -> bool:
+        """Do a piece of the work of `fill` for the partitions of which an index was begun; return
+        whether more is left.
+        """
+        with self._mutex:
+            for partition in home.partitions():
+                shelf = self._shelves.get(partition)
+                if shelf is not None and shelf.is_behind(home):
+                    shelf = self._shelf(home, partition, yield_now, _after(PIECES_AT_ONCE))
+                    if shelf.is_behind(home):
+                        return True
+        return False
+
+    def is_behind(self, home: Tenant) -> bool:
+        """Return whether `fill_more` has work to do; needs no lock of the tenant."""
+        with self._mutex:
+            return any(shelf.is_behind(home) for shelf in list(self._shelves.values()))
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of facts that wait to be indexed, and of all facts of the index; needs
+        no lock of the tenant.
+        """
+        waiting = known = 0
+        with self._mutex:
+            for partition, shelf in list(self._shelves.items()):
+                is_begun = shelf.version >= 0
+                waiting += shelf.postings.pending if is_begun else partition.live()
+                known += len(shelf.postings.shown) if is_begun else partition.live()
+        return waiting, known
 
     def query(
         self,
@@ -114,7 +182,7 @@ class LexicalIndex:
     ) -> SearchQuery:
         """Return the query for a text, which can be searched several times under one read lock.
 
-        Raises BudgetExceeded.
+        Only facts that are indexed are found: see `fill`. Raises BudgetExceeded.
         """
         stems = words(text, budget.yield_now)
         query = self._query(partition, Counter(stems), budget, predicates)
@@ -134,7 +202,8 @@ class LexicalIndex:
         text, by their weights.
 
         A word counts once. Words that no fact has count with the weight of the rarest ones, so that
-        no fact has much of a text about something unknown. Raises BudgetExceeded.
+        no fact has much of a text about something unknown. Only facts that are indexed count: see
+        `fill`. Raises BudgetExceeded.
         """
         counted = dict.fromkeys(words(text, budget.yield_now), 1)
         return self._query(partition, counted, budget, predicates).covers(share, len(counted))
@@ -147,7 +216,7 @@ class LexicalIndex:
         predicates: Sequence[str] | None,
     ) -> SearchQuery:
         with self._mutex:
-            shelves = self._current(partition, budget)
+            shelves = self._current(partition, _yield_of(budget))
         numbered = {
             number: times
             for word, times in budget.paced(counted.items())
@@ -155,40 +224,60 @@ class LexicalIndex:
         }
         return SearchQuery(self._engine, self._mutex, self._symbols, shelves, numbered, predicates)
 
-    def _current(self, partition: Partition, budget: Budget) -> list[_PostingShelf]:
-        """Update and return the posting lists.
+    def _current(
+        self,
+        partition: Partition,
+        yield_now: YieldNow,
+        is_enough: Callable[[], bool] | None = None,
+    ) -> list[_PostingShelf]:
+        """Update the posting lists, fill them unless `is_enough` is None, and return them.
 
-        They do not change while the caller holds the read lock.
+        Lists that readers have do not change while the caller holds the read lock.
         """
         home = self._tenant()
         below = None if home is None else home.partition(partition.name)
         if home is not None and below is partition:
-            return [self._shelf(home, partition, budget)]
+            return [self._shelf(home, partition, yield_now, is_enough)]
         relations = sorted(partition.relations(), key=_order)
         shelves = []
         if home is not None and below is not None:
-            postings = self._shelf(home, below, budget).postings
+            postings = self._shelf(home, below, yield_now, is_enough).postings
             shelves.append(_PostingShelf(postings, relations, whole=False))
         for stored in relations:
             if not any(shelf.postings.part(stored) for shelf in shelves):
                 copied = self._copies.get(stored)
                 if copied is None:
                     copied = self._copies[stored] = Postings(self._words_of)
-                copied.update([(stored, self._own(stored))], budget)
+                copied.update([(stored, self._own(stored))], yield_now)
+                if is_enough is not None and not copied.is_merged:
+                    copied.fill(yield_now, is_enough)
                 shelves.append(_PostingShelf(copied, relations))
         return shelves
 
-    def _shelf(self, home: Tenant, partition: Partition, budget: Budget) -> _PostingShelf:
+    def _shelf(
+        self,
+        home: Tenant,
+        partition: Partition,
+        yield_now: YieldNow,
+        is_enough: Callable[[], bool] | None,
+    ) -> _PostingShelf:
         shelf = self._shelves.get(partition)
-        if shelf is None or shelf.version != home.version:
-            postings = Postings(self._words_of) if shelf is None else shelf.postings
+        is_new = shelf is None or shelf.version != home.version
+        if shelf is None or is_new:
             relations = sorted(partition.relations(), key=_order)
-            if shelf is None:  # facts indexed before the budget is exceeded stay indexed
-                self._shelves[partition] = _PostingShelf(postings, relations)
-            postings.update([(stored, self._own(stored)) for stored in relations], budget)
+            postings = Postings(self._words_of) if shelf is None else shelf.postings
+            # Kept before the budget may be exceeded, so that a later call continues.
+            self._shelves[partition] = _PostingShelf(postings, relations)
+            postings.update([(stored, self._own(stored)) for stored in relations], yield_now)
             shelf = self._shelves[partition] = _PostingShelf(
                 postings, relations, version=home.version
             )
+        if is_enough is not None and not shelf.postings.is_merged:
+            try:
+                shelf.postings.fill(yield_now, is_enough, in_place=is_new)
+            finally:
+                shelf = _PostingShelf(shelf.postings, shelf.relations, version=shelf.version)
+                self._shelves[partition] = shelf
         return shelf
 
     def _own(self, stored: StoredRelation) -> tuple[int, ...]:
@@ -209,6 +298,31 @@ class LexicalIndex:
                     [*stems, *words(" ".join(dates))] if dates else stems
                 )
         return [known[symbol] for symbol in symbols]
+
+
+def indexed_share(waiting: int, known: int) -> float:
+    """Return the share of indexed facts in thousandths, 1.0 only if none waits."""
+    return math.floor(1000 * (known - waiting) / known) / 1000 if waiting else 1.0
+
+
+def _after(pieces: int) -> Callable[[], bool]:
+    """Return a function that returns True when it is called the `pieces`-th time."""
+    calls = count(1)
+    return lambda: next(calls) >= pieces
+
+
+def _yield_of(budget: Budget) -> YieldNow:
+    """Return a function that checks the deadline of a request and lets other work run.
+
+    It does not wait for a slot: the holder of one may be waiting for the index.
+    """
+
+    def yield_now() -> None:
+        budget.check_time()
+        if budget.runtime_yield is not None:
+            budget.runtime_yield()
+
+    return yield_now
 
 
 class _PostingShelf:
@@ -232,6 +346,10 @@ class _PostingShelf:
         parts = [part for stored in relations if (part := postings.part(stored)) is not None]
         self.count = sum(part.count for part in parts)
         self.words = sum(part.words for part in parts)
+
+    def is_behind(self, home: Tenant) -> bool:
+        """Return whether facts of the tenant may have to be indexed."""
+        return self.version != home.version or not self.postings.is_merged
 
     def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
         """Return for each owner the rank of its relation, or EXCLUDED_RANK unless its predicate is
@@ -384,7 +502,8 @@ class SearchQuery:
 
     def _having(self, shelf: _PostingShelf, word: int) -> int:
         if shelf.whole:
-            return shelf.postings.having(word)
+            with self._mutex:
+                return shelf.postings.having(word)
         return sum(self._engine.having(self._matching(shelf, [(word, 0.0)])))
 
     def _matching(
@@ -394,22 +513,24 @@ class SearchQuery:
         predicates: Sequence[str] | None = None,
     ) -> Matching:
         postings = shelf.postings
-        lists = [
-            (indices, weight)
-            for word, weight in weights
-            if (indices := postings.lists.get(word)) is not None
-        ]
-        lengths, visible, owners = postings.lengths, postings.shown, postings.owners
-        parameters = K1 + 1, self._flat, self._slope
+        with self._mutex:  # facts may be filled in between
+            lists = [
+                (places, weight)
+                for word, weight in weights
+                if (places := postings.facts_with(word)) is not None
+            ]
+            shortest, most = postings.shortest, postings.most
         return Matching(
             lists,
-            *parameters,
-            lengths,
-            visible,
-            owners,
+            K1 + 1,
+            self._flat,
+            self._slope,
+            postings.lengths,
+            postings.shown,
+            postings.owners,
             shelf.ranks_of(predicates),
-            postings.shortest,
-            postings.most,
+            shortest,
+            most,
         )
 
 

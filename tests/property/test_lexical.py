@@ -15,6 +15,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.search.bm25 import LexicalIndex
+from kbcore.search.tokens import name_words, words
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
 
@@ -182,3 +183,118 @@ def test_an_incrementally_updated_index_equals_a_new_one(told, later):
             dict(zip(every, bm25.scores(list(every), later[0][1]), strict=True)), abs=1e-12
         )
         assert len(best) == sum(score > 0 for score in every.values())
+
+
+turns = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["many", "many", "piece", "piece", "glance", "glance", *verbs[5:], "transact"]
+        ),
+        facts,
+        scopes,
+        texts,
+    ),
+    max_size=30,
+)
+
+
+def glance(kb, scope, text):
+    """What a window finds while the index is made: right facts, and all once it is complete."""
+    with kb._reads(None) as (tenant, budget):
+        partition = tenant.partition(scope)
+        if partition is None:
+            return
+        index = LexicalIndex.of(tenant)
+        progress = index.fill([partition], budget)
+        assert 0 <= progress <= 1
+        hits = index.query(partition, text, budget).best(1000)
+        found_rows = {(stored, row) for stored, row, _ in hits}
+        assert len(found_rows) == len(hits)
+        visible = {
+            (stored, row)
+            for stored in partition.relations()
+            for row in stored.relation.match([0] * stored.schema.arity)[1]
+        }
+        assert found_rows <= visible
+        whole = {
+            (stored, row)
+            for stored, row in visible
+            if set(words(text)) & set(words_of(tenant, stored, row))
+        }
+        assert found_rows <= whole
+        assert progress < 1 or found_rows == whole
+
+
+def words_of(tenant, stored, row):
+    cells = tenant.engine.texts(stored.relation.rows(array("I", [row])))
+    return [
+        *name_words(stored.schema.predicate),
+        *(word for cell in cells for word in words(cell)),
+    ]
+
+
+@given(turns)
+@examples(60)
+def test_an_index_filled_in_pieces_equals_a_new_one(made):
+    clock = ManualClock()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbcore.search.bm25.FILL_SECONDS", 0)
+        patch.setattr("kbcore.search.postings.ROWS_AT_ONCE", 2)
+        patch.setattr("kbcore.search.postings.BATCH_ROWS", 3)
+        patch.setattr("kbcore.search.postings.WORDS_MERGED", 2)
+        patch.setattr("kbcore.search.postings.MIN_UNUSED_PLACES", 12)
+        patch.setattr("kbcore.search.bm25.PIECES_AT_ONCE", 1)
+        node = runtime(Path(folder), clock=clock)
+        node.word_indexes.close()
+        try:
+            kb, number = node.knowledge_base(), 0
+            for verb, (predicate, *args), scope, text in made:
+                if verb == "many":
+                    number += 1
+                    kb.assert_facts(
+                        [
+                            Fact(
+                                name,
+                                (args[0], f"{args[1]} {number} {at}"),
+                                scope=scope,
+                                ttl=5 if at % 5 == 0 else None,
+                            )
+                            for at in range(11)
+                            for name in (predicate, PREDICATES[number % len(PREDICATES)])
+                        ]
+                    )
+                elif verb == "piece":
+                    node.word_indexes.work()
+                elif verb == "glance":
+                    glance(kb, scope, text)
+                elif verb == "pattern":
+                    kb.retract_pattern(predicate, (args[0], Variable("x")), scope=scope)
+                elif verb == "retract":
+                    kb.retract_fact(predicate, (args[0], f"{args[1]} {number} 3"), scope=scope)
+                elif verb == "wait":
+                    clock.advance(6)
+                elif verb == "drop" and "s" in kb.scopes():
+                    kb.drop_scope("s")
+                elif verb == "fork":
+                    kb.fork_scope(None, "s", overwrite=True)
+                elif verb == "transact":
+                    id = node.begin()
+                    with node.in_transaction("default", "default", id) as inside:
+                        inside.assert_facts([Fact(predicate, tuple(args), scope=scope)])
+                        inside.retract_pattern(predicate, (args[0], Variable("x")), scope=scope)
+                    for _ in range(2):
+                        with node.in_transaction("default", "default", id, writes=False) as inside:
+                            glance(inside, scope, text)
+                    with node.in_transaction("default", "default", id) as inside:
+                        inside.commit()
+                elif verb == "restart":
+                    node.close()
+                    node = runtime(Path(folder), clock=clock)
+                    node.word_indexes.close()
+                    kb = node.knowledge_base()
+            while node.word_indexes.work():
+                pass
+            for _, _, scope, text in made[-3:]:
+                check(kb, scope, text)
+        finally:
+            node.close()

@@ -299,7 +299,10 @@ class Window:
     `resolved` ones the losing sign was left out. `cut` says, if requested, what else was left out
     and why. `text` is the window in the requested format (`structured`: the text of `facts`), and
     `tokens` is its number of tokens. `notes` are what the text says about goals. `sources` are the
-    cited spans with `number` and text, if citations are requested.
+    cited spans with `number` and text, if citations are requested. `index_progress` is the share of
+    facts in which the words of the query were searched, 0 to 1, None if it is all.
+    `vectors_missing` is the number of facts that have no vector yet, None if all have one or there
+    is no embedder.
     """
 
     id: str
@@ -319,6 +322,8 @@ class Window:
     tokens: int = 0
     sources: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[GoalNote, ...] = ()
+    index_progress: float | None = None
+    vectors_missing: int | None = None
 
     @property
     def chars(self) -> int:
@@ -361,6 +366,8 @@ class Window:
             answer.get("formattedText", ""),
             answer["tokenEstimate"],
             answer.get("sources", []),
+            index_progress=answer.get("indexProgress"),
+            vectors_missing=answer.get("vectorsMissing"),
         )
 
     def _repr_html_(self) -> str:
@@ -426,7 +433,7 @@ class ContextDiff:
 
     `previous` is None if the session is unknown. With `refresh` a whole window is better than the
     changes; `reason` says why. `format` is the requested format of the new window, None in the
-    answer of a server.
+    answer of a server. `index_progress` and `vectors_missing` are those of the new window.
     """
 
     previous: str | None
@@ -438,6 +445,8 @@ class ContextDiff:
     reason: str | None
     text: str
     format: str | None = None
+    index_progress: float | None = None
+    vectors_missing: int | None = None
 
     @classmethod
     def of(cls, answer: Json) -> ContextDiff:
@@ -451,6 +460,8 @@ class ContextDiff:
             answer["fullRefreshRecommended"],
             answer.get("reason"),
             answer.get("formattedText", ""),
+            index_progress=answer.get("indexProgress"),
+            vectors_missing=answer.get("vectorsMissing"),
         )
 
     def _repr_html_(self) -> str:

@@ -306,6 +306,17 @@ class WindowBase(LeanAnswer):
         of="window.tokens",
     )
     generated_at = Time(of="window.generated_at")
+    index_progress = Number(
+        "While the word index is made: the share of facts in which the words of `query` were "
+        "searched, 0 to 1.",
+        of="window.index_progress",
+        optional=True,
+    )
+    vectors_missing = Count(
+        "With an embedder: the facts that have no vector yet, and are found by their words only.",
+        of="window.vectors_missing",
+        optional=True,
+    )
 
     def dump(self, obj: Any, *, many: bool | None = None) -> Any:
         """Return the window as JSON; `facts` is `entries` once more."""
@@ -390,6 +401,8 @@ class WindowDiffAnswer(LeanAnswer):
         of=_text_of_changes,
         optional=True,
     )
+    index_progress = Number("That of the current window.", optional=True)
+    vectors_missing = Count("That of the current window.", optional=True)
 
 
 def _goals(goals: Any) -> tuple[Goal, ...]:

@@ -126,6 +126,10 @@ class Check(JsonObject):
 
     status = Choice("pass", "warn", "fail")
     message = Text()
+    index_progress = Number(
+        "Of `search`, while word indexes are made: the share of facts that are indexed, 0 to 1.",
+        optional=True,
+    )
 
 
 class Readiness(JsonObject):
