@@ -126,7 +126,7 @@ def test_a_listed_rule_has_a_name_only_if_its_author_gave_one():
         ('{"text": "?- p(a)."}', "text: must be one fact, rule or phrase"),
         ('{"text": "p(a).", "scope": "s"}', "text: is a text and the only member"),
         ('{"text": 1}', "text: is a text and the only member"),
-        ('{"predicate": "p", "args": [], "ttl": "1h"}', "ttl: must be a positive number"),
+        ('{"predicate": "p", "args": [], "ttl": "1 hour"}', "ttl: must be a positive number"),
         ('{"predicate": "p", "args": [], "ttl": true}', "ttl: must be a positive number"),
         ('{"predicate": "p", "args": [], "confidence": 2}', "confidence: must be a number"),
         ('{"predicate": "p", "args": [], "metadata": [1]}', "metadata: must be an object"),

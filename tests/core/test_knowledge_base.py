@@ -151,7 +151,7 @@ def test_details_apply_to_every_fact_of_a_text_that_has_none_of_its_own(kb):
         ("p(a)", {"metadata": {"at": {1}}}, "metadata: holds a value of type set"),
         ("p(a)", {"metadata": {1: 2}}, "metadata: has a key that is not a text"),
         ("p(a)", {"metadata": [1]}, "metadata: must be a dict"),
-        ("p(a)", {"ttl": 1.5}, "ttl: must be a positive whole number"),
+        ("p(a)", {"ttl": 1.5}, "ttl: must be a positive number of milliseconds"),
         ("p(a)", {"confidence": "high"}, "confidence: must be a number from 0 to 1"),
     ],
 )
