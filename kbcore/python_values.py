@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from kbcore.errors import InvalidInput
-from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
+from kbcore.state.episodes.evidence import Evidence
+from kbcore.state.intervals import RESERVED_KEYS
 from kbcore.timestamps import instant as parsed
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
@@ -158,7 +159,7 @@ def metadata(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidInput.at(name, "must be a dict")
-    if EVIDENCE_KEY in value:
+    if not RESERVED_KEYS.isdisjoint(value):
         raise InvalidInput.at(name, "has a reserved key; evidence is an argument of its own")
     if problem := metadata_problem(value):
         raise InvalidInput.at(name, problem)

@@ -72,6 +72,7 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.findings import Finding
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
+from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
@@ -137,6 +138,7 @@ class TenantKB(
                     if fact.positive
                 )
             facts = self._with_evidence(facts, yield_now=yield_now)
+        self._check_intervals(facts, yield_now)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),), yield_now=yield_now)
         else:
@@ -144,7 +146,7 @@ class TenantKB(
             resolver = ConflictResolver(
                 conflict,
                 strategies,
-                self._stored_rivals,
+                self._intervals,
                 self._places,
                 self._constraints(),
                 self._services.clock,
@@ -181,6 +183,7 @@ class TenantKB(
         episodes = () if supports is None else supports.episodes
         yield_now = self._deadline(request_limits)
         facts = self._with_evidence(facts, episodes, yield_now)
+        self._check_intervals(facts, yield_now)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
@@ -574,11 +577,42 @@ class TenantKB(
         own = rules.rules if SCHEMA in rules.derived else ()
         return list(places_of(fact, own))
 
-    def _stored_rivals(self, fact: Fact, claim: Place) -> list[Row]:
-        rows = self.query_rows(
-            fact.predicate, claim.pattern, positive=claim.sign_of_rivals(fact), scope=fact.scope
-        )
-        return [row for row in rows if claim.are_rivals(fact, row["args"], not row["negated"])]
+    def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
+        """Raise InvalidInput for a fact whose interval is empty.
+
+        Without `valid_from` a fact begins now, or at the beginning that it has if it is stored.
+        """
+        for fact in facts if len(facts) == 1 else paced(facts, yield_now, FACTS_PER_YIELD):
+            until, start = fact.valid_until, fact.valid_from
+            if until is None:
+                continue
+            if start is None and until <= self._services.clock.now_ms():
+                start = max(
+                    (row["validFrom"] for row in self._intervals(fact, None)), default=until
+                )
+            if start is not None and until <= start:
+                raise InvalidInput.at(
+                    "validUntil",
+                    "must be after validFrom, which is now for a new fact without one",
+                )
+
+    def _intervals(self, fact: Fact, place: Place | None) -> list[Row]:
+        """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
+        itself, the oldest interval of a fact first.
+        """
+        positive = fact.positive if place is None else place.sign_of_rivals(fact)
+        pattern = fact.args if place is None else place.pattern
+        with self._reads(None) as (tenant, budget):
+            (partition,) = self._partitions(tenant, fact.scope)
+            symbols = goal_pattern(pattern, tenant.find)
+            stored = partition.named(fact.predicate, len(fact.args), positive)
+            if symbols is None or not stored:
+                return []
+            rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=budget.yield_now)
+            found = stored[0].intervals(tenant.engine, rows, ids)
+        if place is None:
+            return found
+        return [row for row in found if place.are_rivals(fact, row["args"], not row["negated"])]
 
 
 def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:

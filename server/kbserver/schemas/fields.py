@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 from marshmallow import Schema, ValidationError, fields
 
-from kbcore.state.episodes.evidence import EVIDENCE_KEY
+from kbcore.state.intervals import RESERVED_KEYS
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, instant
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
@@ -340,7 +340,7 @@ class Metadata(Value):
             size = len(orjson.dumps(value))
         except TypeError as error:
             raise ValueError("holds an integer of more than 64 bits; write it as a text") from error
-        if EVIDENCE_KEY in value:
+        if not RESERVED_KEYS.isdisjoint(value):
             raise ValueError("has a reserved key; evidence is a member of the fact")
         if size > MAX_METADATA_BYTES:
             raise ValueError(f"has at most {MAX_METADATA_BYTES} bytes as JSON, this one has {size}")
