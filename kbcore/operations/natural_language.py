@@ -60,7 +60,8 @@ class Ingested:
     the facts in `facts` that hold such lines as they are. `extracted` is the language model's
     result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
     those since the session's last window, None if there was none. `recorded` are the ids of the
-    episodes under which the text was stored, if facts were read in it.
+    episodes under which the text was stored, if facts were read in it. `discarded` counts the facts
+    that a conflict strategy did not store.
     """
 
     facts: tuple[Fact, ...]
@@ -72,6 +73,7 @@ class Ingested:
     extracted: Extracted | None = field(default=None)
     episodes: int = 0
     recorded: tuple[str, ...] = ()
+    discarded: int = 0
 
 
 class NaturalLanguage(TenantHandle, ABC):
@@ -110,6 +112,8 @@ class NaturalLanguage(TenantHandle, ABC):
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
         request_limits: RequestLimits | None = None,
+        *,
+        conflict: str = ...,
     ) -> RulesOutcome:
         """Store rules, and facts and their evidence with them, all or none."""
 
@@ -122,11 +126,13 @@ class NaturalLanguage(TenantHandle, ABC):
         scope: str | None = None,
         context: str | None = None,
         request_limits: RequestLimits | None = None,
+        conflict: str | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store`, new facts and the rules are written to `scope` in one change set; facts that
-        are already stored do not change. `context` is a hint for the model. `failures` of the
+        are already stored do not change. `conflict` is their conflict strategy, INGEST_CONFLICTS by
+        default. `context` is a hint for the model. `failures` of the
         result lists the pieces that failed.
 
         Raises ModelNotConfigured, ModelFailed if every piece failed, RateLimited, TooLarge,
@@ -134,6 +140,7 @@ class NaturalLanguage(TenantHandle, ABC):
         """
         if store:
             self._services.refuse_on_follower()
+        conflict = self._conflict_strategy(conflict)
         model = self._model()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
@@ -146,7 +153,8 @@ class NaturalLanguage(TenantHandle, ABC):
             yield_now = self._services.yield_now
             recording = self._recording(text, Source(), yield_now=yield_now)
             spans = _sentences(text, extracted, yield_now)
-            extracted.asserted = self._store(extracted, new_facts, recording, spans)
+            known = [fact for fact in extracted.facts if fact not in new_facts]
+            self._store(extracted, conflict, _supports(recording, new_facts, known, spans))
         return extracted
 
     def synthesize(
@@ -195,6 +203,7 @@ class NaturalLanguage(TenantHandle, ABC):
         request_limits: RequestLimits | None = None,
         turns: Sequence[int] = (),
         source: Source | None = None,
+        conflict: str | None = None,
     ) -> Ingested:
         """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
@@ -203,7 +212,7 @@ class NaturalLanguage(TenantHandle, ABC):
         stored as episodes with EXTRACTION_FALLBACK=episode; `turns` are the numbers of the lines
         with which the turns of a conversation begin. The text is stored as episodes, of the speaker
         and at the time of `source`, and is the evidence of the facts, each with its line or
-        sentence.
+        sentence. `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,
@@ -213,6 +222,7 @@ class NaturalLanguage(TenantHandle, ABC):
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
+        conflict = self._conflict_strategy(conflict)
         yield_now = self._deadline(request_limits)
         statements = read_statements_of(text, request.scope, yield_now)
         extracted: Extracted | None = None
@@ -241,7 +251,9 @@ class NaturalLanguage(TenantHandle, ABC):
                 " model is configured; LLM_PROVIDER names one, or EXTRACTION_FALLBACK=episode keeps"
                 " prose as it is"
             )
-        done = self._ingested(statements, extracted, new, request, (recording, request_limits))
+        done = self._ingested(
+            statements, extracted, new, request, (recording, request_limits, conflict)
+        )
         return replace(done, episodes=episodes)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -252,9 +264,9 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: Extracted | None,
         new: list[Fact],
         request: WindowRequest,
-        recorded: tuple[Recording | None, RequestLimits | None],
+        recorded: tuple[Recording | None, RequestLimits | None, str],
     ) -> Ingested:
-        recording, request_limits = recorded
+        recording, request_limits, conflict = recorded
         yield_now = self._deadline(request_limits)
         parsed = (
             set()
@@ -265,7 +277,7 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
         rules: tuple[StoredDefinition, ...] = ()
-        asserted = 0
+        asserted = discarded = 0
         known = [fact for fact in listed if fact not in new_facts]
         supports = Supports()
         if statements.rules or statements.facts or listed:
@@ -276,9 +288,14 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.spans,
             )
             stored = self.assert_rules(
-                statements.rules, facts, supports=supports, request_limits=request_limits
+                statements.rules,
+                facts,
+                supports=supports,
+                request_limits=request_limits,
+                conflict=conflict,
             )
             rules, asserted = stored.rules, stored.asserted
+            discarded = stored.discarded
             let_go(facts, self._services.yield_now)
             let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
@@ -292,7 +309,18 @@ class NaturalLanguage(TenantHandle, ABC):
             changes,
             extracted,
             recorded=tuple(episode.id for episode in supports.episodes),
+            discarded=discarded,
         )
+
+    def _conflict_strategy(self, name: str | None) -> str:
+        """Return the strategy of facts read in texts; raises InvalidInput for an unknown one."""
+        name = self._services.config.ingest_conflicts if name is None else name
+        strategies = self._services.plugins.conflict_strategies()
+        if name not in strategies:
+            raise InvalidInput.at(
+                "conflictStrategy", f"must be one of {', '.join(sorted(strategies))}"
+            )
+        return name
 
     def _recording(
         self, text: str, source: Source, turns: Sequence[int] = (), *, yield_now: YieldNow
@@ -349,28 +377,28 @@ class NaturalLanguage(TenantHandle, ABC):
     def _store(
         self,
         extracted: Extracted,
-        new_facts: list[Fact],
-        recording: Recording | None,
-        spans: dict[SignedAtom, list[Span]],
-    ) -> int:
-        """Store extracted facts and rules; rules that conflict with stored rules are refused.
+        conflict: str,
+        supported: tuple[Supports, list[Fact]],
+    ) -> None:
+        """Store extracted facts and rules, and note how many facts were new and how many were
+        discarded; rules that conflict with stored rules are refused.
 
-        The facts are stored even if the rules are refused. Return the number of new facts.
+        The facts are stored even if the rules are refused.
         """
-        known = [fact for fact in extracted.facts if fact not in new_facts]
-        supports, facts = _supports(recording, new_facts, known, spans)
+        supports, facts = supported
         if not facts and not extracted.rules and not supports.known:
-            return 0
+            return
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
         try:
-            return self.assert_rules(extracted.rules, facts, supports=supports).asserted
+            stored = self.assert_rules(extracted.rules, facts, supports=supports, conflict=conflict)
         except InvalidInput as error:
             if not extracted.rules:
                 raise
             extracted.refuse_rules(error.message)
-        if not facts and not supports.known:
-            return 0
-        return self.assert_rules((), facts, supports=supports).asserted
+            if not facts and not supports.known:
+                return
+            stored = self.assert_rules((), facts, supports=supports, conflict=conflict)
+        extracted.asserted, extracted.discarded = stored.asserted, stored.discarded
 
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
         """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -53,6 +53,7 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     DeclarePhrases,
+    Delta,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -142,16 +143,7 @@ class TenantKB(
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),), yield_now=yield_now)
         else:
-            strategies = self._services.plugins.conflict_strategies()
-            resolver = ConflictResolver(
-                conflict,
-                strategies,
-                self._intervals,
-                self._places,
-                self._constraints(),
-                self._services.clock,
-                yield_now,
-            )
+            resolver = self._resolver(conflict, (), yield_now)
             delta = resolver.write(facts, partial(self._commit, yield_now=yield_now))
         return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
@@ -173,8 +165,13 @@ class TenantKB(
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
         request_limits: RequestLimits | None = None,
+        *,
+        conflict: str = KEEP_BOTH,
     ) -> RulesOutcome:
         """Store rules and phrases, and facts and their evidence with them, all or none.
+
+        `conflict` is the strategy for the facts, as for `assert_facts`; keys that the rules declare
+        count too.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
@@ -220,15 +217,28 @@ class TenantKB(
             changes.append(AddEvidence(supports.known))
         if phrases:
             changes.append(DeclarePhrases(tuple(phrases)))
-        if facts or not changes:
-            changes.append(AssertFacts(tuple(facts)))
+        if not facts and not changes:
+            changes.append(AssertFacts(()))
 
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
             cycles[:] = self._read_tenant().rules.check(stored, self._modes(), yield_now)
 
-        delta = self._commit(tuple(changes), check=check, yield_now=yield_now)
+        def commit(of_facts: tuple[Change, ...], check_facts: Callable[[], None] | None) -> Delta:
+            def checks() -> None:
+                check()
+                if check_facts is not None:
+                    check_facts()
+
+            return self._commit((*changes, *of_facts), check=checks, yield_now=yield_now)
+
+        if not facts:
+            delta = commit((), None)
+        elif conflict == KEEP_BOTH:
+            delta = commit((AssertFacts(tuple(facts)),), None)
+        else:
+            delta = self._resolver(conflict, own, yield_now).write(facts, commit)
         warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
@@ -238,7 +248,9 @@ class TenantKB(
         definitions = tuple(
             stored_phrase(each) if isinstance(each, Phrase) else next(of_rules) for each in rules
         )
-        return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
+        return RulesOutcome(
+            definitions, texts, delta.asserted, delta.updated, delta.at, delta.discarded
+        )
 
     def execute(
         self,
@@ -570,12 +582,28 @@ class TenantKB(
             self._services.predicates,
         )
 
-    def _places(self, fact: Fact) -> list[Place]:
-        tenant = self._read_tenant()
-        with tenant.lock.read():
-            rules = tenant.rules.visible(fact.scope)
-        own = rules.rules if SCHEMA in rules.derived else ()
-        return list(places_of(fact, own))
+    def _resolver(
+        self, conflict: str, new_rules: Sequence[Rule], yield_now: YieldNow
+    ) -> ConflictResolver:
+        """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
+
+        def places(fact: Fact) -> list[Place]:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                rules = tenant.rules.visible(fact.scope)
+            known = rules.rules if SCHEMA in rules.derived else ()
+            new = (rule for rule in new_rules if rule.scope in (None, fact.scope))
+            return list(places_of(fact, chain(known, new)))
+
+        return ConflictResolver(
+            conflict,
+            self._services.plugins.conflict_strategies(),
+            self._intervals,
+            places,
+            self._constraints(),
+            self._services.clock,
+            yield_now,
+        )
 
     def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
         """Raise InvalidInput for a fact whose interval is empty.

@@ -170,6 +170,7 @@ class Context(Handle):
         timeout_ms: int | None = None,
         speaker: str | None = None,
         at: Instant | None = None,
+        conflict: str | None = None,
         **options: Unpack[WindowOptions],
     ) -> Ingested:
         """Store the facts and rules of a text or of the turns of a conversation, all or none.
@@ -180,7 +181,9 @@ class Context(Handle):
         the numbers of the `unread` lines, a `window` made with the options of `context`, and its
         `changes` since the last window of the session. The text is stored as episodes, one for each
         turn, said by `speaker` at `at`, and is the evidence of the facts; a turn may begin with its
-        speaker, as in `ann: ...`.
+        speaker, as in `ann: ...`. `conflict` is the conflict strategy of the facts, as for `tell`;
+        by default that of the setting INGEST_CONFLICTS, so that a new value of a declared `@key`
+        ends the older one.
 
         Raises InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
@@ -198,6 +201,7 @@ class Context(Handle):
                 request_limits=limits,
                 turns=starts,
                 source=Source(speaker, instant("at", at), request.session),
+                conflict=conflict,
             )
         if ingested.changes is None:
             return ingested

@@ -20,10 +20,12 @@ class Language(Handle):
         scope: str | None = None,
         context: str | None = None,
         timeout_ms: int | None = None,
+        conflict: str | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
-        With `store` the facts and rules are stored. `context` is a hint for the model. Raises
+        With `store` the facts and rules are stored. `conflict` is their conflict strategy,
+        as for `tell`, INGEST_CONFLICTS by default. `context` is a hint for the model. Raises
         ModelNotConfigured, ModelFailed.
         """
         return self.kb.extract(
@@ -33,6 +35,7 @@ class Language(Handle):
             scope=scope,
             context=context,
             request_limits=request_limits(timeout_ms),
+            conflict=conflict,
         )
 
     def synthesize(

@@ -312,6 +312,15 @@ class ReadScope(Value):
         return value
 
 
+class Strategy(Text):
+    """The name of a conflict strategy; plugins may bring more than those shown."""
+
+    schema: ClassVar[Json] = {
+        "type": "string",
+        "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"],
+    }
+
+
 class WriteScope(ReadScope):
     """The name of one scope."""
 

@@ -39,6 +39,7 @@ from kbserver.schemas.fields import (
     Number,
     One,
     ReadScope,
+    Strategy,
     Text,
     Time,
     Value,
@@ -73,6 +74,9 @@ class TextBody(Budgeted):
         schema={"minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
     )
     at = Instant(description="The time of the episode; default: now.")
+    conflict_strategy = Strategy(
+        "What happens to a fact with a rival, as for /tell; default: INGEST_CONFLICTS."
+    )
 
 
 def source_of(fields: Json) -> Source:
@@ -94,11 +98,12 @@ class IngestBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
-        source = source_of(fields)
+        source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
             "request": request,
+            "conflict": conflict,
             "hint": hint,
             "source": source,
             "compat": compat,
@@ -114,7 +119,7 @@ class TurnsBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         turns = fields.pop("turns")
-        source = source_of(fields)
+        source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
         if type(turns) is not list:
             raise InvalidInput.at("turns", "must be an array of texts")
         yield_now = current_yield()
@@ -126,6 +131,7 @@ class TurnsBody(TextBody):
             "text": "\n".join(turns),
             "turns": first_lines(turns, yield_now),
             "source": source,
+            "conflict": conflict,
             "request": request,
             "request_limits": request_limits(fields),
         }
@@ -218,6 +224,11 @@ class IngestedAnswer(LeanAnswer):
         of=lambda text: list(text.done.recorded) or None,
         optional=True,
     )
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda text: text.done.discarded or None,
+        optional=True,
+    )
 
     @classmethod
     def write_minimal(cls, outcome: Any) -> Json:
@@ -253,6 +264,11 @@ class TurnsRead(LeanAnswer):
     session_id = Text(of="request.session", allow_none=True)
     warning = Text(allow_none=True)
     briefing_delta = Text(of="changes", allow_none=True)
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda text: text.done.discarded or None,
+        optional=True,
+    )
 
 
 class PredicateCount(JsonObject):
@@ -303,7 +319,7 @@ def stored(
 ) -> IngestedText:
     """Store the facts and rules of a text and return the outcome with the requested window.
 
-    `more` are turns and source, as for `TenantKB.ingest`.
+    `more` are turns, source and conflict strategy, as for `TenantKB.ingest`.
     """
     done = kb.ingest(text, request, hint=hint, request_limits=request_limits, **more)
     return IngestedText(done, request, compat)

@@ -15,6 +15,7 @@ from kbserver.schemas.fields import (
     Many,
     Object,
     ReadScope,
+    Strategy,
     Text,
     WriteScope,
 )
@@ -32,6 +33,9 @@ class ExtractBody(Budgeted):
     rules = Flag()
     scope = WriteScope()
     context = Text()
+    conflict_strategy = Strategy(
+        "What happens to a fact with a rival, as for /tell; default: INGEST_CONFLICTS."
+    )
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.extract`."""
@@ -41,6 +45,7 @@ class ExtractBody(Budgeted):
             "rules": fields.get("rules", False),
             "scope": fields.get("scope"),
             "context": fields.get("context"),
+            "conflict": fields.get("conflict_strategy"),
             "request_limits": request_limits(fields),
         }
 
@@ -124,6 +129,11 @@ class Extracted(Answer):
         Text(),
         "Of the episodes of the text, if facts were stored.",
         of=lambda read: list(read.episodes) or None,
+        optional=True,
+    )
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda read: read.discarded or None,
         optional=True,
     )
 

@@ -12,7 +12,7 @@ from kbcore.state.facts import Fact
 
 
 def sides(kb) -> list[bool]:
-    return [entry.negated for entry in window(kb).facts if entry.predicate == "diet"]
+    return [entry.negated for entry in window(kb).entries if entry.predicate == "diet"]
 
 
 @pytest.mark.parametrize("reads", list(itertools.product((0, 1, 60), repeat=2)))

@@ -6,7 +6,7 @@ from kbcore_client._sync.handle import Handle
 from kbcore_client.language import Extracted, Synthesis
 from kbcore_client.requests import Request
 
-_NAMES = {"assert": "store"}
+_NAMES = {"assert": "store", "conflictStrategy": "conflict"}
 
 
 class Language(Handle):
@@ -21,13 +21,17 @@ class Language(Handle):
         scope: str | None = None,
         context: str | None = None,
         timeout_ms: int | None = None,
+        conflict: str | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store` the facts and rules are stored in `scope`. `context` is a hint for the model.
-        Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        `conflict` is the conflict strategy of the facts, by default that of the server. Raises
+        InvalidInput, ModelNotConfigured, ModelFailed.
         """
         body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
+        if conflict is not None:
+            body["conflictStrategy"] = conflict
         request = Request("/extract", body, writes=store, names=_NAMES, timeout_ms=timeout_ms)
         return Extracted.of((self._send(request)).json())
 

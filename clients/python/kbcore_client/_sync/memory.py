@@ -94,6 +94,7 @@ class Context(Handle):
         timeout_ms: int | None = None,
         speaker: str | None = None,
         at: Instant | None = None,
+        conflict: str | None = None,
         **options: Unpack[IngestOptions],
     ) -> Ingested:
         """Store the facts and rules of a text or of the turns of a conversation, all or none.
@@ -101,8 +102,9 @@ class Context(Handle):
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. The result has the `facts` and `rules`, the numbers of the `unread` lines, and
         a `window`. The text is stored as an episode, said by `speaker` at `at`, and is the evidence
-        of the facts; `episode_ids` are its ids. Raises InvalidInput, BudgetExceeded,
-        ModelNotConfigured, ModelFailed.
+        of the facts; `episode_ids` are its ids. `conflict` is the conflict strategy of the facts,
+        by default that of the server: a new value of a declared `@key` ends the older one. Raises
+        InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
         whole = text if isinstance(text, str) else "\n".join(text)
         body = {
@@ -110,9 +112,10 @@ class Context(Handle):
             "contextHint": hint,
             "speaker": speaker,
             "at": instant(at),
+            **({} if conflict is None else {"conflictStrategy": conflict}),
             **window_fields(options),
         }
-        names = {**_WINDOW_NAMES, "contextHint": "hint"}
+        names = {**_WINDOW_NAMES, "contextHint": "hint", "conflictStrategy": "conflict"}
         request = Request("/context/ingest", body, writes=True, names=names, timeout_ms=timeout_ms)
         return Ingested.of((self._send(request)).json())
 
