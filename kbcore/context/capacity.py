@@ -5,7 +5,8 @@ predicates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -126,6 +127,15 @@ class Room:
             if draft.size >= most:
                 break
         self.reserve = min(draft.size, most)
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Limit the text to a share of the budget meanwhile."""
+        reserve = self.reserve
+        if self._max_units is not None:
+            self.reserve = max(reserve, self._max_units - int(self._max_units * share))
+        yield
+        self.reserve = reserve
 
     def refusal(
         self, facts: Sequence[Candidate], goal: str | None = None, role: str = MATCH

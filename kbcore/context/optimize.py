@@ -15,11 +15,11 @@ from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import Goals
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
-from kbcore.context.ranking import Supply
+from kbcore.context.ranking import Supplied, Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
-from kbcore.context.selection import Selection
+from kbcore.context.selection import INSTRUCTION_SHARE, Selection
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
 from kbcore.errors import EngineFault
@@ -28,6 +28,11 @@ from kbcore.reason.budget import Budget
 from kbcore.state.episodes.episodes import Episodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
+from kbcore.state.tenant import Tenant
+from kbplanner.ir.schema import RelationSchema
+
+INSTRUCTION = "instruction"
+"""Predicate of standing instructions: `instruction(who, text)`."""
 
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""
@@ -68,6 +73,13 @@ def make_window(
     goals = Goals(request, witness, room, selection, judge)
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
+    if request.asker is not None:
+        standing = (
+            fact
+            for fact in _instructions(tenant, supply, request.asker)
+            if not (judge.loses(fact) and request.auto_resolve)
+        )
+        selection.take_instructions(standing, max(1, int(request.max_facts * INSTRUCTION_SHARE)))
     goals.take()
     room.take_notes(goals.notes())
     if request.query is not None and request.min_coverage > 0 and not supply.lexical:
@@ -111,6 +123,18 @@ def make_window(
         notes=tuple(room.notes),
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
+
+
+def _instructions(tenant: Tenant, supply: Supply, asker: str) -> list[Candidate]:
+    """Return the stored facts `instruction(asker, text)`, the most salient first."""
+    schema, symbol = RelationSchema(INSTRUCTION, 2, True), tenant.engine.find(asker)
+    standing: list[Supplied] = []
+    for partition in supply.partitions if symbol else ():
+        stored = partition.get(schema)
+        if stored is not None:
+            _, ids = stored.relation.match([symbol, 0])
+            standing += supply.placed(stored, ids)
+    return supply.candidates(sorted(standing, key=lambda fact: fact.order))
 
 
 def window_id(entries: Sequence[Entry]) -> str:

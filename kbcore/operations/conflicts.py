@@ -110,7 +110,7 @@ class ConflictResolver:
     def _resolve(self, facts: Sequence[Fact], now: int) -> tuple[Change, ...]:
         """Return the changes that the strategy decides on.
 
-        Every value holds from its beginning to that of the next newer value of its place, in
+        Every value holds from its beginning to that of the next newer value of its claim, in
         whatever order they arrive.
         """
         winners: list[Fact] = []
@@ -118,13 +118,13 @@ class ConflictResolver:
         discarded = 0
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
-            rivals = [row for place in places for row in self._intervals(fact, place)]
+            rivals = [row for claim in places for row in self._intervals(fact, claim)]
             asserted = [
                 (index, other)
                 for index, other in enumerate(winners)
                 if any(
-                    place.covers(other) and place.are_rivals(fact, other.args, other.positive)
-                    for place in places
+                    claim.covers(other) and claim.are_rivals(fact, other.args, other.positive)
+                    for claim in places
                 )
             ]
             rows = [*rivals, *(_row(other, _new_standing(other, now)) for _, other in asserted)]

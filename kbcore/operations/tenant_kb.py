@@ -624,12 +624,12 @@ class TenantKB(
                     "must be after validFrom, which is now for a new fact without one",
                 )
 
-    def _intervals(self, fact: Fact, place: Place | None) -> list[Row]:
+    def _intervals(self, fact: Fact, claim: Place | None) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
         itself, the oldest interval of a fact first.
         """
-        positive = fact.positive if place is None else place.sign_of_rivals(fact)
-        pattern = fact.args if place is None else place.pattern
+        positive = fact.positive if claim is None else claim.sign_of_rivals(fact)
+        pattern = fact.args if claim is None else claim.pattern
         with self._reads(None) as (tenant, budget):
             (partition,) = self._partitions(tenant, fact.scope)
             symbols = goal_pattern(pattern, tenant.find)
@@ -637,10 +637,10 @@ class TenantKB(
             if symbols is None or not stored:
                 return []
             rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=budget.yield_now)
-            found = stored[0].intervals(tenant.engine, rows, ids)
-        if place is None:
-            return found
-        return [row for row in found if place.are_rivals(fact, row["args"], not row["negated"])]
+            intervals = stored[0].intervals(tenant.engine, rows, ids)
+        if claim is None:
+            return intervals
+        return [row for row in intervals if claim.are_rivals(fact, row["args"], not row["negated"])]
 
 
 def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:

@@ -430,15 +430,15 @@ class StoredRelation:
         """Return a row for each interval of some facts that is not empty, the oldest interval of a
         fact first.
         """
-        found: list[Row] = []
+        intervals: list[Row] = []
         arity = self.schema.arity
         for index, row in enumerate(self.rows(engine, rows, ids)):
             key = tuple(rows[index * arity : (index + 1) * arity])
             for each in earlier_of(self.metadata.get(key, {})):
-                found += self.rows(engine, array("I", key), ids[index : index + 1], each.start)
+                intervals += self.rows(engine, array("I", key), ids[index : index + 1], each.start)
             if row["validUntil"] is None or row["validFrom"] < row["validUntil"]:
-                found.append(row)
-        return found
+                intervals.append(row)
+        return intervals
 
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """Yield the validity window [from, until) of each fact, in epoch milliseconds."""

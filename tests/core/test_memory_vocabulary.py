@@ -34,8 +34,8 @@ def memory():
     ("goal", "answers"),
     [
         ('days_since(mia, "adopted a dog", ?n)', ["188"]),
-        ('days_until(mia, move, ?n)', ["10"]),
-        ('days_until(mia, past, ?n)', []),
+        ("days_until(mia, move, ?n)", ["10"]),
+        ("days_until(mia, past, ?n)", []),
         ('times(mia, "ran a marathon", ?n)', ["2"]),
         ('month_of(leo, "ran a marathon", ?m)', ["2023-10"]),
         ('year_of(mia, "adopted a dog", ?y)', ["2023"]),
