@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from kbcore.errors import InvalidInput
+from kbplanner.pacing import YieldNow, go_on
 
 _EXACT = float(1 << 63)
 """From here on orjson may have read an integer as a float; the slow parser decides."""
@@ -80,25 +81,29 @@ class Place:
 
 
 def parse_json(
-    document: bytes, max_depth: int, subject: str = "the body", piece: Place | None = None
+    document: bytes,
+    max_depth: int,
+    subject: str = "the body",
+    piece: Place | None = None,
+    yield_now: YieldNow = go_on,
 ) -> Any:
     """Return the value of a JSON document; messages call it `subject`.
 
-    `piece` says which part of a larger document it is, for positions in messages. Raises
+    `piece` says which part of a larger document it is, for positions in messages; `yield_now` is
+    called between the passes over it. Raises
     InvalidInput, NotJson if it is no JSON at all.
     """
     try:
         value = orjson.loads(document)
     except orjson.JSONDecodeError:
         return read_slowly(document, max_depth, subject, piece)
-    if (
-        not _plain(value, max_depth)
-        or _DOUBTFUL_ESCAPE.search(document)
-        # Each key has one colon, so fewer of them in the value written out again mean that a key
-        # occurs twice. Colons inside strings are the same on both sides, as long as none was
-        # written `\u003a`.
-        or orjson.dumps(value).count(b":") != document.count(b":")
-    ):
+    yield_now()
+    is_sure = _plain(value, max_depth) and not _DOUBTFUL_ESCAPE.search(document)
+    yield_now()
+    # Each key has one colon, so fewer of them in the value written out again mean that a key
+    # occurs twice. Colons inside strings are the same on both sides, as long as none was written
+    # `\u003a`.
+    if not is_sure or orjson.dumps(value).count(b":") != document.count(b":"):
         return read_slowly(document, max_depth, subject, piece)
     return value
 

@@ -19,7 +19,6 @@ from kbcore.language.files import batches
 from kbcore.language.lenient import read_line
 from kbcore.state.facts import Fact
 from kbcore.timestamps import iso_text
-from kbplanner.errors import KBError
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import YieldNow, go_on, let_go, lines_of, paced
@@ -68,6 +67,11 @@ class Taken:
     def place(self, fact: Fact, span: Span) -> None:
         """Add a place of a fact."""
         self.spans.setdefault((fact.predicate, fact.args, fact.positive), []).append(span)
+
+    def let_go(self, yield_now: YieldNow) -> None:
+        """Forget what was taken."""
+        for part in (self.facts, self.rules, self.spans):
+            let_go(part, yield_now)
 
 
 def read_statements_of(text: str, scope: str | None, yield_now: YieldNow) -> Taken:
@@ -170,60 +174,62 @@ def _whole(
     Reading ends at the first error. The statements before it are noted in `known`.
     """
     statements = known.noted(parse_stream((text,), yield_now=yield_now, max_errors=1))
+    taken = Taken()
     try:
-        taken = _taken(offsets, statements, scope, yield_now)
-    except KBError:
-        return None
-    return (
-        taken
-        if taken is not None
-        and (taken.rules or all(fact.args for fact in paced(taken.facts, yield_now)))
-        else None
-    )
+        is_whole = _take(taken, offsets, statements, scope, yield_now)
+    except InvalidInput:
+        is_whole = False
+    if is_whole and (taken.rules or all(fact.args for fact in paced(taken.facts, yield_now))):
+        return taken
+    taken.let_go(yield_now)
+    return None
 
 
 def _strictly(text: str, scope: str | None, yield_now: YieldNow) -> Taken | None:
     return _unplaced(parse_stream((text,), yield_now=yield_now), scope, yield_now)
 
 
-def _taken(
-    offsets: Sequence[int], statements: Iterable[Statement], scope: str | None, yield_now: YieldNow
-) -> Taken | None:
-    """Return the facts and rules of the statements of a text, whose lines begin at `offsets`; None
-    if it has queries.
+def _take(
+    taken: Taken,
+    offsets: Sequence[int],
+    statements: Iterable[Statement],
+    scope: str | None,
+    yield_now: YieldNow,
+) -> bool:
+    """Take the facts and rules of the statements of a text, whose lines begin at `offsets`; return
+    False if it has queries.
     """
-    taken = Taken()
     for batch in batches(statements, scope, yield_now):
         if batch.goals:
-            return None
+            return False
         taken.facts += batch.facts
         taken.rules += batch.rules
         placed = zip(batch.facts, batch.spans, strict=True)
         for fact, span in paced(placed, yield_now, FACTS_PER_YIELD):
             start = offsets[span.line - 1] + span.column - 1
             taken.place(fact, (start, offsets[span.end_line - 1] + span.end_column - 1))
-    return taken
+    return True
 
 
 def _unplaced(
     statements: Iterable[Statement], scope: str | None, yield_now: YieldNow
 ) -> Taken | None:
     """Return facts and rules as `_taken` does, without the places of the facts."""
-    read = list(batches(statements, scope, yield_now))
-    if any(batch.goals for batch in read):
-        return None
-    return Taken(
-        [fact for batch in read for fact in batch.facts],
-        [rule for batch in read for rule in batch.rules],
-    )
+    taken = Taken()
+    for batch in batches(statements, scope, yield_now):
+        if batch.goals:
+            return None
+        taken.facts += batch.facts
+        taken.rules += batch.rules
+    return taken
 
 
+@dataclass(slots=True)
 class _Known:
     """Statements that were read before the first error of a text, so that none is read again."""
 
-    def __init__(self) -> None:
-        self._statements: list[Statement] = []
-        self._lines: list[int] = []
+    _statements: list[Statement] = field(default_factory=list)
+    _lines: list[int] = field(default_factory=list)
 
     def noted(self, statements: Iterable[Statement]) -> Iterator[Statement]:
         """Yield statements in their order, and note them."""
@@ -298,7 +304,7 @@ def _rules(
             statements = _strictly(
                 source if _FULL_STOP.search(source) else source + ".", scope, yield_now
             )
-    except KBError:
+    except InvalidInput:
         statements = _strictly("\n" * (first - 1) + source, scope, yield_now)
     return Taken(unread=list(range(first, last + 1))) if statements is None else statements
 
@@ -313,7 +319,7 @@ def _annotated(
         if own:
             return _unplaced(own, scope, yield_now)
         return _strictly(line if _FULL_STOP.search(line) else line + ".", scope, yield_now)
-    except KBError:
+    except InvalidInput:
         return None
 
 

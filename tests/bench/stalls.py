@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -218,23 +218,36 @@ def _row(port: int, tenant: str, name: str, path: str, body: bytes, method: str 
 
 def _waits(port: int, tenant: str, path: str, body: bytes, method: str) -> tuple[list[float], int]:
     """Return the seconds of each request for `/health` while another one is served, and the status
-    of that."""
-    statuses: list[int] = []
+    of that.
 
-    def send() -> None:
-        statuses.append(_call(port, method, path, body, tenant))
+    A process of its own measures: the thread that sends a large body would hold it up.
+    """
+    context = multiprocessing.get_context("fork")
+    ended, results = context.Event(), context.SimpleQueue()
+    prober = context.Process(target=_probe, args=(port, ended, results))
+    prober.start()
+    results.get()
+    try:
+        status = _call(port, method, path, body, tenant)
+    finally:
+        ended.set()
+        waits = results.get()
+        prober.join()
+    return waits, status
 
-    thread = threading.Thread(target=send)
+
+def _probe(port: int, ended: Any, results: Any) -> None:
+    """Ask for `/health` until `ended` is set; send a sign after the first answer, then the
+    seconds of each.
+    """
     waits: list[float] = []
-    thread.start()
-    while thread.is_alive() or not waits:
+    while not ended.is_set() or not waits:
         began = time.perf_counter()
         _call(port, "GET", "/health", None, "other")
         waits.append(time.perf_counter() - began)
-    thread.join()
-    if not statuses:
-        raise RuntimeError(f"{path} was not answered")
-    return waits, statuses[0]
+        if len(waits) == 1:
+            results.put(None)
+    results.put(waits[1:] or waits)
 
 
 def _call(port: int, method: str, path: str, body: bytes | None, tenant: str) -> int:

@@ -24,6 +24,7 @@ from kbcore.config import Config
 from kbcore.durable.records import encode_changes
 from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
 from kbcore.language import reading
+from kbcore.language.reading import read_statements_of
 from kbcore.node.opening import open_runtime
 from kbcore.operations.scripts import blocks_of
 from kbcore.plug.ports import ConflictingFact, Keep
@@ -662,6 +663,43 @@ def test_what_a_refused_request_has_read_is_released_in_pieces() -> None:
     except BudgetExceeded as error:
         free_frames(error, lambda: left.append(Counted.alive))
     assert left == [5000, 3000, 1000, 0]
+
+
+def test_a_list_that_several_frames_hold_is_released_in_pieces() -> None:
+    def read() -> None:
+        found = [Counted() for _ in range(7000)]
+        check(found)
+
+    def check(found: list[Counted]) -> None:
+        raise BudgetExceeded(f"after {len(found)}", "timeMs", 1)
+
+    kept = [Counted() for _ in range(3000)]
+
+    def use(own: list[Counted]) -> None:
+        read()
+
+    left: list[int] = []
+    try:
+        use(kept)
+    except BudgetExceeded as error:
+        free_frames(error, lambda: left.append(Counted.alive))
+    assert left == [8000, 6000, 4000, 3000]
+    assert len(kept) == 3000  # others hold it
+
+
+def test_reading_ends_at_the_deadline() -> None:
+    """A deadline is no sign that the text is not in the rule language."""
+    calls = 0
+
+    def deadline() -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= 5:
+            raise BudgetExceeded("too long", "timeMs", 1)
+
+    with pytest.raises(BudgetExceeded):
+        read_statements_of("p(a, b).\n" * 5000, None, deadline)
+    assert calls == 5
 
 
 @pytest.mark.parametrize("count", [20, 3000])

@@ -111,11 +111,12 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     if len(body) <= PIECE_BYTES:
         value = parse_json(body, max_depth)
     else:
+        yield_now = current_yield()
 
         def parse(text: bytes, piece: Place) -> Any:
-            return parse_json(text, max_depth, piece=piece)
+            return parse_json(text, max_depth, piece=piece, yield_now=yield_now)
 
-        value = parse_in_pieces(body, max_depth, parse, current_yield())
+        value = parse_in_pieces(body, max_depth, parse, yield_now)
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
     return value
