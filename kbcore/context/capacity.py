@@ -130,7 +130,7 @@ class Room:
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """Limit the text to a share of the budget meanwhile."""
+        """Return a block in which the text is limited to a share of the budget."""
         reserve = self.reserve
         if self._max_units is not None:
             self.reserve = max(reserve, self._max_units - int(self._max_units * share))
